@@ -21,7 +21,8 @@ from hack.rounds.world import World
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from solver.plan.check import violations
-from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
+from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.world.arrays import Floats
 
 
 class Waited(msgspec.Struct):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from solver.certify import tightened
 from solver.plan.plan import Certificate
 from solver.program.entitled import EntitledBound, Manner
-from solver.program.optimiser import Effort, Floats, Optimiser
+from solver.program.optimiser import Effort, Optimiser
 from solver.promise import Promise
 from solver.rules.demand import Candidate, sub_layers_of
 from solver.rules.entitlement import Shares
@@ -18,6 +18,7 @@ from solver.rules.policy import Policy
 from solver.rules.reclaim import reclaim_within
 from solver.rules.victims import Taker
 from solver.starts import Start
+from solver.world.arrays import Floats
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 

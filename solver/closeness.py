@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Ints
 from solver.world.cluster import Level, SpreadLevel, is_wider
 from solver.world.offers import Offer
 from solver.world.room import Room
 from solver.world.topology import Topology
 from solver.world.workload import Bundle, JobSpec, Spread, TaskPlacement
 
-Ints = npt.NDArray[np.int64]
 Chosen = list[tuple[int, int]]
 """Nodes with the number of tasks that each takes, in the order of the tasks' indexes."""
 

@@ -12,11 +12,11 @@ import numpy as np
 from solver.fit import Fit
 from solver.greedy import greedy
 from solver.hints import Hints
-from solver.placement import Mask, Placed, least_tasks
+from solver.placement import Placed, least_tasks
 from solver.program.capacity import Circles, Opened
 from solver.program.cells import Cell, Cells, bare
 from solver.program.formulate import Formulation
-from solver.program.optimiser import Floats, Program
+from solver.program.optimiser import Program
 from solver.program.split import Portion
 from solver.program.ways import Growth, Kind, Way
 from solver.rules.demand import Candidate
@@ -26,6 +26,7 @@ from solver.rules.strict import passing_nobody
 from solver.starts import Segment, Start, layer_values, parts_inside, segments_of
 from solver.strain import level_of
 from solver.views import place_in_view
+from solver.world.arrays import Floats, Mask
 from solver.world.cluster import LEVELS, DeviceId, Level, is_wider
 from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU

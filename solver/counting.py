@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver import plain
-from solver.rules.holdings import Ints
 from solver.rules.lawful import Lawful
 from solver.trial import Wish
-from solver.world.masks import Mask
+from solver.world.arrays import Ints, Mask
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.sums import running_sums

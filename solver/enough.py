@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver.rules.demand import Candidate
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
 from solver.world.offers import SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING
-from solver.world.room import Ints, Room
+from solver.world.room import Room
 from solver.world.shape import MigShape, Shape, SharedShape
 
 Way = tuple[Shape, GpuType | None]

@@ -18,13 +18,14 @@ from solver.greedy import greedy
 from solver.placement import least_tasks
 from solver.program.cuts import Excuse, Served, Wanted, forbid
 from solver.program.formulate import Formulation
-from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
+from solver.program.optimiser import Effort, Optimiser, Program, Solution
 from solver.program.ways import Way
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Shares
 from solver.seek import Hosts, Search, Sought, TooManyWaysError
 from solver.starts import Start, layer_values
 from solver.views import place_at
+from solver.world.arrays import Floats
 from solver.world.room import Room
 
 CUTS_MAX = 200

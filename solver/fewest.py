@@ -14,10 +14,10 @@ import numpy as np
 from solver.attempts import Attempts
 from solver.counting import Counting, can_count, could_fit, says_it_all
 from solver.givers import Side, charges_of
-from solver.rules.holdings import Ints, Leaving
+from solver.rules.holdings import Leaving
 from solver.rules.victims import Victim, gangs_first
 from solver.trial import Trial, Wish
-from solver.world.masks import Mask
+from solver.world.arrays import Ints, Mask
 
 ALL_SPARED_MAX = 64
 """Victims of which each is tried without; of more, where each trial seeks a place, first those on nodes that it would not use."""

@@ -13,17 +13,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.fragmentation import Expected
 from solver.node_states import States, StatesInRows
+from solver.world.arrays import Floats, Ints, Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.room import Ints, Room
+from solver.world.room import Room
 from solver.world.shape import Shape, SharedShape, nodes_of
-
-Floats = npt.NDArray[np.float64]
 
 FRAGMENTATION_WEIGHT = 0.1
 """Of milli-GPU that fragmentation grows by, beside milli-GPU of price."""

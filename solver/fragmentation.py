@@ -18,13 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.rules.sharing import Sharing
+from solver.world.arrays import Floats, Ints
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import Shape
 from solver.world.workload import Job
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NEEDS_MAX = 64
 """Expected needs told apart by the measure, the most frequent ones: rarer ones hardly change it."""

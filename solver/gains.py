@@ -13,9 +13,9 @@ import numpy as np
 
 from solver.movers import Movers
 from solver.rules.options import Option
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
-from solver.world.room import Ints, Room
+from solver.world.room import Room
 from solver.world.shape import Shape, nodes_of
 from solver.world.workload import Job, JobSpec
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.rules.entitlement import Charge
-from solver.rules.holdings import Charges, Ints
+from solver.rules.holdings import Charges
 from solver.rules.lawful import Lawful
 from solver.rules.victims import Taker, Victim
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
 from solver.world.workload import JobName, QueueName
 
 

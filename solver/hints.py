@@ -9,10 +9,9 @@ import numpy as np
 
 from solver.program.cells import Cell
 from solver.program.formulate import Formulation
-from solver.program.optimiser import Floats
 from solver.program.split import Portion
 from solver.program.ways import Growth, Kind, Way
-from solver.world.masks import Mask
+from solver.world.arrays import Floats, Mask
 
 
 @dataclass(slots=True)

@@ -14,9 +14,10 @@ from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import AnyReason, Bundles, Capacity, HostResources, NoRoom, TooClose, Topology
 from solver.reach import limits_of, reach
 from solver.rules.options import Option
+from solver.world.arrays import Ints
 from solver.world.cluster import GpuType
 from solver.world.quantities import Cpu, Memory, MilliGpu
-from solver.world.room import Ints, Room
+from solver.world.room import Room
 from solver.world.shape import MigShape, Shape, SharedShape
 from solver.world.workload import JobSpec, TaskGroup
 

@@ -17,10 +17,10 @@ from solver.rules.policy import Policy, PriorityClass
 from solver.rules.sharing import Sharing
 from solver.rules.victims import Holder, lost_gpu_s, protected
 from solver.starts import held_by
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
 from solver.world.quantities import MilliGpu
-from solver.world.room import Ints, Room
+from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, JobName, TaskPlacement

@@ -27,10 +27,10 @@ from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing
 from solver.starts import held_by
 from solver.strain import strain_of
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
 from solver.world.held import seen
-from solver.world.masks import Mask
-from solver.world.room import Ints, Room
+from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
 from solver.world.sums import running_sums

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solver.world.arrays import Ints, Mask
 from solver.world.changes import NOTHING_READ, Mark
-from solver.world.masks import Mask
 from solver.world.offers import ONE_BY_ONE_MAX
 from solver.world.quantities import MILLI_PER_GPU
-from solver.world.room import Ints, Room
+from solver.world.room import Room
 from solver.world.shape import Shape, SharedShape, TrustDomain
 from solver.world.shared_gpus import SharedGpus
 

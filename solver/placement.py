@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
 from solver.plain import has_room, is_plain, lies_anyhow, says_it_all
 from solver.realising import ServedGroup, by_node, realise, take
 from solver.rules.options import Option
 from solver.strain import near_data, strain_of, strains_at
+from solver.world.arrays import Mask
 from solver.world.cluster import LEVELS, Level, is_wider
 from solver.world.offers import Offer
 from solver.world.partitions import Partitions
@@ -20,8 +20,6 @@ from solver.world.pledges import Pledged
 from solver.world.room import Room
 from solver.world.shape import MigShape, Shape, SharedShape
 from solver.world.workload import JobSpec, TaskPlacement, TopologyRequest
-
-Mask = npt.NDArray[np.bool_]
 
 ONE_GPU = Shape(1)
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.fit import Fit, Prices
 from solver.fragmentation import Expected, expected_of
@@ -29,12 +28,11 @@ from solver.program.builder import ProgramBuilder
 from solver.program.optimiser import Effort, Optimiser
 from solver.rules.policy import SolverLimits
 from solver.rules.sharing import Sharing
+from solver.world.arrays import Ints
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
-
-Ints = npt.NDArray[np.int64]
 
 OUTLOOKS = (1.0, 1.1, 1.25)
 """GPUs that will be asked for, in free GPUs."""

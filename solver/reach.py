@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from solver.rules.options import Option
+from solver.world.arrays import Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
 from solver.world.room import Room
 from solver.world.shape import nodes_of
 

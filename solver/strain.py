@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from solver.world.arrays import Floats
 from solver.world.cluster import LEVELS, Level, is_wider
 from solver.world.room import Room
-from solver.world.topology import Floats, Topology
+from solver.world.topology import Topology
 from solver.world.workload import JobSpec, TaskPlacement, TopologyRequest
 
 FAST_ENOUGH = 900.0

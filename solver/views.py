@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from solver.best_place import place_best
 from solver.fit import Fit
-from solver.placement import Mask, Placed, grow, has_place, place, realised
+from solver.placement import Placed, grow, has_place, place, realised
 from solver.rules.demand import Candidate
 from solver.rules.options import Option
 from solver.starts import held_by
+from solver.world.arrays import Mask
 from solver.world.held import seen
 from solver.world.room import Room
 

@@ -16,8 +16,9 @@ from hack.rounds.world import World
 from reconciler.server.young_collections import seldom
 from solver.plan.plan import Bind, Nominate
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
 from solver.rules.policy import Policy
+from solver.world.arrays import Floats
 from solver.world.kept import Kept
 from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from reconciler.clock import Clock
 from reconciler.optimiser.limits import margin_s
-from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
+from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.world.arrays import Floats
 
 LEAST_S = 0.02
 """A question with less time than it takes to send it and to state its program would only get the child killed."""

@@ -21,7 +21,8 @@ from typing import IO, Final, NamedTuple, Self, cast
 
 from reconciler.optimiser.judge import complaint
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
+from solver.world.arrays import Floats
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.optimiser.child")
 

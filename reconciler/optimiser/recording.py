@@ -11,9 +11,10 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.control import Solve, Solved
 from reconciler.optimiser.budget import RoundBudget
 from reconciler.optimiser.wire import Answer, WireError, decode, encode
-from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
+from solver.program.optimiser import Effort, Optimiser, Program, Solution
 from solver.rules.policy import Policy
 from solver.solve import solve
+from solver.world.arrays import Floats
 from solver.world.kept import Kept
 from solver.world.snapshot import Snapshot
 

@@ -8,7 +8,8 @@ from typing import IO, Any, Final, TypeVar, get_args
 import msgspec
 import numpy as np
 
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
+from solver.world.arrays import Floats
 
 T = TypeVar("T")
 

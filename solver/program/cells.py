@@ -13,15 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType, Level
-from solver.world.masks import Mask
 from solver.world.quantities import MILLI_PER_GPU, Cpu, Memory
 from solver.world.room import Room
 from solver.world.shape import MigShape, Shape, SharedShape, kept_to, nodes_of
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

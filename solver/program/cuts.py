@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from solver.program.builder import ProgramBuilder
-from solver.program.optimiser import Floats
 from solver.program.ways import Growth, Way
+from solver.world.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

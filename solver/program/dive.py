@@ -14,8 +14,8 @@ import highspy
 import numpy as np
 
 from solver.program.layers import Layers, Models
-from solver.program.optimiser import TOLERANCE, Floats, Objective
-from solver.world.masks import Mask
+from solver.program.optimiser import TOLERANCE, Objective
+from solver.world.arrays import Floats, Mask
 
 GAP = 0.005
 """Branch and bound stops in a layer this close, relatively, to the most that could be reached beside what is fixed."""

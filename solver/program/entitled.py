@@ -15,13 +15,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from solver.program.builder import ProgramBuilder, summed
-from solver.program.optimiser import Floats, Program
+from solver.program.optimiser import Program
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.freeable import Freeable
 from solver.rules.options import Option
 from solver.rules.tree import Line
 from solver.starts import ENTITLED, Segment, Start, parts_inside, segments_of
+from solver.world.arrays import Floats
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room

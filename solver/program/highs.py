@@ -17,7 +17,8 @@ import pulp
 
 from solver.program.dive import Dive
 from solver.program.layers import EXACT_TOLERANCE, Layers, Models
-from solver.program.optimiser import Effort, Floats, Objective, Program, Solution
+from solver.program.optimiser import Effort, Objective, Program, Solution
+from solver.world.arrays import Floats
 
 SOLVER = f"HiGHS {highspy.Highs().version()} through PuLP {pulp.__version__}"
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
-from solver.program.optimiser import TOLERANCE, Effort, Floats, Objective, Program, Reached
+from solver.program.optimiser import TOLERANCE, Effort, Objective, Program, Reached
+from solver.world.arrays import Floats
 
 EXACT_TOLERANCE = 1e-9
 """Of rows and of integrality in exact rounds. At HiGHS's own 1e-6 each layer could give up as much as two values may differ by and

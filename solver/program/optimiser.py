@@ -8,8 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from solver.world.arrays import Floats, Ints
 
 TOLERANCE = 1e-6
 """Relative slack for rows, bounds and integrality: HiGHS's own feasibility tolerance."""

@@ -16,8 +16,8 @@ import numpy as np
 from solver.program.builder import ProgramBuilder
 from solver.program.cells import Cell, Cells
 from solver.program.ways import Kind
+from solver.world.arrays import Mask
 from solver.world.held import Against
-from solver.world.masks import Mask
 from solver.world.shape import nodes_of
 
 PARTS_MAX = 16

@@ -8,12 +8,11 @@ from heapq import nlargest
 
 import numpy as np
 
-from solver.rules.holdings import Ints
 from solver.rules.lawful import Lawful
 from solver.rules.tree import Line
 from solver.rules.victims import Taker
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
 from solver.world.room import Room
 from solver.world.workload import QueueName
 

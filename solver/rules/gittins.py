@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from solver.world.arrays import Floats
 
 NEARNESS_FOLD = 5.0
 """Places in the order of submission over which a neighbour's weight falls to 1/e."""

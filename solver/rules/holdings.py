@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.rules.entitlement import Charge
 from solver.rules.tree import QueueTree
 from solver.rules.victims import Gang, Holder
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
-from solver.world.masks import Mask
 from solver.world.parts import owner_of
 from solver.world.workload import JobName, QueueName
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from solver.rules.entitlement import Shares
-from solver.rules.holdings import Holdings, Ints
+from solver.rules.holdings import Holdings
 from solver.rules.policy import Policy
 from solver.rules.precedence import Precedence
 from solver.rules.standings import standings
 from solver.rules.tree import QueueTree
 from solver.rules.victims import BORROWED, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
+from solver.world.arrays import Ints
 from solver.world.kept import Kept
 from solver.world.quantities import Duration, Instant
 from solver.world.snapshot import Snapshot

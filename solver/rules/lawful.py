@@ -13,20 +13,17 @@ from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.rules.freed import Freeing
-from solver.rules.holdings import Holdings, Ints
+from solver.rules.holdings import Holdings
 from solver.rules.law import Law
 from solver.rules.victims import BORROWED, MEANS, STRADDLES, Holder, Taker, Victim, protected, unsaved_ms
+from solver.world.arrays import Floats, Ints, Mask
 from solver.world.kept import Kept
-from solver.world.masks import Mask
 from solver.world.parts import owner_of
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.workload import QueueName
-
-Floats = npt.NDArray[np.float64]
 
 RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from solver.rules.entitlement import Shares
-from solver.rules.holdings import Holdings, Ints, ranks_of
+from solver.rules.holdings import Holdings, ranks_of
 from solver.rules.tree import Line
 from solver.rules.victims import BORROWED, INSIDE, STRADDLES
-from solver.world.masks import Mask
+from solver.world.arrays import Ints, Mask
 from solver.world.sums import running_sums
 
 NOWHERE = -1

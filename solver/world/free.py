@@ -11,10 +11,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from solver.world.arrays import Ints, Mask
 from solver.world.changes import Changes
 from solver.world.cluster import DeviceId, GpuType, Level, Node, NodeName
 from solver.world.in_parts import InParts, Instances, MadeWhole, Milli, Parts, Shares
-from solver.world.masks import Mask
 from solver.world.offers import Need, Offer, Offers
 from solver.world.partitions import Partitions
 from solver.world.quantities import MILLI_PER_GPU
@@ -22,8 +22,6 @@ from solver.world.shape import MigShape, Shape, SharedShape, nodes_of
 from solver.world.shared_gpus import SharedGpus
 from solver.world.topology import Topology
 from solver.world.workload import JobName, TaskPlacement
-
-Ints = npt.NDArray[np.int64]
 
 Reserved = Mapping[JobName, tuple[tuple[TaskPlacement, Shape], ...]]
 

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import DeviceId
-from solver.world.masks import Mask
 from solver.world.partitions import Partitions
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import Circle, TrustDomain
 from solver.world.shared_gpus import SharedGpus
 from solver.world.topology import Domains
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

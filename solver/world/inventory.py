@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import DeviceId, GpuType, Node, NodeName
-from solver.world.masks import Mask
 from solver.world.topology import Topology, topology_of
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

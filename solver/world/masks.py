@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Mask
 from solver.world.cluster import Node, NodeName
 from solver.world.node_sets import NodeSet
-
-Mask = npt.NDArray[np.bool_]
 
 
 def masks_of(node_sets: Iterable[NodeSet], nodes: Sequence[Node]) -> Mapping[str, Mask]:

@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Ints, Mask
 from solver.world.changes import Changes
 from solver.world.cluster import GpuType, Level
 from solver.world.in_parts import InParts, Parts
-from solver.world.masks import Mask
 from solver.world.topology import Topology
-
-Ints = npt.NDArray[np.int64]
 
 SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 """A task without GPUs, CPU or memory fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Ints, Mask
 from solver.world.cluster import DeviceId, MigInstance, Node
 from solver.world.instance_counts import NONE, Counted, InstanceCounts
 from solver.world.mig import Geometry, Placed, cost_milli_gpu, mig_model
@@ -21,9 +21,6 @@ from solver.world.pool_rules import PoolRules
 from solver.world.quantities import MILLI_PER_GPU, MilliGpu
 from solver.world.shape import MigShape
 from solver.world.workload import MigSlot
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Repartitioned(NamedTuple):

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.world.arrays import Mask
 from solver.world.cluster import DeviceId, Node
 from solver.world.free import Free
 from solver.world.inventory import Inventory, inventory_of
 from solver.world.kept import Kept, Results
-from solver.world.masks import Mask, masks_of
+from solver.world.masks import masks_of
 from solver.world.mig_gpus import MigGpu
 from solver.world.node_sets import NodeSet
 from solver.world.partitions import Partitions
@@ -24,8 +24,6 @@ from solver.world.shape import MigShape, Shape, SharedShape, TrustDomain
 from solver.world.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.world.snapshot import Snapshot, held_in
 from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
-
-Ints = npt.NDArray[np.int64]
 
 DomainOf = Callable[[str, QueueName], TrustDomain]
 """The trust domain of a queue in a pool."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.world.masks import Mask
-from solver.world.topology import Ints
+from solver.world.arrays import Ints, Mask
 
 
 def running_sums(first: Mask, more: Ints) -> Ints:

@@ -11,10 +11,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from solver.world.arrays import Floats, Ints
 from solver.world.cluster import LEVELS, Level, Links, Node
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Path = tuple[str, ...]
 
 

@@ -18,8 +18,9 @@ from reconciler.replay import replay
 from reconciler.store.rounds import RoundRecord
 from solver.plan.check import violations
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
 from solver.solve import solve
+from solver.world.arrays import Floats
 from tests.optimiser.test_killable import PROGRAM, START
 
 EFFORT = Effort(gap=0.0, time_limit_s=10.0, seed=0)

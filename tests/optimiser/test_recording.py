@@ -10,8 +10,9 @@ from reconciler.optimiser.recording import NO_CLOCK_S, BadRecordingError, optimi
 from reconciler.replay import first_difference, replay
 from reconciler.store.rounds import RoundRecord
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Optimiser, Program, Solution
+from solver.program.optimiser import Effort, Optimiser, Program, Solution
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, SolverLimits, policy_of
+from solver.world.arrays import Floats
 from solver.world.quantities import Cpu, Instant, Memory
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of

@@ -19,8 +19,9 @@ from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import open_store
 from solver.plan.check import violations
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
 from solver.solve import solve
+from solver.world.arrays import Floats
 from solver.world.quantities import Duration, Instant
 
 WORLD = World(256, pending=60, full=0.8)

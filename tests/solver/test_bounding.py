@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from solver.bounding import Bounding
 from solver.plan.plan import Bind, Evict
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
 from solver.rules.demand import in_order, sub_layers_of
 from solver.rules.harm import Evictions
 from solver.rules.law import Law
@@ -23,6 +23,7 @@ from solver.rules.sharing import sharing_of
 from solver.solve import competing, solve, standing
 from solver.starts import layer_values
 from solver.tiers import decide_with_evictions, soon_free
+from solver.world.arrays import Floats
 from solver.world.kept import Kept
 from solver.world.quantities import Instant
 from solver.world.room import Room

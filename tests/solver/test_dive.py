@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hack.rounds.world import World
 from solver.program import highs
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
 from solver.rules.policy import Policy
+from solver.world.arrays import Floats
 from solver.world.snapshot import Snapshot
 from tests.solver.test_program import EFFORT, formulated
 from tests.solver.worlds import policies, snapshots

@@ -17,10 +17,11 @@ from solver.program.cells import Cells
 from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Program, Reached, Solution
+from solver.program.optimiser import Effort, Program, Reached, Solution
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, SolverLimits, SolverMode, policy_of
 from solver.solve import solve
 from solver.starts import layer_names, layer_values
+from solver.world.arrays import Floats
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import QueueName, Spread

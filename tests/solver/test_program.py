@@ -16,13 +16,14 @@ from solver.program.cells import Cells
 from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
-from solver.program.optimiser import Effort, Floats, Program
+from solver.program.optimiser import Effort, Program
 from solver.rules.demand import sub_layers_of
 from solver.rules.ordering import Ordering
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.sharing import sharing_of
 from solver.solve import solve
+from solver.world.arrays import Floats
 from solver.world.quantities import Instant
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot, snapshot_of

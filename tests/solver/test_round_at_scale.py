@@ -11,10 +11,12 @@ import pytest
 from hack.rounds.cases import CHURN
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
+from solver.plan.check import violations
 from solver.plan.plan import Bind, Evict, Nominate
 from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Floats, Program, Solution
+from solver.program.optimiser import Effort, Program, Solution
 from solver.solve import solve
+from solver.world.arrays import Floats
 from solver.world.snapshot import Snapshot
 from tests.solver.test_check_at_scale import instructions
 from tests.solver.test_program import lp_by_arrays, lp_by_pulp
@@ -84,3 +86,10 @@ def test_a_round_after_another_takes_less() -> None:
     onward = Onward(LARGE.workload(random.Random(2), "later"), random.Random(3), CHURN)
     after = onward.after(snapshot, solve(snapshot, LARGE.policy, None))
     assert work(LARGE, after) < WARM_FOR_COLD * cold(LARGE)
+
+
+def test_replicas_that_take_turns_over_nodes_find_the_instances_that_were_counted() -> None:
+    """A round failed here: the GPU that changes least for one replica has no room for the five that the node is to have."""
+    world = World(2048, pending=500, full=0.8, seed=3)
+    plan = solve(world.snapshot, world.policy, None)
+    assert violations(world.snapshot, world.policy, plan) == ()
