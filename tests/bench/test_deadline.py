@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from hack.bench_deadline import main
 
-CUT_AT_ONCE = ("--gpus", "512", "--pending", "150", "--budget-s", "0.02")
+CUT_AT_ONCE = ("--gpus", "512", "--pending", "150", "--budget-s", "0.03")
 
 
 def test_rounds_that_the_clock_cut_break_no_rule() -> None:
