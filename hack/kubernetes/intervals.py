@@ -48,11 +48,14 @@ class Intervals:
     Times are of one clock, the server's: an entry says when a request was received, and when it was answered; what it did was
     done in between. A device counts as free from when the request that freed it was received. Who decides by what he has
     seen can't be earlier, so that nothing that is allowed is ever called a violation; at most the time of one request is missed.
+    A pod that had no node when its deletion was received may get one before it is taken away: such a Binding holds nothing.
     """
 
     bindings: int = 0
     _held: dict[Device, list[_Holding]] = field(default_factory=lambda: defaultdict(list))
     _bound: dict[PodKey, _Holding] = field(default_factory=dict)
+    _removed: dict[str, str] = field(default_factory=dict)
+    """When the request was received that took a pod away, by its uid."""
     _nodes: set[str] = field(default_factory=set)
     _first_of: dict[int, str] = field(default_factory=dict)
     """When the first Binding of each epoch was answered."""
@@ -72,8 +75,11 @@ class Intervals:
             case ("create", "pods", "binding"):
                 yield from self._binding(entry)
             case ("delete", "pods", ""):
-                if _is_removed(entry.get("responseObject") or {}):
+                removed = entry.get("responseObject") or {}
+                if _is_removed(removed):
                     self._ended(entry, is_gone=True)
+                    if uid := _uid_of(removed):
+                        self._removed[uid] = _received(entry)
             case ("patch" | "update", "pods", "status"):
                 if ((entry.get("requestObject") or {}).get("status") or {}).get("phase") in OVER:
                     self._ended(entry, is_gone=False)
@@ -101,7 +107,9 @@ class Intervals:
             yield Violation("unguarded", f"{where}: without uid or resourceVersion")
         yield from self._of_epoch(entry, body, where)
         yield from self._taken(holding, where)
-        self._bound[holding.pod] = holding
+        holding.until = self._removed.get(_uid_of(body), "")
+        if not holding.until:
+            self._bound[holding.pod] = holding
 
     def _of_epoch(self, entry: Entry, body: Entry, where: str) -> Iterator[Violation]:
         epoch = int(body["metadata"].get("annotations", {}).get("quorate.dev/epoch", "0"))
@@ -145,6 +153,10 @@ def _received(entry: Entry) -> str:
 
 def _pod_of(entry: Entry) -> PodKey:
     return entry["objectRef"]["namespace"], entry["objectRef"]["name"]
+
+
+def _uid_of(body: Entry) -> str:
+    return str((body.get("metadata") or {}).get("uid", ""))
 
 
 def _is_removed(pod: Entry) -> bool:

@@ -81,6 +81,15 @@ def test_a_pod_that_was_asked_to_leave_holds_its_device_until_it_has() -> None:
     assert kinds(bound("a", 1, "n1/0"), guarded, bound("b", 3, "n1/0")) == ["double-bound"]
 
 
+def test_a_pod_that_was_bound_while_it_was_being_taken_away_holds_nothing() -> None:
+    """As a real API server has it: the deletion saw no node yet, and asked nobody for a while to leave."""
+    gone = deleted("a", 1, uid="uid-a", deletionTimestamp=at(1), deletionGracePeriodSeconds=0)
+    assert kinds(gone, bound("a", 1.001, "n1/0"), bound("b", 2, "n1/0")) == []
+    assert kinds(gone, bound("a", 1.001, "n1/0"), bound("b", 2, "n1/0"), bound("c", 3, "n1/0")) == ["double-bound"]
+    another = deleted("a", 1, uid="uid-of-one-before")
+    assert kinds(another, bound("a", 2, "n1/0"), bound("b", 3, "n1/0")) == ["double-bound"]
+
+
 def test_shares_of_a_device_add_up_to_no_more_than_it_is() -> None:
     fits = bound("a", 1, "n1/0", share="500m"), bound("b", 2, "n1/0", share="0.25"), bound("c", 3, "n1/0", share="0.25")
     assert kinds(*fits) == []
