@@ -94,6 +94,15 @@ async def scheduled(api: Api, space: str) -> dict[str, str]:
     }
 
 
+GO_ON_S = "reconciler.backends.kubernetes.telling.teller.GO_ON_S"
+
+
+@pytest.fixture(autouse=True)
+def no_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part may be told again at once."""
+    monkeypatch.setattr(GO_ON_S, 0.0)
+
+
 def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Cluster) -> None:
     async def story() -> None:
         async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
@@ -124,6 +133,27 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
             assert large["status"]["total"]["pending"] == 16
             again = await told(teller, await facts(admin, space))
             assert again == {"pods": Written(0, 0), "events": Written(0, 0)}  # queues are not counted as often
+            await emptied(admin, space)
+
+    asyncio.run(story())
+
+
+def test_what_was_just_told_of_one_part_holds_no_other_up(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict comes right after queues were counted; the next one of pods has its turn later."""
+    monkeypatch.setattr(GO_ON_S, 1000.0)
+
+    async def story() -> None:
+        async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
+            await with_queues(admin)
+            space = await a_namespace(admin)
+            teller = a_teller(api)
+            first = await told(teller, await facts(admin, space))
+            assert first["queues"].arrived
+            for number in range(2):
+                await admin.create(PODS.path(space), a_job(f"lost-{number}", 1, ""))
+                done = await told(teller, await facts(admin, space))
+                assert done.get("pods") == (Written(1, 0) if number == 0 else None)
+            assert await scheduled(admin, space) == {"lost-0": "Refused"}
             await emptied(admin, space)
 
     asyncio.run(story())
@@ -177,7 +207,7 @@ def test_who_leads_no_more_writes_nothing_and_begins_anew_once_it_leads_again(cl
 
 def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was too much for one pod is counted in the log."""
-    monkeypatch.setattr("reconciler.backends.kubernetes.telling.teller.GO_ON_S", 0.01)
+    monkeypatch.setattr(GO_ON_S, 0.01)
     monkeypatch.setattr("reconciler.backends.kubernetes.telling.told_pods.WRITES_MAX", 1)
 
     async def story() -> None:

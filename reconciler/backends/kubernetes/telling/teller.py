@@ -27,7 +27,9 @@ from solver.rules.policy import Policy
 from solver.world.snapshot import Snapshot
 
 GO_ON_S: Final = 1.0
-"""After one go at writing, the next where something was left, or is new: the budgets of each are for so long."""
+"""After a part was written the next go at it, where something was left, or is new: its budget is for so long."""
+LOOK_S: Final = 0.05
+"""After one look at what is to be told, the next."""
 REST_S: Final = 10.0
 """After a failure the same part is tried again so much later: a right that is missing is not missed each second."""
 QUEUES_EVERY_S: Final = 5.0
@@ -99,7 +101,7 @@ class Teller:
             except NotLeaderError as other:
                 self._log.info("not-told", part="all", error=str(other))
                 self._begin()
-            await asyncio.sleep(GO_ON_S)
+            await asyncio.sleep(LOOK_S)
 
     async def write(self) -> dict[str, Written]:
         """What was written of each part whose time it was. Raises NotLeaderError; all else is logged, and done again later."""
@@ -126,6 +128,7 @@ class Teller:
     async def _tried(self, part: str, telling: Coroutine[None, None, Written]) -> Written | None:
         if self._clock.monotonic_s() < self._due_s.get(part, 0.0):
             telling.close()
+            self._left[part] = max(1, self._left.get(part, 0))
             return None
         try:
             written = await telling
@@ -135,6 +138,9 @@ class Teller:
             self._log.warning("not-told", part=part, error=str(error), takes=_TAKES[part])
             return None
         self._left[part] = written.left
+        if any(written):
+            go_on_s = self._clock.monotonic_s() + GO_ON_S
+            self._due_s[part] = max(go_on_s, self._due_s.get(part, 0.0))
         return written
 
 
