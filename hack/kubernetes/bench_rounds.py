@@ -11,7 +11,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import structlog
 
-from hack.kubernetes.bench_contenders import ADMINS, SPACE, Contender, Made
+from hack.kubernetes.bench_contenders import ADMINS, SPACE, Contender, Made, Process
 from hack.kubernetes.bench_loads import CASES, sent_nodes, smaller
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE, install
@@ -89,13 +89,9 @@ async def measured(name: str, contender: Contender, cluster: Cluster, folder: Pa
         seen = Seen()
         async with watched(api, kube if case.held else None, seen):
             if case.held:
-                async with contender.scheduling(cluster, folder / "held"):
+                async with contender.scheduling(cluster, folder / "held") as process:
                     await _make(api, contender.asked("held", case.held))
-                    await until(
-                        lambda: (
-                            sum(one.startswith("held") for one in seen.bound) == (case.held.pods if case.held else 0)
-                        )
-                    )
+                    await _all_are(seen.bound, "held", case.held.pods, process)
             started = time.monotonic()
             if case.before:
                 await _make(api, contender.asked("asked", case.asked))
@@ -106,7 +102,7 @@ async def measured(name: str, contender: Contender, cluster: Cluster, folder: Pa
                     await _make(api, contender.asked("asked", case.asked))
                     made = time.monotonic()
                 at = seen.told if case.until == "told" else seen.bound
-                await until(lambda: sum(one.startswith("asked") for one in at) == case.asked.pods)
+                await _all_are(at, "asked", case.asked.pods, process)
                 used = usage(process.pid)
         times = sorted(when for one, when in at.items() if one.startswith("asked"))
         spread = times[-1] - times[0]
@@ -160,6 +156,17 @@ async def _kept(api: Api, pod: Pod) -> None:
         elif pod.status.phase == "Pending":
             started = {"phase": "Running", "startTime": str(CLOCK.now())}
             await api.patch(PODS.path(*pod.key, "status"), {"status": started})
+
+
+async def _all_are(at: Collection[str], prefix: str, pods: int, process: Process) -> None:
+    """Return once it has happened to so many pods. Raises RuntimeError where who schedules has ended, TimeoutError."""
+
+    def there() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"the scheduler has ended with {process.returncode}")
+        return sum(pod.startswith(prefix) for pod in at) == pods
+
+    await until(there)
 
 
 async def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
