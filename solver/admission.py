@@ -24,7 +24,7 @@ from solver.plan.refusals import (
 from solver.rules.entitlement import Shares, shares_of
 from solver.rules.entry import closed_to, on_hold
 from solver.rules.lending import Weights
-from solver.rules.options import OPTIONS_MAX, Option, options_of
+from solver.rules.options import OPTIONS_MAX, Option, options_of, served_alike
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy, SloClass
 from solver.rules.sharing import Sharing, sharing_of
@@ -128,12 +128,9 @@ class Gate:
         return Admission(usable, reasons, holds)
 
     def _options_of(self, job: Job) -> tuple[Option, ...]:
-        """The same for all that ask for the same, whatever their queues: but who may share a GPU depends on those."""
-        known, groups = self.policy.priority_class(job), job.spec.task_groups
+        known = self.policy.priority_class(job)
         slo_class = known.slo_class if known else "standard"
-        shares_gpus = any(group.shape.is_shared for group in groups)
-        alike = (groups, slo_class, job.spec.queue if shares_gpus else None)
-        return self._options.get(alike, lambda: self._worked_out(job.spec, slo_class))
+        return self._options.get(served_alike(job.spec, slo_class), lambda: self._worked_out(job.spec, slo_class))
 
     def _worked_out(self, spec: JobSpec, slo_class: SloClass) -> tuple[Option, ...]:
         scheduling, groups = self.policy.scheduling, spec.task_groups

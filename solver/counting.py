@@ -16,7 +16,7 @@ from solver.trial import Wish
 from solver.world.arrays import Ints, Mask
 from solver.world.room import Room
 from solver.world.shape import Shape
-from solver.world.sums import running_sums
+from solver.world.sums import begins, running_sums
 
 
 def says_it_all(wish: Wish, room: Room) -> bool:
@@ -69,8 +69,7 @@ class Counting:
         when, node = when[leaves], self._freeing.node[leaves]
         order = np.lexsort((when, node))
         when, node = when[order], node[order]
-        first = np.ones(len(node), dtype=bool)
-        first[1:] = node[1:] != node[:-1]
+        first = begins(node)
         freed = (self._freeing.gpus, self._freeing.cpu, self._freeing.memory)
         gpus, cpu, memory = (running_sums(first, of[leaves][order]) for of in freed)
         room = self._room
@@ -87,8 +86,7 @@ class Counting:
         """`more` slots in these domains, each `when` so many have left already."""
         order = np.lexsort((when, domain))
         when, domain = when[order], domain[order]
-        first = np.ones(len(domain), dtype=bool)
-        first[1:] = domain[1:] != domain[:-1]
+        first = begins(domain)
         enough = np.array(self._in_domain)[domain] + running_sums(first, more[order]) >= self._needed
         return int(when[enough].min()) + 1 if enough.any() else None
 

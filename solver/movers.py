@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.entry import lets_in
-from solver.rules.options import Option, option_of, options_of
+from solver.rules.options import Option, option_of, options_of, served_alike
 from solver.rules.policy import Policy, PriorityClass
 from solver.rules.sharing import Sharing
 from solver.rules.victims import Holder, lost_gpu_s, protected
@@ -23,6 +23,7 @@ from solver.world.quantities import MilliGpu
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
+from solver.world.sums import begins
 from solver.world.workload import Job, JobName, TaskPlacement
 
 
@@ -158,9 +159,7 @@ class _Ways:
     def of(self, job: Job, known: PriorityClass) -> Option | None:
         """The one of a job; None where it is not served in any that there is now."""
         spec, slo_class = job.spec, known.slo_class
-        # Queue and class decide with whom GPUs are shared, and nothing else of this.
-        circle = (spec.queue, slo_class) if any(group.shape.is_shared for group in spec.task_groups) else None
-        alike = spec.task_groups, circle
+        alike = served_alike(spec, slo_class)
         options = self._known.get(alike)
         if options is None:
             options = self._known[alike] = options_of(spec, self._types, self._sharing, slo_class)
@@ -194,8 +193,7 @@ def _has_whole_gpus(job: Job, room: Room) -> bool:
 
 def _by_node(node: Ints, holder: Ints, gpus: Ints) -> OnNode:
     """Of rows that are sorted already."""
-    first = np.ones(len(node), dtype=bool)
-    first[1:] = (node[1:] != node[:-1]) | (holder[1:] != holder[:-1])
+    first = begins(node, holder)
     total = np.add.reduceat(gpus, np.flatnonzero(first)) if len(gpus) else gpus
     return OnNode(node[first], holder[first], total)
 

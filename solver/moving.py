@@ -33,7 +33,7 @@ from solver.world.held import seen
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot
-from solver.world.sums import running_sums
+from solver.world.sums import begins, running_sums
 from solver.world.workload import Job, JobName, TaskPlacement
 
 SEARCHES_MAX = 16
@@ -260,8 +260,7 @@ class _Search:
         wanted = np.logical_or.reduce([reach(self.soon, self.option, gpu_type) for gpu_type in self.option.charge])
         of_able = able[self.movers.on_node.holder]
         node, holder, gpus = (of[of_able] for of in self.movers.on_node)
-        first = np.ones(len(node), dtype=bool)
-        first[1:] = node[1:] != node[:-1]
+        first = begins(node)
         free = self.soon.free_gpus[node] + running_sums(first, gpus)
         leaves = (free - gpus < need) & (running_sums(first, np.ones_like(node)) <= self.most)
         total = np.bincount(node[leaves], weights=self.movers.lost_gpu_s[holder[leaves]], minlength=len(lost))

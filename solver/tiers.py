@@ -59,7 +59,8 @@ class Decision:
     certificate: Certificate
     shares: Shares
     room: Room
-    choice: bool  # Somebody could start on what was free: a program has something to choose.
+    anybody_could_start: bool
+    """On what was free: a program has something to choose."""
 
     def take(self, room: Room) -> None:
         """Everything that is given to somebody is nobody else's."""
@@ -120,7 +121,7 @@ class _Round:
         return answer
 
     @property
-    def choice(self) -> bool:
+    def anybody_could_start(self) -> bool:
         """Whether anybody could start on what was free."""
         return any(known.stage != "none" for known in self.told)
 
@@ -209,7 +210,7 @@ def _with_program(ground: _Ground, optimiser: Optimiser) -> Decision:
     if len(ground.candidates) > DECIDED_TWICE_MAX:
         return _decide(ground, optimiser)
     without, sub_layers = _decide(ground, None), sub_layers_of(ground.candidates)
-    if not without.choice:
+    if not without.anybody_could_start:
         return without
     # What proves a round that evicts is asked once it is decided.
     decision = _decide(ground, optimiser, certified=not without.promises)
@@ -231,7 +232,7 @@ def _decide(ground: _Ground, optimiser: Optimiser | None, *, certified: bool = T
         return _conclude(this, answer, room)
     if not certified:
         return _decide(ground, optimiser)
-    return Decision(answer.starts, (), answer.certificate, shares, room, this.choice)
+    return Decision(answer.starts, (), answer.certificate, shares, room, this.anybody_could_start)
 
 
 def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
@@ -245,7 +246,7 @@ def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
     everybody = Charges(holdings, np.ones(len(holdings.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
-    return Decision(starts, promises, with_victims(this.told, layers, promises), after, room, this.choice)
+    return Decision(starts, promises, with_victims(this.told, layers, promises), after, room, this.anybody_could_start)
 
 
 def _served(decision: Decision, sub_layers: Sequence[SubLayer]) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from types import MappingProxyType
@@ -88,6 +88,12 @@ def options_of(
         options.append(_option(spec, gpu_types, fallback(ranks), tuple(more), sharing, slo_class))
     least = [group.least for group in spec.task_groups]
     return tuple(sorted(options, key=lambda option: (option.fallback, option.excess_weight(least))))
+
+
+def served_alike(spec: JobSpec, slo_class: SloClass) -> Hashable:
+    """Equal for jobs that have the same options: queue and class decide with whom GPUs are shared, and nothing else of them."""
+    shares_gpus = any(group.shape.is_shared for group in spec.task_groups)
+    return spec.task_groups, (spec.queue, slo_class) if shares_gpus else None
 
 
 def option_of(job: Job, options: Iterable[Option], gpu_types: Mapping[NodeName, GpuType]) -> Option | None:

@@ -16,7 +16,7 @@ from solver.rules.holdings import Holdings, ranks_of
 from solver.rules.tree import Line
 from solver.rules.victims import BORROWED, INSIDE, STRADDLES
 from solver.world.arrays import Ints, Mask
-from solver.world.sums import running_sums
+from solver.world.sums import begins, running_sums
 
 NOWHERE = -1
 """It stands in no such line: it is charged nothing of the type, or its path ends before."""
@@ -60,16 +60,15 @@ def _preemptible(holdings: Holdings) -> Mask:
 
 def _stand(lines: Ints, milli: Ints, preemptible: Mask, guaranteed: Ints) -> Ints:
     """Where each stands who is charged so much, in the order of their lines; `guaranteed`: of its line."""
-    first = np.ones(len(lines), dtype=bool)
-    first[1:] = lines[1:] != lines[:-1]
+    first = begins(lines)
     held = running_sums(first, milli)
     before = held - milli
     places = np.where(held <= guaranteed, INSIDE, np.where(preemptible & (before < guaranteed), STRADDLES, BORROWED))
     # Who crosses a line and does not straddle it takes nothing of it: behind such, one looks at the next by itself.
-    begins = np.append(np.flatnonzero(first), len(lines))
+    edges = np.append(np.flatnonzero(first), len(lines))
     stays_out = (before <= guaranteed) & (held > guaranteed) & ~preemptible
-    for line in np.unique(np.searchsorted(begins, np.flatnonzero(stays_out), side="right") - 1).tolist():
-        own = slice(begins[line], begins[line + 1])
+    for line in np.unique(np.searchsorted(edges, np.flatnonzero(stays_out), side="right") - 1).tolist():
+        own = slice(edges[line], edges[line + 1])
         in_line = zip(milli[own].tolist(), preemptible[own].tolist(), strict=True)
         places[own] = list(_one_by_one(in_line, int(guaranteed[own.start])))
     return places

@@ -1,10 +1,17 @@
-"""Sums over neighbours in an array."""
+"""Runs of neighbours in an array that are alike, and sums along them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from solver.world.arrays import Ints, Mask
+
+
+def begins(*keys: Ints) -> Mask:
+    """Where another run begins of rows that are alike in all of these."""
+    first: Mask = np.ones(len(keys[0]), dtype=bool)
+    first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return first
 
 
 def running_sums(first: Mask, more: Ints) -> Ints:
