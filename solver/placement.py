@@ -190,8 +190,11 @@ class _Gang:
         return cls(room, spec, groups, offers, within, fresh)
 
     def fits_somewhere(self) -> bool:
-        """Necessary, not sufficient: each group alone finds enough slots."""
-        return all(offer.total >= tasks for (_, tasks), offer in zip(self.groups, self.offers, strict=True))
+        """Necessary, not sufficient: each group alone finds enough slots, with the changes of partitions that are left."""
+        return all(
+            offer.total >= tasks and self._together(group, offer, None).total >= tasks
+            for (group, tasks), offer in zip(self.groups, self.offers, strict=True)
+        )
 
     def place_in_one(self, level: Level) -> Found | None:
         """All tasks in one domain of the level, the one left fullest."""
