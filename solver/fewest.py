@@ -5,6 +5,7 @@ Where counting says whether the taker fits (solver/counting), it is only placed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -14,10 +15,12 @@ import numpy as np
 from solver.attempts import Attempts
 from solver.counting import Counting, can_count, could_fit, says_it_all
 from solver.givers import Side, charges_of
+from solver.placement import ONE_GPU
 from solver.rules.holdings import Leaving
 from solver.rules.victims import Victim, gangs_first
 from solver.trial import Trial, Wish
 from solver.world.arrays import Ints, Mask
+from solver.world.cluster import GpuType
 
 ALL_SPARED_MAX = 64
 """Victims of which each is tried without; of more, where each trial seeks a place, first those on nodes that it would not use."""
@@ -32,7 +35,7 @@ class Fewest:
     def find(self, wish: Wish, side: Side) -> Trial | None:
         """The taker with its victims, of those on this side; None where all of them do not suffice."""
         attempts, lawful = self.attempts, self.attempts.lawful
-        if not attempts.may(wish, side.charges):
+        if self._lacks_gpus(wish, side) or not attempts.may(wish, side.charges):
             return None
         useful = lawful.holdings.with_any(wish.option.charge)
         places = side.places[useful[lawful.holders_of(side.places)]]
@@ -45,6 +48,18 @@ class Fewest:
         victims = [lawful.victim(place) for place in places[matters[lawful.holders_of(places)]].tolist()]
         found = attempts.attempt(wish, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
+
+    def _lacks_gpus(self, wish: Wish, side: Side) -> bool:
+        """Whether the taker asks for more whole GPUs of a type than there are, wherever they are, once all of these have left."""
+        groups = wish.candidate.job.spec.task_groups
+        asked = Counter[GpuType]()
+        for group, shape, gpu_type in zip(groups, wish.option.shapes, wish.option.gpu_types, strict=True):
+            if gpu_type is not None:
+                asked[gpu_type] += shape.gpus * group.least
+        soon = self.attempts.soon
+        return any(
+            gpus > soon.offer(ONE_GPU, gpu_type).total + side.gpus.get(gpu_type, 0) for gpu_type, gpus in asked.items()
+        )
 
     def _by_counting(self, wish: Wish, places: Ints) -> Trial | None:
         lawful, bears = self.attempts.lawful, self._bearing_on_quota(wish)

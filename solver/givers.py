@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,12 +35,14 @@ def add_charge(charges: dict[GpuType, int], charge: Charge, sign: int) -> None:
 class Side(NamedTuple):
     """Some who may give way, by their places in the order of harm, ascending.
 
-    `leaving`: they and what leaves with them, by number; `charges`: what these are charged.
+    `leaving`: they and what leaves with them, by number; `charges`: what these are charged; `gpus`: how many, at most, they leave
+    behind of each type.
     """
 
     places: Ints
     leaving: Mask
     charges: Charges
+    gpus: Mapping[GpuType, int]
 
 
 @dataclass(slots=True)
@@ -96,5 +98,6 @@ class Givers:
             leaving = np.zeros(len(self._stays), dtype=bool)
             leaving[numbers[left]] = True
             leaving = self.lawful.holdings.with_all_parts(leaving)
-            known = self._known[key] = self._asked, Side(places[left], leaving, Charges(self.lawful.holdings, leaving))
+            charges, gpus = Charges(self.lawful.holdings, leaving), self.lawful.gpus_of(leaving)
+            known = self._known[key] = self._asked, Side(places[left], leaving, charges, gpus)
         return known[1]

@@ -19,6 +19,7 @@ from solver.rules.holdings import Holdings
 from solver.rules.law import Law
 from solver.rules.victims import BORROWED, MEANS, STRADDLES, Holder, Taker, Victim, protected, unsaved_ms
 from solver.world.arrays import Floats, Ints, Mask
+from solver.world.cluster import GpuType
 from solver.world.kept import Kept
 from solver.world.parts import owner_of
 from solver.world.quantities import MILLI_PER_GPU
@@ -43,6 +44,7 @@ class Lawful:
     _standing: Ints = field(init=False)
     _place: Ints = field(init=False)
     _in_order: Ints = field(init=False)
+    _gpus: Ints = field(init=False)
     _known: dict[object, Ints] = field(default_factory=dict)
     _freeing: Freeing | None = None
 
@@ -65,6 +67,7 @@ class Lawful:
         lost_ms = np.array([unsaved_ms(holder.job, law.now) + law.restart_cost for holder in gangs], dtype=np.int64)
         self._lost_gpu_s = holdings.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
         ranks = np.array([law.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
+        self._gpus = _gpus_at_most(holdings)
         by_harm, places = self._by_harm(ranks[gang]), law.precedence.places
         costs = [places[name].cost if name in places else inf for name in holdings.of_gang]
         by_turn = self._by_harm(-np.array(costs, dtype=float)[gang]) if places else by_harm
@@ -90,6 +93,10 @@ class Lawful:
         if self._freeing is None:
             self._freeing = Freeing(self.holdings.gangs, room, self.kept)
         return self._freeing
+
+    def gpus_of(self, leaving: Mask) -> dict[GpuType, int]:
+        """By type at most how many GPUs nobody has any part of any more once these have left."""
+        return dict(zip(self.holdings.gpu_types, self._gpus[leaving].sum(axis=0).tolist(), strict=True))
 
     def holders_of(self, places: Ints) -> Ints:
         """The numbers of the holders that are meant."""
@@ -155,3 +162,12 @@ class Lawful:
                 found.append(self._place[STRADDLE, numbers[(standing == STRADDLES) & self._preemptible[numbers]]])
             self._known[key] = np.sort(np.concatenate(found))
         return self._known[key]
+
+
+def _gpus_at_most(holdings: Holdings) -> Ints:
+    """By holder and type, of how many GPUs it has all, or some part."""
+    gpus = holdings.charge // MILLI_PER_GPU
+    for number in np.flatnonzero(~holdings.countable).tolist():
+        tasks = holdings.holders[number].job.placement
+        gpus[number, holdings.has[number]] = sum(1 if task.mig else len(task.devices) for task in tasks)
+    return gpus
