@@ -167,7 +167,8 @@ class Lawful:
 def _gpus_at_most(holdings: Holdings) -> Ints:
     """By holder and type, of how many GPUs it has all, or some part."""
     gpus = holdings.charge // MILLI_PER_GPU
-    for number in np.flatnonzero(~holdings.countable).tolist():
-        tasks = holdings.holders[number].job.placement
-        gpus[number, holdings.has[number]] = sum(1 if task.mig else len(task.devices) for task in tasks)
+    in_parts = np.flatnonzero(~holdings.countable)
+    tasks = (holdings.holders[number].job.placement for number in in_parts.tolist())
+    parts = [sum(1 if task.mig else len(task.devices) for task in held) for held in tasks]
+    gpus[in_parts] = holdings.has[in_parts] * np.array(parts, dtype=np.int64)[:, None]
     return gpus

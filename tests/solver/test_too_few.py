@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hack.rounds.world import World
-from solver import fewest
+from solver.counting import Counting
 from solver.fewest import Fewest
 from solver.plan.plan import Bind, Plan
 from solver.rules.division import MigChanges, MigGeometry
@@ -27,7 +27,7 @@ RACKS = 12
 
 def searching(snapshot: Snapshot, policy: Policy) -> tuple[Plan, int]:
     """The plan, and for how many takers it was counted who has to leave until they have room."""
-    with patch.object(fewest, "Counting", wraps=fewest.Counting) as counting:
+    with patch("solver.fewest.Counting", wraps=Counting) as counting:
         return solve(snapshot, policy, None), counting.call_count
 
 
