@@ -53,5 +53,5 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def digest(value: object) -> str:
-    """Names a value by its content: equal values have equal digests, on every machine."""
+    """Names a value by its JSON form, the same on every machine. Equal values differ in it where one spells out a default."""
     return "sha256:" + hashlib.sha256(encode(value)).hexdigest()

@@ -1,6 +1,6 @@
 """One frozen, sorted view of the world at an instant: the only input of a round beside the policy.
 
-Equal worlds give equal snapshots and so equal digests, whatever order an API or a hash seed delivered them in.
+Equal worlds give equal snapshots, whatever order an API or a hash seed delivered them in; of the same documents also equal digests.
 """
 
 from __future__ import annotations
