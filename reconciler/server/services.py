@@ -25,20 +25,18 @@ from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.passes import Pass
 from reconciler.runner import LoopStatus
+from reconciler.server.admitting import Admitting
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Holdings
 from reconciler.terminals import Terminals
-from solver.admission import Emptied, Gate
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.rules.policy import Policy
-from solver.world.kept import Kept
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec
+from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName, JobSpec
 
 
 class Plane(Protocol):
@@ -167,7 +165,7 @@ class Watch:
         self._standing = standing
         self._runner = runner
         self._following = following
-        self._emptied: tuple[str, Emptied] | None = None
+        self._admitting = Admitting()
         self._broken: tuple[Pass | None, tuple[BrokenLimit, ...]] = None, ()
 
     def policy(self) -> tuple[str, Policy]:
@@ -202,13 +200,7 @@ class Watch:
 
     def admit(self, spec: JobSpec) -> tuple[AnyReason, ...]:
         """Why a job could never run under the policy in force, on the cluster as declared. Raises NoPolicyError."""
-        current = self._standing.current()
-        # One tuple, replaced whole: whoever meets another thread here works it out twice, and both are right.
-        emptied = self._emptied
-        if emptied is None or emptied[0] != current.revision:
-            nodes = snapshot_of(Instant(0), current.nodes, ()).nodes
-            self._emptied = emptied = current.revision, Emptied(current.policy, nodes)
-        return Gate(emptied[1], Kept()).admit(Job(JobName(""), Instant(0), spec)).reasons
+        return self._admitting.refusals(self._standing.current(), spec)
 
     def status(self) -> Status:
         """How following the branch goes, and whether the loop decides rounds."""

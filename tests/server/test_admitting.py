@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
 
 from hack.rounds.world import World
 from reconciler.control import PolicyInForce
+from reconciler.server import admitting
+from reconciler.server.admitting import Admitting
 from reconciler.server.services import Watch
+from solver.admission import Admission, Gate
 from solver.plan.refusals import UnknownName
+from solver.world.room import Room
 from solver.world.shape import Shape
-from solver.world.workload import JobSpec, TaskGroup
+from solver.world.workload import Job, JobSpec, TaskGroup
 
 WORLD = World(512, pending=0)
 
@@ -31,3 +41,38 @@ def test_instances_that_pools_may_be_partitioned_into_could_be_had_one_day() -> 
     watch = Watch(*cast("tuple[Any, Any, Any, Any]", (None, Standing(), None, None)))
     assert watch.admit(asking_for("1g.10gb")) == ()
     assert isinstance(watch.admit(asking_for("9g.10gb"))[0], UnknownName)
+
+
+def in_force(revision: str) -> PolicyInForce:
+    return PolicyInForce(revision, WORLD.policy, WORLD.snapshot.nodes)
+
+
+def test_one_at_a_time_is_tried_in_the_room_that_all_share() -> None:
+    admit, inside, at_once = Gate.admit, Counter[str](), list[int]()
+
+    def slowly(gate: Gate, job: Job) -> Admission:
+        inside["now"] += 1
+        at_once.append(inside["now"])
+        time.sleep(0.002)
+        inside["now"] -= 1
+        return admit(gate, job)
+
+    asked = Admitting()
+    with patch.object(Gate, "admit", slowly), ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(lambda _: asked.refusals(in_force("abc"), asking_for("1g.10gb")), range(24)))
+    assert told == [()] * 24
+    assert set(at_once) == {1}
+
+
+def test_the_empty_cluster_is_laid_out_once_for_each_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Admitting()
+
+    def laid_out(revision: str, profile: str) -> int:
+        with patch.object(Room, "empty", wraps=Room.empty) as empty:
+            asked.refusals(in_force(revision), asking_for(profile))
+        return empty.call_count
+
+    assert [laid_out(revision, "1g.10gb") for revision in ("a", "a", "b", "b", "a")] == [1, 0, 1, 0, 1]
+    assert laid_out("a", "2g.20gb") == 0
+    monkeypatch.setattr(admitting, "JUDGED_MAX", 2)
+    assert laid_out("a", "1g.10gb") == 1, "what was remembered of the first is forgotten"
