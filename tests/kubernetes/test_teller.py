@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -17,7 +18,8 @@ from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regarding
 from reconciler.backends.kubernetes.telling.queues import Standing
-from reconciler.backends.kubernetes.telling.teller import Facts, Teller
+from reconciler.backends.kubernetes.telling.teller import LOOK_S, Facts, Teller
+from reconciler.backends.kubernetes.telling.told_pods import ToldPods
 from reconciler.backends.kubernetes.telling.writing import Written
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
@@ -231,3 +233,27 @@ def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, mon
             await emptied(api, space)
 
     asyncio.run(story())
+
+
+def test_pods_are_not_looked_at_again_while_another_part_waits_for_its_time(cluster: Cluster) -> None:
+    """Of a hundred thousand pods each look is the work of half a second; queues are told every few seconds."""
+
+    async def story() -> int:
+        async with session(cluster) as admin, session(cluster, ACCOUNT, ()) as api:
+            await with_queues(admin)
+            space = await a_namespace(admin)
+            await admin.create(PODS.path(space), a_job("lost", 1, ""))
+            teller = a_teller(api)
+            with patch.object(ToldPods, "tell", autospec=True, side_effect=ToldPods.tell) as looks:
+                running = asyncio.create_task(teller.run())
+                for _ in range(2):  # the second is news while the time of queues has not come
+                    teller.note(await facts(admin, space))
+                    async with asyncio.timeout(SOON_S):
+                        while await scheduled(admin, space) != {"lost": "Refused"}:
+                            await asyncio.sleep(0.05)
+                await asyncio.sleep(20 * LOOK_S)
+                running.cancel()
+            await emptied(admin, space)
+            return looks.call_count
+
+    assert 0 < asyncio.run(story()) < 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -29,7 +30,7 @@ from solver.world.snapshot import Snapshot
 GO_ON_S: Final = 1.0
 """After a part was written the next go at it, where something was left, or is new: its budget is for so long."""
 LOOK_S: Final = 0.05
-"""After one look at what is to be told, the next."""
+"""After one look at what is to be told, the next at the soonest."""
 REST_S: Final = 10.0
 """After a failure the same part is tried again so much later: a right that is missing is not missed each second."""
 QUEUES_EVERY_S: Final = 5.0
@@ -93,8 +94,7 @@ class Teller:
     async def run(self) -> None:
         """For ever."""
         while True:
-            if not any(self._left.values()):
-                await self._news.wait()
+            await self._something()
             self._news.clear()
             try:
                 await self.write()
@@ -102,6 +102,14 @@ class Teller:
                 self._log.info("not-told", part="all", error=str(other))
                 self._begin()
             await asyncio.sleep(LOOK_S)
+
+    async def _something(self) -> None:
+        """Return once there is news, or it is the time of a part of which something is left."""
+        turns_s = [self._due_s.get(part, 0.0) for part, left in self._left.items() if left]
+        rest_s = max(0.0, min(turns_s) - self._clock.monotonic_s()) if turns_s else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                await self._news.wait()
 
     async def write(self) -> dict[str, Written]:
         """What was written of each part whose time it was. Raises NotLeaderError; all else is logged, and done again later."""
