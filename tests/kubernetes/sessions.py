@@ -56,6 +56,16 @@ async def a_namespace(api: Api) -> str:
     return name
 
 
+@asynccontextmanager
+async def gone_afterwards(api: Api, *paths: str) -> AsyncIterator[None]:
+    """What is there is deleted however the block ends, so that a test that fails takes no other with it."""
+    try:
+        yield
+    finally:
+        for path in paths:
+            await api.delete(path)
+
+
 def a_pod(name: str, node: str = "") -> dict[str, Any]:
     spec: dict[str, Any] = {"schedulerName": "quorate", "containers": [{"name": "main", "image": "none"}]}
     return {"metadata": {"name": name}, "spec": {**spec, **({"nodeName": node} if node else {})}}

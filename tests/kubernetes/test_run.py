@@ -25,7 +25,7 @@ from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.origin import Origin
 from tests.kubernetes.installing import with_queues
 from tests.kubernetes.kubelet import kubelet
-from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_namespace, session
+from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_teller import scheduled
 
 pytestmark = REAL
@@ -37,6 +37,7 @@ POLICY = {
     ),
 }
 GPU_NODE = {"cpu": "64", "memory": "256Gi", "pods": "110", names.GPU: "4"}
+H100S = {"metadata": {"labels": {names.PRODUCT: "NVIDIA-H100-80GB-HBM3"}}}
 
 
 @pytest.fixture
@@ -60,12 +61,10 @@ def a_worker(name: str, gang: str, size: int, gpus: int = 1, queue: str = "resea
 async def gpu_nodes(api: Api, count: int, prefix: str) -> AsyncIterator[list[str]]:
     """Ready nodes of 4 H100 each; they are gone afterwards, so that the next test has nodes of its own."""
     nodes = [f"{prefix}{number}" for number in range(count)]
-    async with kubelet(api, nodes, GPU_NODE):
+    async with gone_afterwards(api, *(NODES.path("", node) for node in nodes)), kubelet(api, nodes, GPU_NODE):
         for node in nodes:
-            await api.patch(NODES.path("", node), {"metadata": {"labels": {names.PRODUCT: "NVIDIA-H100-80GB-HBM3"}}})
+            await api.patch(NODES.path("", node), H100S)
         yield nodes
-    for node in nodes:
-        await api.delete(NODES.path("", node))
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.claiming import publish
 from tests.kubernetes.kubelet import kubelet
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import POLICY, a_worker, bound, running, until_bound
 
 pytestmark = REAL
@@ -51,15 +51,13 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 async def nodes_with_devices(api: Api, nodes: list[str], gpus: int) -> AsyncIterator[list[dict[str, Any]]]:
     """Ready nodes whose GPUs a driver publishes, whole and in every place of every profile; gone afterwards."""
     slices = [part for node in nodes for part in devices.mig_slices(node, gpus)]
-    async with kubelet(api, nodes, {"cpu": "64", "memory": "256Gi", "pods": "110"}):
+    published = [SLICES.path("", part["metadata"]["name"]) for part in slices]
+    there = gone_afterwards(api, *published, *(NODES.path("", node) for node in nodes))
+    async with there, kubelet(api, nodes, {"cpu": "64", "memory": "256Gi", "pods": "110"}):
         for node in nodes:
             await api.patch(NODES.path("", node), {"metadata": {"labels": {names.POOL: "cut"}}})
         await publish(api, slices)
         yield slices
-    for part in slices:
-        await api.delete(SLICES.path("", part["metadata"]["name"]))
-    for node in nodes:
-        await api.delete(NODES.path("", node))
 
 
 def a_pod_with(name: str, claim: str, gang: str, size: int) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from solver.world.quantities import Instant
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.kubelet import Kubelet
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
-from tests.kubernetes.test_run import GPU_NODE, a_worker, gpu_nodes, running, until_bound
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
+from tests.kubernetes.test_run import GPU_NODE, H100S, a_worker, gpu_nodes, running, until_bound
 from tests.kubernetes.test_run_eviction import notes_on, until_noted
 
 pytestmark = REAL
@@ -65,8 +65,8 @@ def test_a_gang_is_told_that_its_time_limit_is_near_and_ends_when_it_is_over(
                 await api.patch(PODS.path(space, f"limited-{number}"), saved)
             await until_left(api, space, {"unlimited"})
             # Whoever has saved runs on until then.
-            assert await told(api, space, "TimeLimitReached") == {"limited-0", "limited-1"}
-            assert await told(api, space, "TimeLimitNear") == {"limited-0"}
+            assert await told(api, space, "TimeLimitReached", 2) == {"limited-0", "limited-1"}
+            assert await told(api, space, "TimeLimitNear", 1) == {"limited-0"}
             assert all(at >= over_at for at in await told_at(api, space, "TimeLimitReached"))
 
     asyncio.run(story())
@@ -79,15 +79,15 @@ def test_a_pod_that_joins_a_running_gang_and_never_begins_leaves_alone(shipped: 
             for index in range(2):
                 await api.create(PODS.path(space), a_worker(f"elastic-{index}", "elastic", 2, gpus=2, queue="q"))
             await until_bound(api, space, 2)
-            await Kubelet(api, ["dead"]).register(GPU_NODE)  # nothing begins there
-            await api.patch(NODES.path("", "dead"), {"metadata": {"labels": {names.PRODUCT: "NVIDIA-H100-80GB-HBM3"}}})
-            await api.create(PODS.path(space), a_worker("elastic-2", "elastic", 2, gpus=2, queue="q"))
-            there = await until_bound(api, space, 3)
-            assert there == {"elastic-0": alive, "elastic-1": alive, "elastic-2": "dead"}
-            await until_left(api, space, {"elastic-0", "elastic-1"})
-            assert await told(api, space, "Evicted") == {"elastic-2"}
-            assert not [one for one in await listed(api, EVENTS.path(space)) if one["reason"] == "Released"]
-            await api.delete(NODES.path("", "dead"))
+            async with gone_afterwards(api, NODES.path("", "dead")):
+                await Kubelet(api, ["dead"]).register(GPU_NODE)  # nothing begins there
+                await api.patch(NODES.path("", "dead"), H100S)
+                await api.create(PODS.path(space), a_worker("elastic-2", "elastic", 2, gpus=2, queue="q"))
+                there = await until_bound(api, space, 3)
+                assert there == {"elastic-0": alive, "elastic-1": alive, "elastic-2": "dead"}
+                await until_left(api, space, {"elastic-0", "elastic-1"})
+                assert await told(api, space, "Evicted", 1) == {"elastic-2"}
+                assert not await said_of(api, space, "Released")
 
     asyncio.run(story())
 
@@ -98,12 +98,16 @@ async def until_left(api: Api, space: str, names_left: set[str]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def told(api: Api, space: str, reason: str) -> set[str]:
-    """The pods of which this was said, once it was."""
+async def told(api: Api, space: str, reason: str, count: int) -> set[str]:
+    """The pods of which this was said, once it was of so many: each of them has an Event of its own."""
     async with asyncio.timeout(SOON_S):
-        while not (found := [one for one in await listed(api, EVENTS.path(space)) if one["reason"] == reason]):
+        while len(found := await said_of(api, space, reason)) < count:
             await asyncio.sleep(0.05)
-    return {one["regarding"]["name"] for one in found}
+    return found
+
+
+async def said_of(api: Api, space: str, reason: str) -> set[str]:
+    return {one["regarding"]["name"] for one in await listed(api, EVENTS.path(space)) if one["reason"] == reason}
 
 
 async def told_at(api: Api, space: str, reason: str) -> list[Instant]:

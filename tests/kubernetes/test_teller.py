@@ -31,7 +31,7 @@ from solver.world.snapshot import snapshot_of
 from solver.world.workload import QueueName
 from tests.backends.kubernetes.samples import node
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, rule, with_queues
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session, until
 
 pytestmark = REAL
 RIGHTS = [
@@ -193,8 +193,9 @@ def test_who_leads_no_more_writes_nothing_and_begins_anew_once_it_leads_again(cl
             found = await facts(api, space)
             with pytest.raises(NotLeaderError):
                 await told(teller, found)
-            running = asyncio.create_task(teller.run())
-            await asyncio.sleep(0)
+            with capture_logs() as log:
+                running = asyncio.create_task(teller.run())
+                await until(lambda: [entry["event"] for entry in log] == ["not-told"])
             assert await scheduled(api, space) == {}
             leads = True
             teller.note(found)
