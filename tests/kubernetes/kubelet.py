@@ -25,6 +25,7 @@ RENEW_EVERY_S = 10
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str
     deletion_timestamp: str | None = None
 
 
@@ -83,12 +84,15 @@ class Kubelet:
     async def _move(self, key: Key, pod: BoundPod) -> None:
         try:
             if pod.metadata.deletion_timestamp:
-                await self._api.delete(PODS.path(*key), {"gracePeriodSeconds": 0})
+                # A new pod of the same name is another one.
+                this = {"preconditions": {"uid": pod.metadata.uid}}
+                await self._api.delete(PODS.path(*key), {"gracePeriodSeconds": 0, **this})
             elif pod.status.phase == "Pending":
                 now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
                 ready = [{"type": "Ready", "status": "True"}]
                 running: dict[str, Any] = {"phase": "Running", "startTime": now, "conditions": ready}
-                await self._api.patch(PODS.path(*key, "status"), {"status": running})
+                this = {"metadata": {"uid": pod.metadata.uid}}
+                await self._api.patch(PODS.path(*key, "status"), {"status": running, **this})
         except (ConflictError, NotFoundError):
             structlog.get_logger().debug("pod-gone", pod=key)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def test_a_write_is_done_or_not_as_the_fault_says(
 def test_a_write_that_is_late_is_done_when_nobody_expects_it_any_more(cluster: Cluster) -> None:
     async def story() -> None:
         async with faulty(cluster) as (proxy, through, straight, space):
-            proxy.worsen(Profile("p", late=100), 1, 1e6)
+            proxy.worsen(Profile("p", late=100), 1, inf)
             with pytest.raises(UnreachableError):
                 await created(through, space)
             assert not await is_there(straight, space)
@@ -129,7 +130,7 @@ def test_a_watch_breaks(cluster: Cluster, fault: str) -> None:
 def test_a_watch_is_held_back_until_all_is_honest(cluster: Cluster) -> None:
     async def story() -> None:
         async with faulty(cluster) as (proxy, through, straight, space):
-            proxy.worsen(Profile("p", watch_held=100), 1, 1e6)
+            proxy.worsen(Profile("p", watch_held=100), 1, inf)
             lines = asyncio.create_task(_watched(through, space))
             await straight.create(PODS.path(space), a_pod("new"))
             done, _ = await asyncio.wait([lines], timeout=LASTS_S)
