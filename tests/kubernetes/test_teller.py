@@ -199,13 +199,41 @@ def test_who_leads_no_more_writes_nothing_and_begins_anew_once_it_leads_again(cl
             assert await scheduled(api, space) == {}
             leads = True
             teller.note(found)
-            async with asyncio.timeout(SOON_S):
-                while await scheduled(api, space) != {"lost": "Refused"}:
-                    await asyncio.sleep(0.05)
+            await until_scheduled(api, space, {"lost": "Refused"})
             running.cancel()
             await emptied(api, space)
 
     asyncio.run(story())
+
+
+def test_what_is_noted_while_a_write_is_refused_is_written_by_who_leads_again(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with session(cluster) as api:
+            space = await a_namespace(api)
+            await api.create(PODS.path(space), a_job("lost", 1, ""))
+            first, second = await facts(api, space), await facts(api, space)
+            with capture_logs() as log:
+
+                def check() -> None:
+                    if not log:
+                        teller.note(second)
+                        raise NotLeaderError("another", Instant(0))
+
+                teller = Teller(api, check, SystemClock(), structlog.get_logger(), "quorate-0_1")
+                teller.note(first)
+                running = asyncio.create_task(teller.run())
+                await until_scheduled(api, space, {"lost": "Refused"})
+            assert [entry["event"] for entry in log] == ["not-told"]
+            running.cancel()
+            await emptied(api, space)
+
+    asyncio.run(story())
+
+
+async def until_scheduled(api: Api, space: str, wanted: dict[str, str]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while await scheduled(api, space) != wanted:
+            await asyncio.sleep(0.05)
 
 
 def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,8 @@ class Facts(NamedTuple):
 class Teller:
     """`note` what a pass found and `happened` what it did; `run` writes it. `instance` says who: the holder of the Lease.
 
-    `check` of every write raises NotLeaderError where another may lead by now. Then all is forgotten, since that one writes.
+    `check` of every write raises NotLeaderError where another may lead by now. Then all is forgotten, since that one writes, but
+    for what was noted while that write was tried: whoever lost the lease may have it again by then.
     """
 
     def __init__(self, api: Api, check: Check, clock: Clock, log: FilteringBoundLogger, instance: str) -> None:
@@ -100,7 +101,10 @@ class Teller:
                 await self.write()
             except NotLeaderError as other:
                 self._log.info("not-told", part="all", error=str(other))
+                since = self._facts if self._facts is not self._looked_at else None
                 self._begin()
+                if since:
+                    self.note(since)
             await asyncio.sleep(LOOK_S)
 
     async def _something(self) -> None:
