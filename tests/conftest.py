@@ -18,6 +18,9 @@ POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--explore", action="store_true", help="let hypothesis draw other examples each time")
     parser.addoption("--all-worlds", action="store_true", help="draw as many examples as each property asks for")
+    parser.addoption(
+        "--late", metavar="SEED", help="of tests of Kubernetes: what the API server says comes late at random"
+    )
     parser.addoption("--update-scenarios", action="store_true", help="rewrite the `then` of every scenario file")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
+from tests.e2e.control_plane import LATE
+from tests.kubernetes import late
 from tests.kubernetes.shipping import install
 from tests.kubernetes.together import folder_of_all, tell_end
 
@@ -22,6 +24,16 @@ LONGEST = (
     "test_taken_over.py",
 )
 """Begun first, so that no process is left with one of them while the others have nothing to do."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _late(request: pytest.FixtureRequest) -> Iterator[None]:
+    seed = request.config.getoption("--late")
+    with pytest.MonkeyPatch.context() as patched:
+        if seed:
+            patched.setenv(LATE, seed)
+            late.begin(int(seed))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

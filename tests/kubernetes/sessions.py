@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +17,7 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
 from reconciler.backends.kubernetes.pace import Pace, Sleep
+from reconciler.backends.kubernetes.refusals import NotFoundError
 from reconciler.backends.kubernetes.resource import Resource
 from reconciler.clock import SystemClock
 
@@ -63,7 +64,8 @@ async def gone_afterwards(api: Api, *paths: str) -> AsyncIterator[None]:
         yield
     finally:
         for path in paths:
-            await api.delete(path)
+            with suppress(NotFoundError):
+                await api.delete(path)
 
 
 def a_pod(name: str, node: str = "") -> dict[str, Any]:
