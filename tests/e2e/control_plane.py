@@ -27,8 +27,7 @@ from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import postgresql_schema
 
 PATIENCE_S = 60
-LATE = "QUORATE_TEST_LATE"
-"""The seed of `pytest --late`, for processes that tests start."""
+QUORATE = ("-m", "reconciler.cli.main")
 POLICY = {
     "policies/queue.yaml": "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: team}\nspec: {}\n",
     "cluster-state/pool.yaml": (
@@ -49,15 +48,14 @@ def until(what: str, reached: Callable[[], object]) -> None:
 class ControlPlane:
     """One state folder and one repository, by its path or URL; `start` it as often as you like.
 
-    `program`: what Python runs, `quorate` unless stated.
+    `program`: what Python runs, QUORATE unless stated.
     """
 
     def __init__(self, repository: Path | str, state: Path, program: Sequence[str] = ()) -> None:
-        usual = ("-m", "tests.kubernetes.late" if LATE in os.environ else "reconciler.cli.main")
         self.folder = StateFolder(state)
         self._log = state.with_suffix(".log")
         self._command = [
-            *(sys.executable, *(program or usual), "run", "--policies-repo", str(repository)),
+            *(sys.executable, *(program or QUORATE), "run", "--policies-repo", str(repository)),
             *("--state", str(state), "--listen", "127.0.0.1:0", "--poll", "50ms"),
         ]
         self._process: subprocess.Popen[bytes] | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
-from tests.e2e.control_plane import LATE
+from tests.e2e import control_plane
 from tests.kubernetes import late
 from tests.kubernetes.shipping import install
 from tests.kubernetes.together import folder_of_all, tell_end
@@ -31,7 +31,7 @@ def _late(request: pytest.FixtureRequest) -> Iterator[None]:
     seed = request.config.getoption("--late")
     with pytest.MonkeyPatch.context() as patched:
         if seed:
-            patched.setenv(LATE, seed)
+            patched.setattr(control_plane, "QUORATE", ("-m", "tests.kubernetes.late", seed))
             late.begin(int(seed))
         yield
 

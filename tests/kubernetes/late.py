@@ -1,13 +1,14 @@
 """What the API server says comes late at random, in tests and in the control planes they start: `pytest --late SEED`.
 
 What holds only because two answers follow each other closely fails then.
-`python -m tests.kubernetes.late ARGUMENTS` is `quorate ARGUMENTS` with that.
+`python -m tests.kubernetes.late SEED ARGUMENTS` is `quorate ARGUMENTS` with that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from random import Random
@@ -15,7 +16,6 @@ from typing import Any
 
 from reconciler.backends.kubernetes.api import Api
 from reconciler.cli.main import main
-from tests.e2e.control_plane import LATE
 
 LONGEST_S = (0.01, 0.15, 0.8)
 OF_A_HUNDRED = (80, 16, 4)
@@ -53,5 +53,5 @@ def begin(seed: int) -> None:
 
 
 if __name__ == "__main__":
-    begin(int(os.environ[LATE]) ^ os.getpid())
+    begin(int(sys.argv.pop(1)) ^ os.getpid())
     main()

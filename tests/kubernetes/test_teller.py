@@ -96,6 +96,12 @@ async def scheduled(api: Api, space: str) -> dict[str, str]:
     }
 
 
+async def until_scheduled(api: Api, space: str, wanted: dict[str, str]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while await scheduled(api, space) != wanted:
+            await asyncio.sleep(0.05)
+
+
 GO_ON_S = "reconciler.backends.kubernetes.telling.teller.GO_ON_S"
 
 
@@ -230,12 +236,6 @@ def test_what_is_noted_while_a_write_is_refused_is_written_by_who_leads_again(cl
     asyncio.run(story())
 
 
-async def until_scheduled(api: Api, space: str, wanted: dict[str, str]) -> None:
-    async with asyncio.timeout(SOON_S):
-        while await scheduled(api, space) != wanted:
-            await asyncio.sleep(0.05)
-
-
 def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was too much for one pod is counted in the log."""
     monkeypatch.setattr(GO_ON_S, 0.01)
@@ -277,9 +277,7 @@ def test_pods_are_not_looked_at_again_while_another_part_waits_for_its_time(clus
                 running = asyncio.create_task(teller.run())
                 for _ in range(2):  # the second is news while the time of queues has not come
                     teller.note(await facts(admin, space))
-                    async with asyncio.timeout(SOON_S):
-                        while await scheduled(admin, space) != {"lost": "Refused"}:
-                            await asyncio.sleep(0.05)
+                    await until_scheduled(admin, space, {"lost": "Refused"})
                 await asyncio.sleep(20 * LOOK_S)
                 running.cancel()
             await emptied(admin, space)

@@ -101,10 +101,10 @@ class Teller:
                 await self.write()
             except NotLeaderError as other:
                 self._log.info("not-told", part="all", error=str(other))
-                since = self._facts if self._facts is not self._looked_at else None
+                newer = self._facts if self._facts is not self._looked_at else None
                 self._begin()
-                if since:
-                    self.note(since)
+                if newer:
+                    self.note(newer)
             await asyncio.sleep(LOOK_S)
 
     async def _something(self) -> None:
