@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from solver.certify import tightened
+from solver.certify import Proof
 from solver.plan.plan import Certificate
 from solver.program.entitled import EntitledBound, Manner
-from solver.program.optimiser import Effort, Optimiser
+from solver.program.optimiser import Effort
 from solver.promise import Promise
 from solver.rules.demand import Candidate, sub_layers_of
 from solver.rules.entitlement import Shares
@@ -40,16 +40,12 @@ class Bounding:
     starts: Sequence[Start]
     promises: Sequence[Promise]
 
-    def tighten(self, certificate: Certificate, optimiser: Optimiser) -> Certificate:
-        """The certificate, with what the program says of entitled layers; as it is, where there is no answer."""
+    def proof(self, certificate: Certificate) -> Proof:
+        """What is asked of entitled layers, beside what is known of them."""
         stated, limits = self.stated(), self.policy.scheduling.solver
         program = stated.builder.build()
-        effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, bounding=True)
-        found = optimiser(program, self.point(stated), effort)
-        if found is None:
-            return certificate
-        layers = zip(program.objectives, found.reached, strict=True)
-        return tightened(certificate, {layer.name: reached.bound for layer, reached in layers})
+        effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
+        return Proof(certificate, program, self.point(stated), effort, len(program.objectives))
 
     def stated(self) -> EntitledBound:
         """The program of the most that this round could have served, whoever it evicted."""

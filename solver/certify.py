@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
 from math import inf
 
 import msgspec
 
 from solver.plan.plan import Certificate, LayerResult, ProofStatus
-from solver.program.optimiser import Solution
+from solver.program.optimiser import Effort, Optimiser, Program, Solution, begun
 from solver.promise import TIERS, Promise
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Inside, Shares
 from solver.rules.victims import MEANS
 from solver.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
+from solver.world.arrays import Floats
 from solver.world.cluster import GpuType
 from solver.world.quantities import MILLI_PER_GPU
 
@@ -34,19 +36,51 @@ def layer_results(
 
     So they hold for this answer only as long as it reached the same in all of those.
     """
-    results: list[LayerResult] = []
-    in_step = solution is not None
-    for number, (name, value, loose) in enumerate(zip(layer_names(sub_layers), values, bounds, strict=True)):
-        bound = loose
-        if in_step and solution is not None:
-            bound = min(loose, solution.reached[number].bound)
-            in_step = same(value, solution.reached[number].value)
-        results.append(
-            LayerResult(
-                name, _tidy(value), _tidy(bound), _status(value, bound, 0.0 if name.startswith(ENTITLED) else gap)
-            )
+    told = [known.bound for known in solution.reached[: in_step(values, solution)]] if solution else []
+    return tuple(
+        _result(name, value, min(loose, bound), gap)
+        for name, value, loose, bound in zip(
+            layer_names(sub_layers), values, bounds, (*told, *repeat(inf, len(values) - len(told))), strict=True
         )
-    return tuple(results)
+    )
+
+
+def in_step(values: Sequence[float], solution: Solution) -> int:
+    """For how many layers, from the first on, a solution's bounds hold for an answer of these values."""
+    in_vain = (
+        n for n, (value, known) in enumerate(zip(values, solution.reached, strict=True)) if not same(value, known.value)
+    )
+    return next(in_vain, len(values)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is asked of a program once a round is decided: how good it could have been.
+
+    `certificate`: what is known already; `point`: what the round does, in the program's columns; of so many of its `layers`, from
+    the first on, the bounds hold for the round.
+    """
+
+    certificate: Certificate
+    program: Program
+    point: Floats
+    effort: Effort
+    layers: int
+
+    def begin(self, optimiser: Optimiser) -> Callable[[], Certificate]:
+        """Ask, and wait for the tighter certificate later; where no answer comes it stays as it is."""
+        waiting = begun(optimiser, self.program, self.point, replace(self.effort, bounding=True))
+
+        def certificate() -> Certificate:
+            found = waiting()
+            bounds = dict[str, float]()
+            for layer, reached in zip(
+                self.program.objectives[: self.layers], found.reached if found else (), strict=False
+            ):
+                bounds[layer.name] = reached.bound
+            return tightened(self.certificate, bounds, self.effort.gap)
+
+        return certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +173,20 @@ def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> It
                 yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
 
 
-def tightened(certificate: Certificate, bounds: Mapping[str, float]) -> Certificate:
+def tightened(certificate: Certificate, bounds: Mapping[str, float], gap: float) -> Certificate:
     """The certificate, with bounds of some layers where they are tighter."""
-    layers = tuple(_tightened(known, bounds.get(known.name, inf)) for known in certificate.layers)
+    layers = tuple(_tightened(known, bounds.get(known.name, inf), gap) for known in certificate.layers)
     return msgspec.structs.replace(certificate, layers=layers, entitled_unproven=entitled_unproven(layers))
 
 
-def _tightened(layer: LayerResult, bound: float) -> LayerResult:
-    if bound >= layer.bound:
-        return layer
-    bound = _tidy(max(bound, layer.value))
-    return msgspec.structs.replace(layer, bound=bound, status=_status(layer.value, bound, 0.0))
+def _tightened(layer: LayerResult, bound: float, gap: float) -> LayerResult:
+    return layer if bound >= layer.bound else _result(layer.name, layer.value, max(bound, layer.value), gap)
+
+
+def _result(name: str, value: float, bound: float, gap: float) -> LayerResult:
+    """Entitled layers are proven or not; in the others a gap will do."""
+    status = _status(value, bound, 0.0 if name.startswith(ENTITLED) else gap)
+    return LayerResult(name, _tidy(value), _tidy(bound), status)
 
 
 def same(one: float, other: float) -> bool:

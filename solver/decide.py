@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import isfinite
 
-from solver.certify import better, entitled_unproven, layer_results, loose_bounds
+from solver.certify import Proof, better, entitled_unproven, in_step, layer_results, loose_bounds
 from solver.exact import ByProgram, Deciding
 from solver.fit import Fit
 from solver.footprint import Footprint, footprint_of
@@ -29,10 +31,19 @@ from solver.world.room import Room
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a round decided, and how."""
+    """What a round decided, and how. `proof`: what may be asked to know better how good it is."""
 
     starts: tuple[Start, ...]
     certificate: Certificate
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who starts is being found out: `answer` waits for it. `anybody`: somebody could, so that there is something to choose."""
+
+    anybody: bool
+    answer: Callable[[], Answer]
 
 
 def decide(
@@ -42,13 +53,20 @@ def decide(
     limits: SolverLimits,
     optimiser: Optimiser | None,
     fit: Fit | None = None,
-    *,
-    certified: bool = True,
 ) -> Answer:
-    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
+    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
+    return begin(candidates, room, shares, limits, optimiser, fit).answer()
 
-    `certified`: the certificate is wanted, too; else large programs are not asked for bounds that no answer depends on.
-    """
+
+def begin(
+    candidates: Sequence[Candidate],
+    room: Room,
+    shares: Shares,
+    limits: SolverLimits,
+    optimiser: Optimiser | None,
+    fit: Fit | None = None,
+) -> Asked:
+    """Ask the program, where there is something to choose, and wait for the answer later."""
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     bounds = loose_bounds(able, sub_layers, shares)
@@ -56,18 +74,33 @@ def decide(
     values = layer_values(first, sub_layers, shares)
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
-        return Answer(first, certificate(stage, values, sub_layers, bounds, limits))
+        answer = Answer(first, certificate(stage, values, sub_layers, bounds, limits))
+        return Asked(bool(able), lambda: answer)
     classes, exact = classes_of(able), limits.mode == "exact"
     level = closest_cell_level(classes) if exact else cell_level(classes)
     formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
     formulation.state()
-    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact, answering=not certified)
+    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact)
     deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
-    found = deciding.until_placed(first) if exact else deciding.once(first)
-    improved = layer_values(found.starts, sub_layers, shares)
-    if better(improved, values):
-        return Answer(found.starts, certificate("mip", improved, sub_layers, bounds, limits, found))
-    return Answer(first, certificate("greedy", values, sub_layers, bounds, limits, found))
+    waiting = partial(deciding.until_placed, first) if exact else deciding.begin(first)
+
+    def better_of_both() -> Answer:
+        found = waiting()
+        improved = layer_values(found.starts, sub_layers, shares)
+        is_better = better(improved, values)
+        reached = improved if is_better else values
+        stated = certificate("mip" if is_better else "greedy", reached, sub_layers, bounds, limits, found)
+        return Answer(found.starts if is_better else first, stated, _proof(stated, reached, found, effort))
+
+    return Asked(True, better_of_both)
+
+
+def _proof(stated: Certificate, reached: Sequence[float], found: ByProgram, effort: Effort) -> Proof | None:
+    """What is left to ask, where there are layers that nobody looked into."""
+    solution = found.solution
+    if solution is None or solution.cut_by_clock or all(isfinite(known.bound) for known in solution.reached):
+        return None
+    return Proof(stated, found.program, solution.values, effort, in_step(reached, solution))
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:

@@ -7,7 +7,7 @@ decomposition; Hooker and Ottosson, 2003).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
@@ -18,7 +18,7 @@ from solver.greedy import greedy
 from solver.placement import least_tasks
 from solver.program.cuts import Excuse, Served, Wanted, forbid
 from solver.program.formulate import Formulation
-from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.program.optimiser import Effort, Optimiser, Program, Solution, begun
 from solver.program.ways import Way
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Shares
@@ -62,23 +62,28 @@ class Deciding:
     fit: Fit | None
     excuses: list[Excuse] = field(default_factory=list)
 
-    def once(self, first: tuple[Start, ...]) -> ByProgram:
-        """Run the program; where it has no answer, `first` stands."""
+    def begin(self, first: tuple[Start, ...]) -> Callable[[], ByProgram]:
+        """Ask the program, and wait for its answer later; where it has none, `first` stands."""
         program = self.formulation.builder.build()
         start = point_of(first, self.formulation, program, self.room)
         for excuse in self.excuses:
             start[excuse.column] = excuse.holds(start)
-        solution = self.optimiser(program, start, self.effort)
-        if solution is None:
-            return ByProgram(program, None, first)
-        starts = starts_of(solution.values, self.formulation, self.room, self.candidates, self.shares, self.fit)
-        return ByProgram(program, solution, starts)
+        waiting = begun(self.optimiser, program, start, self.effort)
+
+        def answer() -> ByProgram:
+            solution = waiting()
+            if solution is None:
+                return ByProgram(program, None, first)
+            starts = starts_of(solution.values, self.formulation, self.room, self.candidates, self.shares, self.fit)
+            return ByProgram(program, solution, starts)
+
+        return answer
 
     def until_placed(self, first: tuple[Start, ...]) -> ByProgram:
         """Run the program and forbid what finds no place, until what it wants is placed."""
         search, known, cuts = Search(self.room, STEPS_MAX), self.formulation, 0
         while True:
-            found = replace(self.once(first), cuts=cuts)
+            found = replace(self.begin(first)(), cuts=cuts)
             if found.solution is None or found.solution.cut_by_clock or self._is_reached(found) or cuts == CUTS_MAX:
                 return found
             wanted = wanted_of(found.solution.values, known)

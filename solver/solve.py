@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 
 from solver.admission import Admission, Emptied, Gate
 from solver.concessions import concessions, overdue_growths, with_asked, yielding
+from solver.decision import certifying, decide_with_evictions
 from solver.declared import declared_in, kept_by, kept_from, with_declared
 from solver.explained import Explained
 from solver.holds import ends_in, held_back, is_live, kept_for
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
-from solver.program.optimiser import Optimiser
+from solver.program.optimiser import Optimiser, Watched
 from solver.regrowth import growths
 from solver.reserve import reserving_steps
 from solver.rules.demand import Candidate, in_order
@@ -29,7 +30,6 @@ from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.rules.type_weights import weights_of
 from solver.steps import steps_of
-from solver.tiers import decide_with_evictions
 from solver.world.built import as_built
 from solver.world.free import Reserved
 from solver.world.kept import Kept
@@ -54,9 +54,9 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
-    decision = decide_with_evictions(
-        world, policy, candidates, shares, optimiser, frozenset(known.job.name for known in departing), reserved, kept
-    )
+    leaves, watched = frozenset(known.job.name for known in departing), Watched(optimiser) if optimiser else None
+    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept)
+    certified = certifying(decision, watched)
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.promises for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
@@ -72,7 +72,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
             *reserving_steps(snapshot.in_flight.reservations, reservations, explained.provided),
         ),
         tuple(explained.verdicts(reservations)),
-        decision.certificate,
+        certified(),
     )
 
 

@@ -11,56 +11,51 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Self
 
-import msgspec
 import numpy as np
 
 from solver.attempts import Attempts
-from solver.bounding import Bounding
-from solver.certify import layer_results, loose_bounds, with_victims
-from solver.decide import Answer, decide
+from solver.certify import Proof, layer_results, loose_bounds, with_victims
+from solver.decide import Answer, Asked, begin
 from solver.eviction import MakingRoom
 from solver.fit import Fit
 from solver.moving import Moving
 from solver.placement import Placed, least_tasks
 from solver.plan.plan import Certificate
 from solver.prices import fit_for
-from solver.program.optimiser import Optimiser, Watched
+from solver.program.optimiser import Optimiser
 from solver.promise import TIERS, Promise, Tier
-from solver.rules.demand import Candidate, SubLayer, sub_layers_of
+from solver.rules.demand import Candidate, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.holdings import Charges
 from solver.rules.law import Law
 from solver.rules.lawful import Lawful
-from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy
-from solver.rules.sharing import Sharing, sharing_of
+from solver.rules.sharing import Sharing
 from solver.rules.strict import Lines
 from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.strain import strain_of
-from solver.world.free import Reserved
 from solver.world.kept import Kept
-from solver.world.pool_rules import PoolRules
-from solver.world.room import DomainOf, Room
+from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
-
-DECIDED_TWICE_MAX = 2_500
-"""Of more who wait, the round is decided with the program alone: it takes long, and of six clusters one was worse off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against."""
+    """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
+
+    `proof`: what may be asked to know better how good it is.
+    """
 
     starts: tuple[Start, ...]
     promises: tuple[Promise, ...]
     certificate: Certificate
     shares: Shares
     room: Room
-    anybody_could_start: bool
-    """On what was free: a program has something to choose."""
+    proof: Proof | None = None
 
     def take(self, room: Room) -> None:
         """Everything that is given to somebody is nobody else's."""
@@ -71,7 +66,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class _Ground:
+class Ground:
     """What a round is decided on, with the program and without. `departing`: who is evicted in any case.
 
     `room`: what is free; `soon`: what will be once all who were asked to stop have stopped.
@@ -94,13 +89,13 @@ class _Ground:
 
 
 @dataclass(slots=True)
-class _Round:
+class Round:
     """A round while it is decided: what is settled already, and what the rest may count on.
 
-    `told`: what was said of each answer so far; `certified`: that of the last may be needed.
+    `asked`: who starts on what is free, once that is waited for; `told`: what was said of each answer so far.
     """
 
-    ground: _Ground
+    ground: Ground
     optimiser: Optimiser | None
     waiting: tuple[Candidate, ...]
     room: Room
@@ -110,20 +105,41 @@ class _Round:
     promises: list[Promise]
     fit: Fit | None
     moving: Moving
-    certified: bool
+    asked: Asked = field(init=False)
     told: list[Certificate] = field(default_factory=list)
 
-    def decide(self) -> Answer:
-        """The best for those who wait, on what is free."""
-        given, limits = (self.waiting, self.room, self.shares), self.ground.policy.scheduling.solver
-        answer = decide(*given, limits, self.optimiser, self.fit, certified=self.certified)
+    @classmethod
+    def begin(cls, ground: Ground, optimiser: Optimiser | None) -> Self:
+        """Ask who starts on what is free."""
+        snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
+        room, limits = ground.room.copy(), policy.scheduling.solver
+        fit = fit_for(snapshot, room, ground.sharing, limits, optimiser) if candidates else None
+        moving, waiting = Moving(snapshot, policy, shares, ground.sharing), tuple(candidates)
+        begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit, moving)
+        begun.ask()
+        return begun
+
+    def ask(self) -> None:
+        """Have the best found for those who wait, on what is free."""
+        limits = self.ground.policy.scheduling.solver
+        self.asked = begin(self.waiting, self.room, self.shares, limits, self.optimiser, self.fit)
+
+    def end(self) -> Decision:
+        """Wait for who starts, and have others leave for who still waits."""
+        room, answer = self.room, self.answer()
+        for tier in TIERS if len(answer.starts) < len(self.waiting) else ():
+            if self.evict_for(tier, answer):
+                self.ask()
+                answer = self.answer()
+        if self.promises:
+            return _conclude(self, answer, room)
+        return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
+
+    def answer(self) -> Answer:
+        """What was asked for."""
+        answer = self.asked.answer()
         self.told.append(answer.certificate)
         return answer
-
-    @property
-    def anybody_could_start(self) -> bool:
-        """Whether anybody could start on what was free."""
-        return any(known.stage != "none" for known in self.told)
 
     def evict_for(self, tier: Tier, answer: Answer) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
@@ -172,70 +188,7 @@ def _names(candidates: Iterable[Candidate]) -> list[JobName]:
     return [candidate.job.name for candidate in candidates]
 
 
-def decide_with_evictions(
-    snapshot: Snapshot,
-    policy: Policy,
-    candidates: Sequence[Candidate],
-    shares: Shares,
-    optimiser: Optimiser | None,
-    departing: frozenset[JobName],
-    reserved: Reserved,
-    kept: Kept,
-) -> Decision:
-    """Decide a round tier by tier. `departing`: who is evicted in this round in any case.
-
-    Victims are chosen by search, not by the program; so where somebody waits, and not too many do, the round decided without the
-    program is looked at as well, and where it evicts and is better, it stands. `reserved`: what reservations keep from those whom
-    they hold back.
-    """
-    sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
-    room = Room.of(snapshot, sharing.domain, mig, kept=kept)
-    soon = soon_free(snapshot, sharing.domain, mig, room)
-    room.reserved = soon.reserved = reserved
-    ground = _Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)
-    if optimiser is None:
-        return _decide(ground, None)
-    watched = Watched(optimiser)
-    decision = _with_program(ground, watched)
-    proven = decision.certificate
-    if decision.promises:
-        served = decision.starts, decision.promises
-        bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
-        proven = bounding.tighten(proven, watched)
-    return replace(decision, certificate=msgspec.structs.replace(proven, cut_by_clock=watched.cut))
-
-
-def _with_program(ground: _Ground, optimiser: Optimiser) -> Decision:
-    """The round decided with the program, or without it where that evicts and is better, or there is nothing to choose."""
-    if len(ground.candidates) > DECIDED_TWICE_MAX:
-        return _decide(ground, optimiser)
-    without, sub_layers = _decide(ground, None), sub_layers_of(ground.candidates)
-    if not without.anybody_could_start:
-        return without
-    # What proves a round that evicts is asked once it is decided.
-    decision = _decide(ground, optimiser, certified=not without.promises)
-    is_better = without.promises and _served(without, sub_layers) > _served(decision, sub_layers)
-    return without if is_better else decision
-
-
-def _decide(ground: _Ground, optimiser: Optimiser | None, *, certified: bool = True) -> Decision:
-    snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
-    room, limits = ground.room.copy(), policy.scheduling.solver
-    fit = fit_for(snapshot, room, ground.sharing, limits, optimiser) if candidates else None
-    moving, waiting = Moving(snapshot, policy, shares, ground.sharing), tuple(candidates)
-    this = _Round(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit, moving, certified)
-    answer = this.decide()
-    for tier in TIERS if len(answer.starts) < len(candidates) else ():
-        if this.evict_for(tier, answer):
-            answer = this.decide()
-    if this.promises:
-        return _conclude(this, answer, room)
-    if not certified:
-        return _decide(ground, optimiser)
-    return Decision(answer.starts, (), answer.certificate, shares, room, this.anybody_could_start)
-
-
-def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
+def _conclude(this: Round, answer: Answer, room: Room) -> Decision:
     starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
     shares, candidates = this.ground.shares, this.ground.candidates
     after = shares.without(_charges(promises))
@@ -246,20 +199,7 @@ def _conclude(this: _Round, answer: Answer, room: Room) -> Decision:
     everybody = Charges(holdings, np.ones(len(holdings.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
-    return Decision(starts, promises, with_victims(this.told, layers, promises), after, room, this.anybody_could_start)
-
-
-def _served(decision: Decision, sub_layers: Sequence[SubLayer]) -> tuple[float, ...]:
-    """GPUs that are started or promised, by sub-layer, then those that others give up, or move with, downwards from 0.
-
-    The layers' values of two decisions with different victims do not compare: each counts under what its own victims leave.
-    """
-    gpus = dict.fromkeys(sub_layers, 0.0)
-    for start in (*decision.starts, *(promise.start for promise in decision.promises)):
-        gpus[start.candidate.sub_layer] += sum(start.charge.values())
-    given_up = sum(victim.holder.gpus for promise in decision.promises for victim in promise.victims)
-    moved = sum(move.mover.gpus for promise in decision.promises for move in promise.moves)
-    return (*gpus.values(), -given_up, -moved)
+    return Decision(starts, promises, with_victims(this.told, layers, promises), after, room)
 
 
 def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:
@@ -284,17 +224,3 @@ def _holding(given: Attempts) -> Shares:
     by_user = Counter(shares.users.used)
     by_user.update(given.users.taken)
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))
-
-
-def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, room: Room) -> Room:
-    """The room there will be when everybody who was asked to stop, and still has time to, has stopped; `room`: that of now.
-
-    What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
-    """
-    intents = snapshot.in_flight.intents
-    stopping = {intent.job for intent in intents if intent.kind == "stop" and intent.deadline > snapshot.time}
-    if stopping:
-        return Room.of(snapshot, domain_of, mig.unchanging(), leaving=stopping)
-    soon = room.copy()
-    soon.partitions.changes_left = dict(mig.unchanging().changes_left)
-    return soon

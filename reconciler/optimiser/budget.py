@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reconciler.clock import Clock
 from reconciler.optimiser.limits import margin_s
-from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.program.optimiser import Awaited, Effort, Optimiser, Program, Solution, begun
 from solver.world.arrays import Floats
 
 LEAST_S = 0.02
@@ -26,11 +26,20 @@ class RoundBudget:
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The other's answer within what is left."""
+        return self.begin(program, start, effort)()
+
+    def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+        """The other's answer within what is left now. What it does while nobody waits for it takes nothing from later questions."""
         left_s = effort.time_limit_s - margin_s(effort.time_limit_s) - self._waited_s
         if left_s < LEAST_S:
-            return None
-        asked_s = self._clock.monotonic_s()
-        try:
-            return self._optimiser(program, start, replace(effort, time_limit_s=left_s))
-        finally:
-            self._waited_s += self._clock.monotonic_s() - asked_s
+            return lambda: None
+        waiting = begun(self._optimiser, program, start, replace(effort, time_limit_s=left_s))
+
+        def answer() -> Solution | None:
+            since_s = self._clock.monotonic_s()
+            try:
+                return waiting()
+            finally:
+                self._waited_s += self._clock.monotonic_s() - since_s
+
+        return answer

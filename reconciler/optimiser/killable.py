@@ -16,12 +16,14 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from time import monotonic
 from types import TracebackType
 from typing import IO, Final, NamedTuple, Self, cast
 
 from reconciler.optimiser.judge import complaint
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
-from solver.program.optimiser import Effort, Program, Solution
+from solver.program.optimiser import Awaited, Effort, Program, Solution
 from solver.world.arrays import Floats
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.optimiser.child")
@@ -60,16 +62,23 @@ class KillableOptimiser:
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The child's answer where it is there within the time limit and satisfies the program, else None."""
+        return self.begin(program, start, effort)()
+
+    def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+        """Ask the child, which works while nobody waits for it yet; its time runs from now on."""
         begun = self._talking.submit(self._begin)
         asked = self._talking.submit(self._ask, Question(program, start, effort), begun)
+        return partial(self._answer, asked, monotonic() + effort.time_limit_s, effort.time_limit_s)
+
+    def _answer(self, asked: Future[Solution | None], until_s: float, limit_s: float) -> Solution | None:
         try:
-            return asked.result(effort.time_limit_s)
+            return asked.result(max(0.0, until_s - monotonic()))
         except TimeoutError:
             if asked.cancel():
                 self._report("the optimiser is still starting, or answers another")
                 return None
             self._kill()
-            failure = f"gave no answer within {effort.time_limit_s:.2f} s"
+            failure = f"gave no answer within {limit_s:.2f} s"
         except (WireError, OSError) as found:
             failure = str(found)
         self._report(f"the optimiser {failure}; it was ended and starts anew")

@@ -11,7 +11,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.control import Solve, Solved
 from reconciler.optimiser.budget import RoundBudget
 from reconciler.optimiser.wire import Answer, WireError, decode, encode
-from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.program.optimiser import Awaited, Effort, Optimiser, Program, Solution, begun
 from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.arrays import Floats
@@ -51,8 +51,18 @@ class Recording:
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The other's answer."""
-        self._answers.append(self._optimiser(program, start, effort))
-        return self._answers[-1]
+        return self.begin(program, start, effort)()
+
+    def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+        """The other's answer, waited for later. Its place is that of its question."""
+        waiting, place = begun(self._optimiser, program, start, effort), len(self._answers)
+        self._answers.append(None)
+
+        def answer() -> Solution | None:
+            self._answers[place] = waiting()
+            return self._answers[place]
+
+        return answer
 
     @property
     def text(self) -> str:

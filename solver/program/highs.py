@@ -42,7 +42,7 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
     if not program.is_satisfied_by(start):
         return None
     models = Models(program, _load(stated(program), effort), effort)
-    size = 0 if effort.exact else len(program.lower)
+    size = len(program.lower) if program.integer.any() and not effort.exact else 0
     best = Dive(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
     run = Layers(models, models.stated, best, partial(_gap, effort, size), improving=not effort.bounding)
     reached = tuple(
@@ -53,9 +53,10 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
 
 
 def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:
-    if effort.answering:
-        return _gap(effort, size, objective) is not None
-    return objective.exact or size <= EXACT_BRANCHED_COLUMNS_MAX
+    """No answer depends on layers that are not branched over: only who asks for bounds has them looked into."""
+    if effort.bounding:
+        return objective.exact or size <= EXACT_BRANCHED_COLUMNS_MAX
+    return _gap(effort, size, objective) is not None
 
 
 def _gap(effort: Effort, size: int, objective: Objective) -> float | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +69,6 @@ class Effort:
     The time limit is a safety net, not a tuning knob: what it cut short is not reproducible. `exact`: the program is
     solved as it is stated, and to tight tolerances, so that what layers may lose to rounding does not add up. `bounding`: the
     start is the answer, and all that is asked is how good another could be in each layer that is as good in those before.
-    `answering`: all that is asked is an answer, and layers that are not branched over need no bounds.
     """
 
     gap: float
@@ -75,12 +76,14 @@ class Effort:
     seed: int
     exact: bool = False
     bounding: bool = False
-    answering: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What one layer reached, and the most that any point could reach in it, given what the layers before it reached."""
+    """What one layer reached, and the most that any point could reach in it, given what the layers before it reached.
+
+    The bound of a layer that nobody looked into is infinite.
+    """
 
     value: float
     bound: float
@@ -96,11 +99,28 @@ class Solution:
     cut_by_clock: bool = False
 
 
+Awaited = Callable[[], Solution | None]
+"""Waits for an answer."""
+
+
 class Optimiser(Protocol):
     """Runs a program. The start satisfies every row."""
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The best solution found, or None where it found none, crashed or ran out of time."""
+
+
+@runtime_checkable
+class Beside(Optimiser, Protocol):
+    """An Optimiser that can work while the round goes on."""
+
+    def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+        """Ask, and go on at once."""
+
+
+def begun(optimiser: Optimiser, program: Program, start: Floats, effort: Effort) -> Awaited:
+    """Ask beside the round where the optimiser can do that, else when the answer is waited for. The answers are the same."""
+    return (optimiser.begin if isinstance(optimiser, Beside) else partial(partial, optimiser))(program, start, effort)
 
 
 @dataclass(slots=True)
@@ -112,6 +132,15 @@ class Watched:
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The other's answer."""
-        solution = self.optimiser(program, start, effort)
-        self.cut |= solution is None or solution.cut_by_clock
-        return solution
+        return self.begin(program, start, effort)()
+
+    def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+        """The other's answer, waited for later."""
+        waiting = begun(self.optimiser, program, start, effort)
+
+        def answer() -> Solution | None:
+            solution = waiting()
+            self.cut |= solution is None or solution.cut_by_clock
+            return solution
+
+        return answer

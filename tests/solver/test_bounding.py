@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.bounding import Bounding
+from solver.decision import decide_with_evictions, soon_free
 from solver.plan.plan import Bind, Evict
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Program, Solution
@@ -22,7 +23,6 @@ from solver.rules.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy
 from solver.rules.sharing import sharing_of
 from solver.solve import competing, solve, standing
 from solver.starts import layer_values
-from solver.tiers import decide_with_evictions, soon_free
 from solver.world.arrays import Floats
 from solver.world.kept import Kept
 from solver.world.quantities import Instant
