@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -73,7 +73,7 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
     milli: dict[Segment, int] = defaultdict(int)
-    divided = {view: set(_divided(cells.room)) for view, cells in formulation.views()}
+    divided = [(view, cells, set(_divided(cells.room))) for view, cells in formulation.views()]
     for start in starts:
         way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
         values[formulation.ways[way]] += 1
@@ -81,7 +81,7 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
             values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
         for column in _flow_columns(start, way, formulation, room):
             values[column] += 1
-        for opened in _opened(start, formulation, divided):
+        for opened in _opened(start, divided):
             values[formulation.opened[opened]] += 1
         for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] += count
@@ -138,11 +138,11 @@ def _divided(room: Room) -> Iterable[DeviceId]:
     return (gpu.device for gpus in room.shared.values() for gpu in gpus)
 
 
-def _opened(start: Start, formulation: Formulation, divided: Mapping[Against, set[DeviceId]]) -> Iterable[Opened]:
+def _opened(start: Start, divided: Iterable[tuple[Against, Cells, set[DeviceId]]]) -> Iterable[Opened]:
     """The columns that count the GPUs it divides: one in every view of those whom its reservations hold back."""
-    for view, cells in formulation.views():
+    for view, cells, already in divided:
         if view <= start.candidate.against:
-            yield from (Opened(view, *known) for known in _newly_divided(start, cells, divided[view]))
+            yield from (Opened(view, *known) for known in _newly_divided(start, cells, already))
 
 
 def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[tuple[Cell, Circles]]:

@@ -89,13 +89,24 @@ def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
 def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
     if is_plain(spec, option) and not has_room(room, spec, option, tasks[0]):
         return None
-    able = [gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere()]
-    for level in _levels(spec.effective_topology) if able else ():
-        for gang in able:
+    able: list[_Gang] = []
+    coming = (gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere())
+    for level in _levels(spec.effective_topology):
+        for gang in _each(able, coming):
             found = gang.place_in_one(level) if level else gang.place_among(None)
             if found is not None:
                 return found
+        if not able:
+            return None
     return None
+
+
+def _each(known: list[_Gang], coming: Iterator[_Gang]) -> Iterator[_Gang]:
+    """Those that are known, and those that only come to be known if none of them will do."""
+    yield from tuple(known)
+    for gang in coming:
+        known.append(gang)
+        yield gang
 
 
 def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
