@@ -19,7 +19,9 @@ class ProgramBuilder:
     _integer: list[bool] = field(default_factory=list)
     _row_lower: list[float] = field(default_factory=list)
     _row_upper: list[float] = field(default_factory=list)
-    _entries: list[tuple[int, int, float]] = field(default_factory=list)
+    _entry_row: list[int] = field(default_factory=list)
+    _entry_column: list[int] = field(default_factory=list)
+    _entry_value: list[float] = field(default_factory=list)
     _objectives: list[Objective] = field(default_factory=list)
 
     def column(self, upper: float, *, integer: bool = True) -> int:
@@ -54,24 +56,25 @@ class ProgramBuilder:
 
     def build(self) -> Program:
         """The finished arrays."""
-        rows, columns, factors = zip(*self._entries, strict=True) if self._entries else ((), (), ())
         return Program(
             lower=np.zeros(len(self._upper)),
             upper=np.array(self._upper, dtype=np.float64),
             integer=np.array(self._integer, dtype=bool),
             row_lower=np.array(self._row_lower, dtype=np.float64),
             row_upper=np.array(self._row_upper, dtype=np.float64),
-            entry_row=np.array(rows, dtype=np.int64),
-            entry_column=np.array(columns, dtype=np.int64),
-            entry_value=np.array(factors, dtype=np.float64),
+            entry_row=np.array(self._entry_row, dtype=np.int64),
+            entry_column=np.array(self._entry_column, dtype=np.int64),
+            entry_value=np.array(self._entry_value, dtype=np.float64),
             objectives=tuple(self._objectives),
         )
 
     def _row(self, terms: Mapping[int, float], lower: float, upper: float) -> None:
-        row = len(self._row_lower)
+        columns = [column for column, factor in terms.items() if factor]
+        self._entry_row += [len(self._row_lower)] * len(columns)
+        self._entry_column += columns
+        self._entry_value += [factor for factor in terms.values() if factor]
         self._row_lower.append(lower)
         self._row_upper.append(upper)
-        self._entries += [(row, column, factor) for column, factor in terms.items() if factor]
 
 
 def summed(terms: Iterable[tuple[int, float]]) -> dict[int, float]:

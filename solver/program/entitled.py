@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from solver.program.builder import ProgramBuilder, summed
-from solver.program.optimiser import Program
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.freeable import Freeable
@@ -143,7 +142,7 @@ class EntitledBound:
     inside: dict[Segment, int] = field(default_factory=dict)
     _slots: dict[tuple[GpuType, int], int] = field(default_factory=dict)
 
-    def state(self) -> Program:
+    def state(self) -> None:
         """Write all columns, rows and layers."""
         for line, milli in sorted(self.freeable.charges().items()):
             self.leaving[line] = self.builder.column(milli / MILLI_PER_GPU, integer=False), milli
@@ -160,7 +159,6 @@ class EntitledBound:
             mine = {segment: column for segment, column in self.inside.items() if segment.sub_layer == layer}
             terms = {column: weight[layer, segment.band] for segment, column in mine.items()}
             self.builder.maximise(f"{ENTITLED}{layer}", terms, exact=True)
-        return self.builder.build()
 
     def point(self, served: Sequence[tuple[Start, Manner]], gone: Sequence[tuple[QueueName, Charge]]) -> Floats:
         """The columns' values where these are served and those have left."""
@@ -214,11 +212,19 @@ class EntitledBound:
 
     def _rows_of_room(self) -> None:
         """Slots by size of tasks, as in solver/program/capacity: of what is free, and once all have left who may."""
-        for gpu_type, gpus in sorted({(task[0], task[1]) for known in self.columns for task in known.ask.tasks}):
-            terms = {column: float(known.ask.slots(gpu_type, gpus)) for known, column in self.columns.items()}
-            self.builder.at_most(terms, self.freeable.slots(gpu_type, gpus))
-            free = {column: terms[column] for known, column in self.columns.items() if known.manner == "free"}
-            self.builder.at_most(free, self._free(gpu_type, gpus))
+        sizes = sorted({(task[0], task[1]) for known in self.columns for task in known.ask.tasks})
+        slots = {ask: [(size, ask.slots(*size)) for size in sizes] for ask in {known.ask for known in self.columns}}
+        terms: dict[tuple[GpuType, int], dict[int, float]] = {size: {} for size in sizes}
+        free: dict[tuple[GpuType, int], dict[int, float]] = {size: {} for size in sizes}
+        for known, column in self.columns.items():
+            for size, count in slots[known.ask]:
+                if count:
+                    terms[size][column] = float(count)
+                    if known.manner == "free":
+                        free[size][column] = float(count)
+        for size in sizes:
+            self.builder.at_most(terms[size], self.freeable.slots(*size))
+            self.builder.at_most(free[size], self._free(*size))
 
     def _rows_of_ceilings(self) -> None:
         for line, terms in self._charged(lambda _: True).items():

@@ -22,7 +22,6 @@ from solver.program.cells import Cell, Cells, bare, size_of
 from solver.program.classes import JobClass
 from solver.program.lending import LendingRows
 from solver.program.lines import LineRows
-from solver.program.optimiser import Program
 from solver.program.split import Split
 from solver.program.ways import Growth, Kind, Part, Taker, Way, by_segment
 from solver.rules.demand import SubLayer
@@ -68,7 +67,7 @@ class Formulation:
         asked, topology = {known.topology for known in self.classes}, self.cells.room.topology
         self._ladders = {each: ladder(topology, each) for each in asked}
 
-    def state(self) -> Program:
+    def state(self) -> None:
         """Write all columns, rows and layers."""
         self._columns_for_ways()
         self.takers = tuple(self._takers())
@@ -87,7 +86,6 @@ class Formulation:
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
         self.fair = self._columns_inside(self.shares.fair_room, binds=False)
         self._layers()
-        return self.builder.build()
 
     def kinds_of(self, way: Way) -> Iterable[tuple[Kind, int]]:
         """What a gang served this way sends into cells, and how many of it."""

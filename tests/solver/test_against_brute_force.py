@@ -203,7 +203,8 @@ def without_greedy(snapshot: Snapshot, policy: Policy) -> tuple[float, ...]:
     able = able_to_start(candidates, room, shares)
     classes, sub_layers = classes_of(able), sub_layers_of(able)
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
-    program = formulation.state()
+    formulation.state()
+    program = formulation.builder.build()
     solution = optimise(program, point_of((), formulation, program, room), Effort(0.0, 10.0, 0))
     assert solution is not None
     return layer_values(starts_of(solution.values, formulation, room, able, shares), sub_layers, shares)

@@ -166,7 +166,8 @@ def size_of_program(world: Snapshot) -> tuple[int, int, int]:
     candidates, room, shares, sub_layers = world_of(world, OPEN)
     classes = classes_of(candidates)
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
-    program = formulation.state()
+    formulation.state()
+    program = formulation.builder.build()
     return len(program.lower), len(program.row_lower), len(formulation.cells.parts)
 
 

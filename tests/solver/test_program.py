@@ -101,7 +101,8 @@ def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     classes = classes_of(able)
     sub_layers = sub_layers_of(able)
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
-    program = formulation.state()
+    formulation.state()
+    program = formulation.builder.build()
     return program, point_of(greedy(able, room.copy(), shares), formulation, program, room)
 
 

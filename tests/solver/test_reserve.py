@@ -85,7 +85,8 @@ def test_around_reservations_the_round_is_as_good_as_trying_everything() -> None
         proven = all(layer.status == "proven" for layer in answer.certificate.layers)
         assert not (proven and better(best, reached)), "the certificate proves a value that is not the best"
         formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
-        program = formulation.state()
+        formulation.state()
+        program = formulation.builder.build()
         solution = optimise(program, point_of((), formulation, program, room), Effort(0.0, 10.0, 0))
         assert solution is not None
         wanted = layer_values(starts_of(solution.values, formulation, room, able, shares), sub_layers, shares)
