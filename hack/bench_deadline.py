@@ -21,7 +21,7 @@ from hack.rounds.world import World
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from solver.plan.check import violations
-from solver.program.optimiser import Effort, Optimiser, Program, Solution
+from solver.program.optimiser import Awaited, Effort, Optimiser, Program, Solution, begun
 from solver.world.arrays import Floats
 
 
@@ -64,13 +64,21 @@ class Metered:
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
         """The other's answer."""
-        asked = perf_counter()
-        solution = self._optimiser(program, start, effort)
-        found = self.of_round
-        found.waited_s += perf_counter() - asked
-        found.questions += 1
-        found.unanswered += solution is None
-        return solution
+        return self.begin(program, start, effort)()
+
+    def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+        """The other's answer, waited for later."""
+        waiting, found = begun(self._optimiser, program, start, effort), self.of_round
+
+        def answer() -> Solution | None:
+            since = perf_counter()
+            solution = waiting()
+            found.waited_s += perf_counter() - since
+            found.questions += 1
+            found.unanswered += solution is None
+            return solution
+
+        return answer
 
 
 def measure(world: World, rounds: int, budget_s: float, hogs: int) -> Overrun:

@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from hack.rounds.deciding import deciding
 from hack.rounds.nodes import H100
 from hack.rounds.onward import Onward
-from hack.rounds.timing import NO_PROGRAM, Figures, Size, Timed, figures, timed
+from hack.rounds.timing import Figures, Timed, figures, timed
 from hack.rounds.workload import DAY_S, NOW, Workload, leaves
 from hack.rounds.world import World
+from reconciler.control import Solve
 from reconciler.server.young_collections import seldom
 from solver.plan.plan import Bind, Nominate
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Solution
 from solver.rules.policy import Policy
-from solver.world.arrays import Floats
-from solver.world.kept import Kept
 from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -54,47 +52,34 @@ CASES = {
 }
 
 
-class Counted:
-    """The optimiser in process, with columns, rows and factors of the largest program that it was given."""
-
-    def __init__(self) -> None:
-        self.size = NO_PROGRAM
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """Run it."""
-        self.size = max(self.size, Size(len(program.lower), len(program.row_lower), len(program.entry_value)))
-        return optimise(program, start, effort)
-
-
 def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
-    """Time the rounds of a case. `limit_s`: for the program in each call; None: there is none, and the greedy answer stands."""
+    """Time the rounds of a case. `limit_s`: for the program in each round; None: there is none, and the greedy answer stands."""
     seldom()  # as `quorate run` does
     world = World(case.gpus, case.pending, case.full, seed)
     policy, snapshot = with_limit(world.policy, limit_s), world.snapshot
     if case.largest:
         snapshot = _with_largest(snapshot, policy)
-    optimiser = None if limit_s is None else Counted()
     workload, chance = world.workload(random.Random(seed + 2), "later"), random.Random(seed + 3)
-    kept = Kept()
-    rounds, more = [timed(snapshot, policy, optimiser, kept)], dict[str, float]()
-    if case.arrivals:
-        more = arrivals(case, snapshot, policy, workload, rounds, optimiser, kept)
-    else:
-        onward, now = Onward(workload, chance, CHURN), snapshot
-        for _ in range(case.rounds):
-            now = onward.after(now, rounds[-1].plan)
-            rounds.append(timed(now, policy, optimiser, kept))
+    with deciding(with_program=limit_s is not None) as by:
+        rounds, more = [timed(snapshot, policy, by.solve)], dict[str, float]()
+        if case.arrivals:
+            more = arrivals(case, snapshot, policy, workload, rounds, by.solve)
+        else:
+            onward, now = Onward(workload, chance, CHURN), snapshot
+            for _ in range(case.rounds):
+                now = onward.after(now, rounds[-1].plan)
+                rounds.append(timed(now, policy, by.solve))
     if case.largest:
         more["tasks_of_largest"] = float(_tasks_of(LARGEST, rounds[0]))
-    return figures(name, seed, snapshot, rounds, optimiser.size if optimiser else NO_PROGRAM, more)
+    return figures(name, seed, snapshot, rounds, by.largest, more)
 
 
 def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | None) -> Figures:
     """Time one round of a snapshot that was given."""
     seldom()
-    optimiser = None if limit_s is None else Counted()
-    rounds = [timed(snapshot, with_limit(policy, limit_s), optimiser, Kept())]
-    return figures("file", seed, snapshot, rounds, optimiser.size if optimiser else NO_PROGRAM, {})
+    with deciding(with_program=limit_s is not None) as by:
+        rounds = [timed(snapshot, with_limit(policy, limit_s), by.solve)]
+    return figures("file", seed, snapshot, rounds, by.largest, {})
 
 
 def with_limit(policy: Policy, limit_s: float | None) -> Policy:
@@ -111,8 +96,7 @@ def arrivals(
     policy: Policy,
     workload: Workload,
     rounds: list[Timed],
-    optimiser: Counted | None,
-    kept: Kept,
+    solve: Solve,
 ) -> dict[str, float]:
     """Rounds one right after the other while jobs keep coming: how long those that can't wait wait for their decision.
 
@@ -126,7 +110,7 @@ def arrivals(
         came_s = now_s
         before = onward.after(snapshot, rounds[-1].plan)
         snapshot = snapshot_of(at, before.nodes, [*before.jobs, *(job for job, _ in new)])
-        rounds.append(timed(snapshot, policy, optimiser, kept))
+        rounds.append(timed(snapshot, policy, solve))
         now_s += rounds[-1].total_s
         waits += [now_s - since_s for job, since_s in new if job.name.startswith("urgent-")]
     waits.sort()

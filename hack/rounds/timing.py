@@ -7,17 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 from time import perf_counter
-from typing import NamedTuple
 
 import msgspec
 
+from hack.rounds.deciding import Size
 from hack.rounds.gaps import Gaps, gaps_of, worse
+from reconciler.control import Solve
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Nominate, Plan
-from solver.program.optimiser import Optimiser
 from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.kept import Kept
 from solver.world.snapshot import Snapshot
 
 
@@ -27,17 +25,6 @@ class Layer(msgspec.Struct, frozen=True):
     name: str
     value: float
     bound: float
-
-
-class Size(NamedTuple):
-    """Of a program."""
-
-    columns: int
-    rows: int
-    nonzeros: int
-
-
-NO_PROGRAM = Size(0, 0, 0)
 
 
 class Timed(msgspec.Struct, frozen=True):
@@ -61,8 +48,10 @@ class Timed(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """A case of the benchmark. Seconds of the wall; `warm_*`: of the rounds after the first, None where there were none; of
-    their gaps the worst.
+    """A case of the benchmark.
+
+    Seconds of the wall; `warm_*`: of the rounds after the first, None where there were none; of their gaps the worst. `rss_mb`: the
+    most memory of all processes.
     """
 
     case: str
@@ -90,10 +79,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     more: dict[str, float] = {}
 
 
-def timed(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: Kept) -> Timed:
-    """Solve and check once; `kept`: what the round before has left."""
+def timed(snapshot: Snapshot, policy: Policy, solve: Solve) -> Timed:
+    """Solve and check once."""
     began = perf_counter()
-    plan = solve(snapshot, policy, optimiser, kept)
+    plan = solve(snapshot, policy).plan
     solved = perf_counter()
     found = violations(snapshot, policy, plan)
     checked = perf_counter()
@@ -123,7 +112,8 @@ def figures(
         gaps=first.gaps,
         warm_gaps=reduce(worse, (known.gaps for known in others)) if others else None,
         stage=certificate.stage,
-        rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        rss_mb=_most_memory_mb(resource.RUSAGE_SELF)
+        + (_most_memory_mb(resource.RUSAGE_CHILDREN) if program.columns else 0),
         columns=program.columns,
         rows=program.rows,
         nonzeros=program.nonzeros,
@@ -132,6 +122,11 @@ def figures(
         steps=dict(sorted(Counter(type(step).__name__.lower() for step in first.plan.steps).items())),
         more=more,
     )
+
+
+def _most_memory_mb(whose: int) -> int:
+    """Of children the largest that has ended."""
+    return resource.getrusage(whose).ru_maxrss // 1024
 
 
 def quantile(ascending: Sequence[float], share: float) -> float | None:
