@@ -1,7 +1,7 @@
 """Runs a program with PuLP and HiGHS in this process: layer by layer, each locked in before the next.
 
 PuLP states the model once; HiGHS keeps it between layers, so that each layer starts from the last one's basis. Small programs are
-branched over in every layer, larger ones in their exact layers, the largest only where a dive leaves something open (see there).
+branched over in every layer, larger ones in stages (see there).
 One thread, a fixed seed and a stop by gap make the answer reproducible; the time limit is a safety net, and a solution it cut short
 says so.
 """
@@ -15,55 +15,49 @@ import highspy
 import numpy as np
 import pulp
 
-from solver.program.dive import Dive
 from solver.program.layers import EXACT_TOLERANCE, Layers, Models
 from solver.program.optimiser import Effort, Objective, Program, Solution
+from solver.program.stages import Stages
 from solver.world.arrays import Floats
 
 SOLVER = f"HiGHS {highspy.Highs().version()} through PuLP {pulp.__version__}"
 
-UNREDUCED_COLUMNS_MAX = 2_000
-"""Programs of so few columns are solved as they are: with presolve a layer may come out better than any answer can be, by two in a
-million, and the next one with it. Larger ones need presolve to be branched over fast; those too large for that are linear programs
-alone, each from the basis of the last, and presolve would begin anew."""
-
-ALL_BRANCHED_COLUMNS_MAX = 1_000
+ALL_BRANCHED_COLUMNS_MAX = 250
 """Programs of so few columns are branched over in every layer."""
 
-EXACT_BRANCHED_COLUMNS_MAX = 5_000
-"""Programs of so few columns are branched over in their exact layers. The last of them took 18 s on 7,000 columns."""
+ALL_BOUNDED_COLUMNS_MAX = 5_000
+"""Of programs of so few columns bounds are looked for in every layer, of larger ones in the exact layers."""
 
 NODES_MAX = 100
-"""Nodes of one layer's branching where not every layer is branched over. Unlike a clock, it stops at the same answer every time."""
+"""Nodes of one layer's branching where bounds are all that is asked. Unlike a clock, it stops at the same answer every time."""
 
 
 def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None:
     """The Optimiser that runs in process. None only where even the start does not satisfy the program."""
     if not program.is_satisfied_by(start):
         return None
-    models = Models(program, _load(stated(program), effort), effort)
+    models = Models(program, loaded(program, effort), effort)
     size = len(program.lower) if program.integer.any() and not effort.exact else 0
-    best = Dive(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
+    best = Stages(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
     run = Layers(models, models.stated, best, partial(_gap, effort, size), improving=not effort.bounding)
     reached = tuple(
         run.settle(objective) if _is_looked_into(effort, size, objective) else run.leave(objective)
         for objective in program.objectives
     )
-    return Solution(start if run.best is None else run.best, reached, SOLVER, models.cut)
+    return Solution(run.best, reached, SOLVER, models.cut)
 
 
 def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:
     """No answer depends on layers that are not branched over: only who asks for bounds has them looked into."""
     if effort.bounding:
-        return objective.exact or size <= EXACT_BRANCHED_COLUMNS_MAX
-    return _gap(effort, size, objective) is not None
+        return objective.exact or size <= ALL_BOUNDED_COLUMNS_MAX
+    return size <= ALL_BRANCHED_COLUMNS_MAX
 
 
 def _gap(effort: Effort, size: int, objective: Objective) -> float | None:
-    if objective.exact:
-        most = ALL_BRANCHED_COLUMNS_MAX if effort.bounding else EXACT_BRANCHED_COLUMNS_MAX
-        return 0.0 if size <= most else None
-    return effort.gap if size <= ALL_BRANCHED_COLUMNS_MAX else None
+    if size > ALL_BRANCHED_COLUMNS_MAX:
+        return None
+    return 0.0 if objective.exact else effort.gap
 
 
 def stated(program: Program) -> pulp.LpProblem:
@@ -91,8 +85,9 @@ def stated(program: Program) -> pulp.LpProblem:
     return problem
 
 
-def _load(problem: pulp.LpProblem, effort: Effort) -> highspy.Highs:
-    limit_s = effort.time_limit_s
+def loaded(program: Program, effort: Effort) -> highspy.Highs:
+    """The program in HiGHS, by way of PuLP."""
+    problem, limit_s = stated(program), effort.time_limit_s
     # PuLP would tell HiGHS of one whole column at a time, for which HiGHS looks at all of them.
     solver = pulp.HiGHS(mip=False, msg=False, threads=1, gapRel=effort.gap, timeLimit=limit_s, random_seed=effort.seed)
     solver.createAndConfigureSolver(problem)
@@ -102,10 +97,11 @@ def _load(problem: pulp.LpProblem, effort: Effort) -> highspy.Highs:
         [n for n, column in enumerate(problem.variables()) if column.cat == pulp.LpInteger], dtype=np.int32
     )
     model.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
-    if effort.bounding or (model.getNumCol() > ALL_BRANCHED_COLUMNS_MAX and not effort.exact):
+    # With presolve a layer may come out better than any answer can be, by two in a million, and the next one with it; linear
+    # programs, each from the basis of the last, would begin anew.
+    model.setOptionValue("presolve", "off")
+    if effort.bounding:
         model.setOptionValue("mip_max_nodes", NODES_MAX)
-    if effort.exact or not UNREDUCED_COLUMNS_MAX < model.getNumCol() <= EXACT_BRANCHED_COLUMNS_MAX:
-        model.setOptionValue("presolve", "off")
     if effort.exact:
         model.setOptionValue("primal_feasibility_tolerance", EXACT_TOLERANCE)
         model.setOptionValue("mip_feasibility_tolerance", EXACT_TOLERANCE)

@@ -51,10 +51,14 @@ class Models:
         self.cut |= model.getModelStatus() == highspy.HighsModelStatus.kTimeLimit
         return bool(model.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
-    def aim(self, model: highspy.Highs, objective: Objective) -> None:
-        """Have a model make this layer as large as it can."""
+    def aim(
+        self, model: highspy.Highs, objective: Objective, beside: Objective | None = None, weight: float = 0.0
+    ) -> None:
+        """Have a model make this layer as large as it can, and of another one what is worth so much."""
         costs = np.zeros(len(self.program.lower))
         costs[objective.columns] = -objective.coefficients
+        if beside is not None:
+            costs[beside.columns] -= weight * beside.coefficients
         model.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), costs)
 
     def lock(self, model: highspy.Highs, objective: Objective, value: float) -> None:
@@ -62,6 +66,12 @@ class Models:
         slack = 10 * EXACT_TOLERANCE if self.effort.exact else TOLERANCE * max(1.0, abs(value))
         columns = objective.columns.astype(np.int32)
         model.addRow(value - slack, highspy.kHighsInf, len(columns), columns, objective.coefficients)
+
+    def branched(self, model: highspy.Highs) -> Floats | None:
+        """The best point that branch and bound finds within a model's limits; None: there is none, or the time is over."""
+        self.run(model)
+        is_feasible = model.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        return self.point(model) if is_feasible and not self.cut else None
 
     def point(self, model: highspy.Highs) -> Floats | None:
         """Where a model stands, what is all but whole made whole; None: nowhere."""
@@ -78,14 +88,14 @@ GapOf = Callable[[Objective], float | None]
 
 @dataclass(slots=True)
 class Layers:
-    """The layers being settled on one of the models. `best`: the best point so far; None: nobody knows one.
+    """The layers being settled, one after the other. `best`: the best point so far.
 
     `improving`: what is found to be better takes its place; else it is only told how good that could be.
     """
 
     models: Models
     model: highspy.Highs
-    best: Floats | None
+    best: Floats
     gap_of: GapOf
     improving: bool = True
 
@@ -111,7 +121,7 @@ class Layers:
         return Reached(self._value(objective), np.inf)
 
     def _value(self, objective: Objective) -> float:
-        return -np.inf if self.best is None else objective.value(self.best)
+        return objective.value(self.best)
 
     def _relaxed(self, objective: Objective) -> float:
         """The LP bound."""
@@ -123,10 +133,9 @@ class Layers:
     def _branch_and_bound(self, objective: Objective, gap: float) -> float:
         self.model.setOptionValue("mip_rel_gap", gap)
         self.model.setOptionValue("solve_relaxation", False)
-        if self.best is not None:
-            start = highspy.HighsSolution()
-            start.col_value = self.best.tolist()
-            self.model.setSolution(start)
+        start = highspy.HighsSolution()
+        start.col_value = self.best.tolist()
+        self.model.setSolution(start)
         self.models.run(self.model)
         self._keep_if_better(objective)
         return -float(self.model.getInfo().mip_dual_bound)
@@ -139,5 +148,5 @@ class Layers:
             return
         # A gain as small as what earlier layers may give up is none: once locked in, it would shut out points that are as good.
         least = self._value(objective)
-        if self.best is None or objective.value(found) > least + 2 * TOLERANCE * max(1.0, abs(least)):
+        if objective.value(found) > least + 2 * TOLERANCE * max(1.0, abs(least)):
             self.best = found

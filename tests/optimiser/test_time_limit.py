@@ -49,7 +49,7 @@ def test_each_run_gets_what_the_others_left() -> None:
         objectives=tuple(Objective(f"layer-{n}", True, np.arange(count), np.arange(1.0, count + 1)) for n in range(3)),
     )
     effort = Effort(gap=0.0, time_limit_s=LIMIT_S, seed=0)
-    model = Metered(highs._load(highs.stated(program), effort))
+    model = Metered(highs.loaded(program, effort))
     models = Models(program, model, effort)  # type: ignore[arg-type]
     run = Layers(models, models.stated, np.zeros(count), lambda _: 0.0)
     for objective in program.objectives:
