@@ -34,7 +34,7 @@ def layer_results(
 ) -> tuple[LayerResult, ...]:
     """Values beside bounds. `bounds` hold for any answer; the solution's tighter ones are given what its earlier layers reached.
 
-    So they hold for this answer only as long as it reached the same in all of those.
+    So they hold for this answer only as long as it reached as much in all of those.
     """
     told = [known.bound for known in solution.reached[: in_step(values, solution)]] if solution else []
     return tuple(
@@ -46,11 +46,13 @@ def layer_results(
 
 
 def in_step(values: Sequence[float], solution: Solution) -> int:
-    """For how many layers, from the first on, a solution's bounds hold for an answer of these values."""
-    in_vain = (
-        n for n, (value, known) in enumerate(zip(values, solution.reached, strict=True)) if not same(value, known.value)
-    )
-    return next(in_vain, len(values)) + 1
+    """For how many layers, from the first on, a solution's bounds hold for an answer of these values.
+
+    A bound holds for all that have as much in each layer before.
+    """
+    in_order = enumerate(zip(values, solution.reached, strict=True))
+    short = (number for number, (value, known) in in_order if value < known.value and not same(value, known.value))
+    return next(short, len(values)) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,9 @@ SOLVER = f"HiGHS {highspy.Highs().version()} through PuLP {pulp.__version__}"
 ALL_BRANCHED_COLUMNS_MAX = 250
 """Programs of so few columns are branched over in every layer."""
 
+BOUNDS_BRANCHED_COLUMNS_MAX = 1_000
+"""Of programs of so few columns exact layers are branched over where bounds are asked; of larger ones bounds are linear."""
+
 ALL_BOUNDED_COLUMNS_MAX = 5_000
 """Of programs of so few columns bounds are looked for in every layer, of larger ones in the exact layers."""
 
@@ -55,6 +58,8 @@ def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:
 
 
 def _gap(effort: Effort, size: int, objective: Objective) -> float | None:
+    if effort.bounding:
+        return 0.0 if objective.exact and size <= BOUNDS_BRANCHED_COLUMNS_MAX else None
     if size > ALL_BRANCHED_COLUMNS_MAX:
         return None
     return 0.0 if objective.exact else effort.gap

@@ -24,6 +24,7 @@ from tests.solver.worlds import policies, snapshots
 @pytest.fixture
 def all_in_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(highs, "ALL_BRANCHED_COLUMNS_MAX", -1)
+    monkeypatch.setattr(highs, "BOUNDS_BRANCHED_COLUMNS_MAX", -1)
     monkeypatch.setattr(highs, "ALL_BOUNDED_COLUMNS_MAX", -1)
 
 

@@ -1,0 +1,156 @@
+"""Programs that are run while the round goes on: when they are asked and waited for, and that nothing else depends on it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+import pytest
+
+from hack.rounds.world import World
+from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.optimiser import KillableOptimiser
+from reconciler.optimiser.budget import LEAST_S, RoundBudget
+from reconciler.optimiser.limits import margin_s
+from reconciler.optimiser.recording import Recording, optimiser_of
+from solver.explained import Explained
+from solver.plan.plan import Evict
+from solver.program.highs import optimise
+from solver.program.optimiser import Awaited, Beside, Effort, Program, Solution, Watched, begun
+from solver.solve import solve
+from solver.tiers import Decision, Round
+from solver.world.arrays import Floats
+from solver.world.document import encode
+from tests.optimiser.test_killable import PATIENCE, PROGRAM, START
+
+EVICTING = World(512, pending=150, full=0.9, seed=2)
+EMPTY = World(512, pending=150, full=0.0, seed=1)
+LIMIT_S = 10.0
+
+
+@dataclass
+class Noting:
+    """Runs a program once its answer is waited for; with what happened, in order."""
+
+    happened: list[str] = field(default_factory=list)
+    wait: Callable[[], None] = lambda: None
+
+    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
+        return self.begin(program, start, effort)()
+
+    def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+        question = "bounds" if effort.bounding else "starts" if program.integer.any() else "prices"
+        self.happened.append(f"{question} asked")
+
+        def answer() -> Solution | None:
+            self.wait()
+            self.happened.append(f"{question} there")
+            return optimise(program, start, effort)
+
+        return answer
+
+
+def test_the_round_is_decided_without_the_program_and_explained_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Noting()
+
+    def ended(this: Round, end: Callable[[Round], Decision] = Round.end) -> Decision:
+        if this.optimiser is None:
+            asked.happened.append("decided without")
+        return end(this)
+
+    def explained(this: Explained, make: Callable[[Explained], None] = Explained.__post_init__) -> None:
+        asked.happened.append("explained")
+        make(this)
+
+    monkeypatch.setattr(Round, "end", ended)
+    monkeypatch.setattr(Explained, "__post_init__", explained)
+    plan = solve(EVICTING.snapshot, EVICTING.policy, asked)
+    assert any(isinstance(step, Evict) for step in plan.steps)
+    told = [what for what in asked.happened if not what.startswith("prices")]
+    assert told[:3] == ["starts asked", "decided without", "starts there"]
+    assert told[-3:] == ["bounds asked", "explained", "bounds there"]
+
+
+@pytest.mark.parametrize("world", [EVICTING, EMPTY])
+def test_the_plan_is_the_same_byte_for_byte(world: World) -> None:
+    by_function = solve(world.snapshot, world.policy, optimise)
+    assert encode(solve(world.snapshot, world.policy, Noting())) == encode(by_function)
+    with KillableOptimiser() as child:
+        assert isinstance(child, Beside)
+        assert encode(solve(world.snapshot, world.policy, child)) == encode(by_function)
+
+
+def test_a_round_that_evicts_nobody_is_proven_by_its_own_program() -> None:
+    asked = Noting()
+    plan = solve(EMPTY.snapshot, EMPTY.policy, asked)
+    assert not any(isinstance(step, Evict) for step in plan.steps)
+    assert asked.happened[-4:] == ["starts asked", "starts there", "bounds asked", "bounds there"]
+    first, second, *others = (layer for layer in plan.certificate.layers if layer.value)
+    assert (first.status, second.status) == ("proven", "proven")
+    assert all(isfinite(layer.bound) for layer in others)
+
+
+def test_what_is_done_while_nobody_waits_takes_nothing_from_later_questions() -> None:
+    clock, limits = VirtualClock(), list[float]()
+
+    class Limits(Noting):
+        def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
+            limits.append(effort.time_limit_s)
+            return super().begin(program, start, effort)
+
+    of_round = RoundBudget(Limits(wait=lambda: clock.advance(4_000)), clock)
+    effort = replace(PATIENCE, time_limit_s=LIMIT_S)
+    for _ in range(2):
+        waiting = of_round.begin(PROGRAM, START, effort)
+        clock.advance(60_000)
+        assert waiting() is not None
+    first_s = LIMIT_S - margin_s(LIMIT_S)
+    assert limits == [first_s, first_s - 4]
+
+
+def test_a_question_for_which_nothing_is_left_is_not_asked_beside_the_round_either() -> None:
+    clock, asked = VirtualClock(), Noting()
+    of_round = RoundBudget(asked, clock)
+    assert of_round.begin(PROGRAM, START, replace(PATIENCE, time_limit_s=LEAST_S / 2))() is None
+    assert asked.happened == []
+
+
+def test_answers_are_recorded_in_the_order_of_their_questions() -> None:
+    recording = Recording(lambda _program, _start, effort: cut(effort.seed))
+    first, second = (recording.begin(PROGRAM, START, replace(PATIENCE, seed=seed)) for seed in (1, 2))
+    second()
+    first()
+    replayed = optimiser_of(recording.text, optimise)
+    found = [replayed(PROGRAM, START, PATIENCE) for _ in range(2)]
+    assert [known.solver for known in found if known] == ["1", "2"]
+
+
+def cut(number: int) -> Solution:
+    return Solution(START, (), str(number), cut_by_clock=True)
+
+
+def test_an_answer_that_was_cut_is_noticed_once_it_is_waited_for() -> None:
+    watched = Watched(lambda *_: cut(1))
+    waiting = begun(watched, PROGRAM, START, PATIENCE)
+    assert not watched.cut
+    waiting()
+    assert watched.cut
+
+
+def test_the_time_of_a_question_begins_when_it_is_asked() -> None:
+    hanging, heard = (sys.executable, "-m", "tests.optimiser.misbehaving", "hang", "0"), list[str]()
+    with KillableOptimiser(hanging, report=heard.append) as child:
+        child.warm_up()
+        late = child.begin(PROGRAM, START, replace(PATIENCE, time_limit_s=0.0))
+        # Nothing is left by now: it is not waited for at all.
+        assert late() is None
+        assert "no answer within 0.00 s" in heard[0] or "still starting" in heard[0]
+
+
+def test_a_child_answers_what_was_begun_together() -> None:
+    with KillableOptimiser() as child:
+        waiting = [child.begin(PROGRAM, START, PATIENCE) for _ in range(2)]
+        found = [each() for each in reversed(waiting)]
+    assert [known.reached[0].value for known in found if known] == [15.0, 15.0]
