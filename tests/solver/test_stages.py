@@ -6,17 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from hack.rounds.world import World
+from solver.plan.plan import Evict, Shrink
 from solver.program import highs
 from solver.program.highs import loaded, optimise
 from solver.program.layers import Models
 from solver.program.optimiser import Effort, Objective, Program, Solution
 from solver.program.stages import GAP, Stages
 from solver.rules.policy import Policy
+from solver.solve import solve
 from solver.world.arrays import Floats
 from solver.world.snapshot import Snapshot
+from tests.solver.test_exact import exactly
 from tests.solver.test_program import EFFORT, formulated
 from tests.solver.worlds import policies, snapshots
 
@@ -46,6 +49,18 @@ def test_stages_are_never_worse_than_where_they_begin_and_bounds_hold(snapshot: 
         # A bound is given what the layers before reached: it holds for the best answer as long as both have the same there.
         assert best.value <= mine.bound + 1e-5
         if abs(best.value - mine.value) > 1e-5:
+            break
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
+@pytest.mark.usefixtures("all_in_stages")
+def test_so_do_those_of_rounds_that_evict_nobody(snapshot: Snapshot, policy: Policy) -> None:
+    plan, best = solve(snapshot, policy, optimise), solve(snapshot, exactly(policy), optimise)
+    assume(not any(isinstance(step, Evict | Shrink) for step in (*plan.steps, *best.steps)))
+    for mine, proven in zip(plan.certificate.layers, best.certificate.layers, strict=True):
+        assert proven.value <= mine.bound + 1e-5
+        if abs(proven.value - mine.value) > 1e-5:
             break
 
 
