@@ -23,7 +23,7 @@ from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName
 
-DECIDED_TWICE_MAX = 6_000
+DECIDED_TWICE_MAX = 2_500
 """Of more who wait, the round is decided with the program alone: it takes long, and of six clusters one was worse off."""
 
 
