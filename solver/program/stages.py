@@ -19,8 +19,8 @@ from solver.world.arrays import Floats, Mask
 GAP = 1e-4
 """Branch and bound stops in a stage this close, relatively, to the most that it could reach."""
 
-AHEAD = 1e-4
-"""What a GPU of the next layer counts in a stage: of points as good in their own layer the one that leaves most for the next."""
+AHEAD = 0.01
+"""GPUs that all of the next layer together counts in a stage: of points as good in their own layer the one that leaves it most."""
 
 NODES_MAX = 20
 """Nodes of one stage. Nearly all end at the first one."""
@@ -86,7 +86,7 @@ class Stages:
         for objective, following in zip(self.layers[proven:], (*self.layers[proven + 1 :], None), strict=True):
             mine = self._takers_of(objective)
             whole |= self._made_whole(model, whole, mine if following else self.takers | self.flows)
-            self.models.aim(model, objective, following, AHEAD)
+            self.models.aim(model, objective, following, AHEAD / self._most(following) if following else 0.0)
             point = self.models.branched(model)
             if point is None:
                 return None
@@ -94,6 +94,10 @@ class Stages:
             _fix(model, mine & ~fixed, point)
             fixed |= mine
         return None if point is None else self._rounded(point)
+
+    def _most(self, objective: Objective) -> float:
+        """What nothing can exceed in a layer; at least one GPU."""
+        return max(1.0, float(objective.coefficients.clip(min=0) @ self.models.program.upper[objective.columns]))
 
     def _made_whole(self, model: highspy.Highs, whole: Mask, takers: Mask) -> Mask:
         """These takers and where they go are whole from now on."""
