@@ -24,7 +24,7 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName
 
 DECIDED_TWICE_MAX = 2_500
-"""Of more who wait, the round is decided with the program alone: it takes long, and of six clusters one was worse off."""
+"""Of more who wait, the round is decided with the program alone: both take seconds of a core, and 50 MB more at 100,000 GPUs."""
 
 
 def decide_with_evictions(
