@@ -46,18 +46,6 @@ class Asked:
     answer: Callable[[], Answer]
 
 
-def decide(
-    candidates: Sequence[Candidate],
-    room: Room,
-    shares: Shares,
-    limits: SolverLimits,
-    optimiser: Optimiser | None,
-    fit: Fit | None = None,
-) -> Answer:
-    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ."""
-    return begin(candidates, room, shares, limits, optimiser, fit).answer()
-
-
 def begin(
     candidates: Sequence[Candidate],
     room: Room,
@@ -66,7 +54,10 @@ def begin(
     optimiser: Optimiser | None,
     fit: Fit | None = None,
 ) -> Asked:
-    """Ask the program, where there is something to choose, and wait for the answer later."""
+    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
+
+    The program is asked where there is something to choose, and its answer waited for later.
+    """
     able = able_to_start(candidates, room, shares)
     sub_layers = sub_layers_of(able)
     bounds = loose_bounds(able, sub_layers, shares)

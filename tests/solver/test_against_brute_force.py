@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from solver.certify import better
 from solver.conclude import point_of, starts_of
-from solver.decide import Answer, able_to_start, cell_level, decide
+from solver.decide import Answer, able_to_start, begin, cell_level
 from solver.program.cells import Cells
 from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
@@ -185,7 +185,7 @@ def _keeps(spec: JobSpec) -> bool:
 def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...], tuple[float, ...]]:
     """The round's answer, the best layer values, and the answer's own."""
     candidates, room, shares, sub_layers = world_of(snapshot, policy)
-    answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)
+    answer = begin(candidates, room, shares, policy.scheduling.solver, optimise).answer()
     return answer, best_values(candidates, room, shares, sub_layers), layer_values(answer.starts, sub_layers, shares)
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.certify import better
-from solver.decide import able_to_start, decide
+from solver.decide import able_to_start, begin
 from solver.declared import declared_in, with_declared
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Grow, Plan, Reserve, Step, Unreserve, Withdraw
@@ -72,7 +72,7 @@ def test_beside_documents_the_round_is_as_good_as_trying_everything() -> None:
         room.reserved = kept
         able = able_to_start(candidates, room, shares)[:3]
         sub_layers = sub_layers_of(able)
-        answer = decide(able, room, shares, policy.scheduling.solver, optimise)
+        answer = begin(able, room, shares, policy.scheduling.solver, optimise).answer()
         best = best_values(able, room, shares, sub_layers)
         reached = layer_values(answer.starts, sub_layers, shares)
         assert not better(reached, best), "the answer is better than possible: it breaks a rule"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from solver.certify import same
-from solver.decide import able_to_start, closest_cell_level, decide
+from solver.decide import able_to_start, begin, closest_cell_level
 from solver.exact import Deciding
 from solver.plan.plan import Certificate
 from solver.program.cells import Cells
@@ -78,7 +78,7 @@ def mismatches(snapshot: Snapshot, policy: Policy) -> list[str]:
     """Each layer in which the round's answer is not the best, or not proven to be; and the same for the program's alone."""
     candidates, room, shares, sub_layers = world_of(snapshot, policy)
     best, names = best_values(candidates, room, shares, sub_layers), layer_names(sub_layers)
-    answer = decide(candidates, room, shares, policy.scheduling.solver, optimise)
+    answer = begin(candidates, room, shares, policy.scheduling.solver, optimise).answer()
     # Greedy is often as good, and a program that starts from it need not find anything.
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)

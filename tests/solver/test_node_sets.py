@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.certify import better, same
-from solver.decide import cell_level, decide
+from solver.decide import begin, cell_level
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Nominate, Plan, Reserve, Starts, Waits, Withdraw
 from solver.plan.reasons import Capacity
@@ -98,7 +98,7 @@ def proven_of(rounds: int) -> Counter[str]:
     @given(crowded())
     def compare(snapshot: Snapshot) -> None:
         candidates, room, shares, sub_layers = world_of(snapshot, OPEN)
-        answer = decide(candidates, room, shares, OPEN.scheduling.solver, optimise)
+        answer = begin(candidates, room, shares, OPEN.scheduling.solver, optimise).answer()
         best, reached = (
             best_values(candidates, room, shares, sub_layers),
             layer_values(answer.starts, sub_layers, shares),

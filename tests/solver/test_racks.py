@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from solver.certify import better, same
-from solver.decide import Answer, decide
+from solver.decide import Answer, begin
 from solver.program.highs import optimise
 from solver.rules.policy import Policy, Queue, SolverLimits, SolverMode, policy_of
 from solver.rules.tree import Line
@@ -91,7 +91,7 @@ def decided(snapshot: Snapshot, policy: Policy, mode: SolverMode) -> tuple[Answe
     # With blocks as cells some of these rounds never end; what production has by then must keep to its bounds all the same.
     limits = SolverLimits(mode, time_limit=Duration(120_000 if mode == "exact" else 2_000))
     candidates, room, shares, sub_layers = world_of(snapshot, policy)
-    answer = decide(candidates, room, shares, limits, optimise)
+    answer = begin(candidates, room, shares, limits, optimise).answer()
     return answer, layer_values(answer.starts, sub_layers, shares), layer_names(sub_layers)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from solver.certify import better
 from solver.conclude import point_of, starts_of
-from solver.decide import able_to_start, cell_level, decide
+from solver.decide import able_to_start, begin, cell_level
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Reserve
 from solver.program.cells import Cells
@@ -78,7 +78,7 @@ def test_around_reservations_the_round_is_as_good_as_trying_everything() -> None
         room.reserved = kept
         able = able_to_start(candidates, room, shares)[:3]
         sub_layers, classes = sub_layers_of(able), classes_of(able)
-        answer = decide(able, room, shares, policy.scheduling.solver, optimise)
+        answer = begin(able, room, shares, policy.scheduling.solver, optimise).answer()
         best = best_values(able, room, shares, sub_layers)
         reached = layer_values(answer.starts, sub_layers, shares)
         assert not better(reached, best), "the answer is better than possible: it breaks a rule"
