@@ -34,6 +34,9 @@ ALL_BOUNDED_COLUMNS_MAX = 5_000
 NODES_MAX = 100
 """Nodes of one layer's branching where bounds are all that is asked. Unlike a clock, it stops at the same answer every time."""
 
+PRIMAL_SIMPLEX = 4
+"""Where a layer ends its point satisfies what is locked, too: the next begins there, and only has to look for better ones."""
+
 
 def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None:
     """The Optimiser that runs in process. None only where even the start does not satisfy the program."""
@@ -106,6 +109,7 @@ def loaded(program: Program, effort: Effort) -> highspy.Highs:
     # programs, each from the basis of the last, would begin anew.
     model.setOptionValue("presolve", "off")
     if effort.bounding:
+        model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
         model.setOptionValue("mip_max_nodes", NODES_MAX)
     if effort.exact:
         model.setOptionValue("primal_feasibility_tolerance", EXACT_TOLERANCE)
