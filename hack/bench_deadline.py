@@ -21,7 +21,7 @@ from hack.rounds.world import World
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
 from solver.plan.check import violations
-from solver.program.optimiser import Awaited, Effort, Optimiser, Program, Solution, begun
+from solver.program.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
 from solver.world.arrays import Floats
 
 
@@ -55,16 +55,12 @@ class Overrun(msgspec.Struct, frozen=True, kw_only=True):
     checker_violations: int
 
 
-class Metered:
+class Metered(Beside):
     """An Optimiser that asks another, and keeps how long that took in this round."""
 
     def __init__(self, optimiser: Optimiser) -> None:
         self._optimiser = optimiser
         self.of_round = Waited()
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """The other's answer."""
-        return self.begin(program, start, effort)()
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """The other's answer, waited for later."""

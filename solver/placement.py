@@ -96,8 +96,6 @@ def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks
             found = gang.place_in_one(level) if level else gang.place_among(None)
             if found is not None:
                 return found
-        if not able:
-            return None
     return None
 
 

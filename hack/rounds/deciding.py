@@ -9,7 +9,7 @@ from typing import NamedTuple
 from reconciler.control import Solve
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from solver.program.optimiser import Awaited, Beside, Effort, Program, Solution
+from solver.program.optimiser import Awaited, Beside, Effort, Program
 from solver.world.arrays import Floats
 
 
@@ -24,16 +24,12 @@ class Size(NamedTuple):
 NO_PROGRAM = Size(0, 0, 0)
 
 
-class Sized:
+class Sized(Beside):
     """An Optimiser that asks another; with the size of the largest program that it was given."""
 
     def __init__(self, optimiser: Beside) -> None:
         self._optimiser = optimiser
         self.largest = NO_PROGRAM
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """The other's answer."""
-        return self.begin(program, start, effort)()
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """The other's answer, waited for later."""

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from reconciler.clock import Clock
 from reconciler.optimiser.limits import margin_s
-from solver.program.optimiser import Awaited, Effort, Optimiser, Program, Solution, begun
+from solver.program.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
 from solver.world.arrays import Floats
 
 LEAST_S = 0.02
 """A question with less time than it takes to send it and to state its program would only get the child killed."""
 
 
-class RoundBudget:
+class RoundBudget(Beside):
     """An Optimiser for one round, which asks another: its questions' time limit is that of all of them together.
 
     What comes when the time is over is answered None at once. Waiting counts, and not what the round does between questions.
@@ -23,10 +23,6 @@ class RoundBudget:
         self._optimiser = optimiser
         self._clock = clock
         self._waited_s = 0.0
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """The other's answer within what is left."""
-        return self.begin(program, start, effort)()
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """The other's answer within what is left now. What it does while nobody waits for it takes nothing from later questions."""

@@ -23,7 +23,7 @@ from typing import IO, Final, NamedTuple, Self, cast
 
 from reconciler.optimiser.judge import complaint
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
-from solver.program.optimiser import Awaited, Effort, Program, Solution
+from solver.program.optimiser import Awaited, Beside, Effort, Program, Solution
 from solver.world.arrays import Floats
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.optimiser.child")
@@ -41,7 +41,7 @@ class _Child(NamedTuple):
     answers: IO[bytes]
 
 
-class KillableOptimiser:
+class KillableOptimiser(Beside):
     """An Optimiser whose failures are answers of None. Threads may share it; they wait for each other.
 
     `report` hears in a sentence why an answer is None; `memory_bytes_max` limits the child's address space.
@@ -59,10 +59,7 @@ class KillableOptimiser:
         self._report = report
         self._talking = ThreadPoolExecutor(1, "optimiser")
         self._child: _Child | None = None
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """The child's answer where it is there within the time limit and satisfies the program, else None."""
-        return self.begin(program, start, effort)()
+        self._closing = False
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """Ask the child, which works while nobody waits for it yet; its time runs from now on."""
@@ -90,7 +87,8 @@ class KillableOptimiser:
         self._talking.submit(self._begin).exception()
 
     def close(self) -> None:
-        """End the child."""
+        """End the child, also one that is just being started."""
+        self._closing = True
         self._kill()
         self._talking.shutdown(cancel_futures=True)
         self._end()
@@ -127,6 +125,8 @@ class KillableOptimiser:
         return self._child
 
     def _greet(self, child: _Child) -> None:
+        if self._closing:
+            raise WireError("is not wanted any more")
         if self._memory_bytes_max is not None:
             limits = (self._memory_bytes_max, self._memory_bytes_max)
             resource.prlimit(child.process.pid, resource.RLIMIT_AS, limits)

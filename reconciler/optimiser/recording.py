@@ -11,7 +11,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.control import Solve, Solved
 from reconciler.optimiser.budget import RoundBudget
 from reconciler.optimiser.wire import Answer, WireError, decode, encode
-from solver.program.optimiser import Awaited, Effort, Optimiser, Program, Solution, begun
+from solver.program.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
 from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.arrays import Floats
@@ -42,16 +42,12 @@ def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> So
     return solve_once
 
 
-class Recording:
+class Recording(Beside):
     """An Optimiser that asks another, and remembers its answers."""
 
     def __init__(self, optimiser: Optimiser) -> None:
         self._optimiser = optimiser
         self._answers: list[Solution | None] = []
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """The other's answer."""
-        return self.begin(program, start, effort)()
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """The other's answer, waited for later. Its place is that of its question."""

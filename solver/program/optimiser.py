@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -110,10 +111,14 @@ class Optimiser(Protocol):
         """The best solution found, or None where it found none, crashed or ran out of time."""
 
 
-@runtime_checkable
-class Beside(Optimiser, Protocol):
+class Beside(ABC):
     """An Optimiser that can work while the round goes on."""
 
+    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
+        """Ask, and wait for the answer."""
+        return self.begin(program, start, effort)()
+
+    @abstractmethod
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """Ask, and go on at once."""
 
@@ -124,15 +129,11 @@ def begun(optimiser: Optimiser, program: Program, start: Floats, effort: Effort)
 
 
 @dataclass(slots=True)
-class Watched:
+class Watched(Beside):
     """An Optimiser that asks another. `cut`: some answer was cut short, or did not come."""
 
     optimiser: Optimiser
     cut: bool = False
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        """The other's answer."""
-        return self.begin(program, start, effort)()
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """The other's answer, waited for later."""

@@ -31,7 +31,7 @@ BRANCHING = {
     "mip_heuristic_run_root_reduced_cost": False,
     "mip_allow_restart": False,
 }
-"""What HiGHS searches by itself at the first node takes two thirds of the time, and finds what later stages find as well."""
+"""What is switched off takes more time at the first node than what it finds is worth (docs/solver.md)."""
 
 
 @dataclass(slots=True)

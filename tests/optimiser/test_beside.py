@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -11,7 +14,7 @@ import pytest
 
 from hack.rounds.world import World
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.optimiser import KillableOptimiser
+from reconciler.optimiser import KillableOptimiser, killable
 from reconciler.optimiser.budget import LEAST_S, RoundBudget
 from reconciler.optimiser.limits import margin_s
 from reconciler.optimiser.recording import Recording, optimiser_of
@@ -31,14 +34,11 @@ LIMIT_S = 10.0
 
 
 @dataclass
-class Noting:
+class Noting(Beside):
     """Runs a program once its answer is waited for; with what happened, in order."""
 
     happened: list[str] = field(default_factory=list)
     wait: Callable[[], None] = lambda: None
-
-    def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        return self.begin(program, start, effort)()
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         question = "bounds" if effort.bounding else "starts" if program.integer.any() else "prices"
@@ -139,14 +139,22 @@ def test_an_answer_that_was_cut_is_noticed_once_it_is_waited_for() -> None:
     assert watched.cut
 
 
-def test_the_time_of_a_question_begins_when_it_is_asked() -> None:
-    hanging, heard = (sys.executable, "-m", "tests.optimiser.misbehaving", "hang", "0"), list[str]()
-    with KillableOptimiser(hanging, report=heard.append) as child:
-        child.warm_up()
-        late = child.begin(PROGRAM, START, replace(PATIENCE, time_limit_s=0.0))
-        # Nothing is left by now: it is not waited for at all.
+def test_the_time_of_a_question_begins_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering, heard, now_s = (sys.executable, "-m", "tests.optimiser.misbehaving", "hang", "9"), list[str](), [0.0]
+    monkeypatch.setattr(killable, "monotonic", lambda: now_s[0])
+    with KillableOptimiser(answering, report=heard.append) as child:
+        first = child(PROGRAM, START, PATIENCE)
+        assert first is not None
+        pid = int(first.solver.removeprefix("fake "))
+        os.kill(pid, signal.SIGSTOP)
+        late = child.begin(PROGRAM, START, PATIENCE)
+        now_s[0] = PATIENCE.time_limit_s
+        # Whoever gave it time once more would have its answer.
+        resumed = threading.Timer(1.0, os.kill, (pid, signal.SIGCONT))
+        resumed.start()
         assert late() is None
-        assert "no answer within 0.00 s" in heard[0] or "still starting" in heard[0]
+        resumed.cancel()
+    assert "no answer within 60.00 s" in heard[0]
 
 
 def test_a_child_answers_what_was_begun_together() -> None:
