@@ -12,7 +12,7 @@ from solver.explained import Explained
 from solver.holds import ends_in, held_back, is_live, kept_for
 from solver.nominations import nominations_in
 from solver.plan.plan import Plan
-from solver.program.optimiser import Optimiser, Watched
+from solver.program.optimiser import Optimiser, Watched, for_a_round
 from solver.regrowth import growths
 from solver.reserve import reserving_steps
 from solver.rules.demand import Candidate, in_order
@@ -54,7 +54,8 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
-    leaves, watched = frozenset(known.job.name for known in departing), Watched(optimiser) if optimiser else None
+    leaves = frozenset(known.job.name for known in departing)
+    watched = Watched(for_a_round(optimiser)) if optimiser else None
     decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept)
     certified = certifying(decision, watched)
     jobs = {job.name: job for job in world.jobs}

@@ -10,6 +10,7 @@ from shutil import get_terminal_size
 import click
 
 from reconciler.cli.connection import connected, server_option
+from reconciler.cli.deciding import program_beside
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, young_enough
 from reconciler.cli.output import CommandFailedError, output_option, print_json
@@ -100,9 +101,9 @@ def plan(
     revisions = _revision(repo, base, "--base"), _revision(repo, head, "--head")
     cluster = one_cluster({name for each in revisions for name in clusters_of(each.files)}, cluster, str(repo))
     sides = _side(base, revisions[0], "--base", cluster), _side(head, revisions[1], "--head", cluster)
-    from solver.program.highs import optimise
-
-    found = review(_snapshot(snapshot_file, max_snapshot_age, server), *sides, optimise)
+    snapshot = _snapshot(snapshot_file, max_snapshot_age, server)
+    with program_beside() as optimiser:
+        found = review(snapshot, *sides, optimiser)
     if out:
         gap = sides[1].compiled.policy.scheduling.solver.gap
         envelope = envelope_of(found, gap, accept_evicted_jobs, accept_gpu_hours, exact=exact)

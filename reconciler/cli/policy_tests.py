@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from reconciler.cli.deciding import program_beside
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import invalid, one_cluster, policy_files, unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
@@ -82,12 +83,12 @@ def _report(tests: Sequence[Declared[PolicyTest]], compiled: Compiled) -> Policy
 
 def _conducted(tests: Sequence[Declared[PolicyTest]], compiled: Compiled) -> Iterator[PolicyTestResult]:
     from reconciler.policytests.conduct import conduct
-    from solver.program.highs import optimise
 
-    for known in tests:
-        before = perf_counter()
-        result = conduct(known, compiled, optimise)
-        yield msgspec.structs.replace(result, seconds=round(perf_counter() - before, 3))
+    with program_beside() as optimiser:
+        for known in tests:
+            before = perf_counter()
+            result = conduct(known, compiled, optimiser)
+            yield msgspec.structs.replace(result, seconds=round(perf_counter() - before, 3))
 
 
 def _with_progress(results: Iterator[PolicyTestResult], total: int) -> Iterator[PolicyTestResult]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from reconciler.backtest.rows import sections
 from reconciler.cli.backtest_inputs import Arrivals, Inventory, arrivals_of, candidates_of
+from reconciler.cli.deciding import program_beside
 from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam, InstantParam, cluster_option
@@ -139,18 +141,18 @@ def _tried(
     """`first`: figures that stand before those of the policies."""
     from reconciler.backtest.compare import Backtest
     from reconciler.backtest.figures import Simulation
-    from solver.program.highs import optimise
 
     for note in past.notes:
         click.echo(f"note: {printable(note)}", err=True)
-    backtest = Backtest(past.jobs, past.start, past.end, cadence, None if greedy else optimise, forecasts)
     for figures in first:
         _say_notes(figures)
     found = [*first]
-    for candidate in candidates:
-        figures = backtest.under(candidate, lambda name, rounds: _with_progress(name, rounds, past))
-        _say_notes(figures)
-        found.append(figures)
+    with nullcontext() if greedy else program_beside() as optimiser:
+        backtest = Backtest(past.jobs, past.start, past.end, cadence, optimiser, forecasts)
+        for candidate in candidates:
+            figures = backtest.under(candidate, lambda name, rounds: _with_progress(name, rounds, past))
+            _say_notes(figures)
+            found.append(figures)
     return Simulation(past.source, past.start, past.end, cadence, past.notes, tuple(found))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from reconciler.cli.deciding import program_beside
 from reconciler.cli.inputs import read_policies, read_snapshot_file
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.params import cluster_option
@@ -35,10 +36,10 @@ def solve(snapshot_file: Path, policies: Path, cluster: str | None, output: str)
 
     The JSON output has a schema: schemas/plan.json. `quorate explain snapshot` describes the input.
     """
-    from solver.program.highs import optimise
     from solver.solve import solve as solve_round
 
-    plan = solve_round(read_snapshot_file(snapshot_file), read_policies(policies, cluster).policy, optimise)
+    with program_beside() as optimiser:
+        plan = solve_round(read_snapshot_file(snapshot_file), read_policies(policies, cluster).policy, optimiser)
     if output == "json":
         print_json(plan)
     else:

@@ -14,7 +14,7 @@ LEAST_S = 0.02
 
 
 class RoundBudget(Beside):
-    """An Optimiser for one round, which asks another: its questions' time limit is that of all of them together.
+    """An Optimiser which asks another: the time limit of a round's questions is that of all of them together.
 
     What comes when the time is over is answered None at once. Waiting counts, and not what the round does between questions.
     """
@@ -23,6 +23,10 @@ class RoundBudget(Beside):
         self._optimiser = optimiser
         self._clock = clock
         self._waited_s = 0.0
+
+    def for_a_round(self) -> RoundBudget:
+        """One whose time limit is whole."""
+        return RoundBudget(self._optimiser, self._clock)
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """The other's answer within what is left now. What it does while nobody waits for it takes nothing from later questions."""

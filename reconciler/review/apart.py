@@ -6,11 +6,13 @@ import multiprocessing
 from multiprocessing.connection import Connection
 from typing import Final
 
+from reconciler.clock import SystemClock
 from reconciler.gitsource.errors import NotReadyToPlanError
+from reconciler.optimiser import KillableOptimiser
+from reconciler.optimiser.budget import RoundBudget
 from reconciler.review.compare import review
 from reconciler.review.found import Review
 from reconciler.review.side import Side
-from solver.program.highs import optimise
 from solver.world.document import decode, encode
 from solver.world.snapshot import Snapshot
 
@@ -41,4 +43,6 @@ def review_apart(snapshot: Snapshot, base: Side, head: Side) -> Review:
 def _answer(to: Connection, asked: bytes) -> None:
     """As documents: a pickled one has another digest, since defaults are told by what they are and not by what they say."""
     snapshot, base, head = decode(asked, tuple[Snapshot, Side, Side])
-    to.send_bytes(encode(review(snapshot, base, head, optimise)))
+    with KillableOptimiser() as child:
+        found = review(snapshot, base, head, RoundBudget(child, SystemClock()))
+    to.send_bytes(encode(found))

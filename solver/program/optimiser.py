@@ -122,10 +122,19 @@ class Beside(ABC):
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """Ask, and go on at once."""
 
+    def for_a_round(self) -> Beside:
+        """What answers the questions of one round: itself, unless it counts what a round asks."""
+        return self
+
 
 def begun(optimiser: Optimiser, program: Program, start: Floats, effort: Effort) -> Awaited:
     """Ask beside the round where the optimiser can do that, else when the answer is waited for. The answers are the same."""
     return (optimiser.begin if isinstance(optimiser, Beside) else partial(partial, optimiser))(program, start, effort)
+
+
+def for_a_round(optimiser: Optimiser) -> Optimiser:
+    """What answers the questions of one round."""
+    return optimiser.for_a_round() if isinstance(optimiser, Beside) else optimiser
 
 
 @dataclass(slots=True)

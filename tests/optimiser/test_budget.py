@@ -74,6 +74,15 @@ def test_each_round_has_a_budget_of_its_own() -> None:
     assert slow.limits == [9.5, 9.5]
 
 
+def test_a_budget_that_is_handed_to_several_rounds_begins_anew_with_each() -> None:
+    clock = VirtualClock()
+    slow = Taking(clock, 20, 20)
+    budget = RoundBudget(slow, clock)
+    for _ in range(2):
+        solve(ASKS_TWICE.snapshot, with_limit(ASKS_TWICE.policy, 10), budget)
+    assert slow.limits == [9.5, 9.5]
+
+
 def test_a_round_whose_child_hangs_is_greedy_checked_and_replays() -> None:
     snapshot, policy, heard = ASKS_TWICE.snapshot, with_limit(ASKS_TWICE.policy, 0.2), list[str]()
     hanging = (sys.executable, "-m", "tests.optimiser.misbehaving", "hang", "0")
