@@ -40,9 +40,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who starts is being found out: `answer` waits for it. `anybody`: somebody could, so that there is something to choose."""
+    """Who starts is being found out: `answer` waits for it. `by_program`: the program runs meanwhile."""
 
-    anybody: bool
+    by_program: bool
     answer: Callable[[], Answer]
 
 
@@ -52,13 +52,15 @@ def begin(
     shares: Shares,
     limits: SolverLimits,
     optimiser: Optimiser | None,
-    fit: Fit | None = None,
+    fit_of: Callable[[], Fit | None] = lambda: None,
 ) -> Asked:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
 
-    The program is asked where there is something to choose, and its answer waited for later.
+    The program is asked where there is something to choose, and its answer waited for later. `fit_of`: what chooses among places
+    that are otherwise alike, where somebody could have one.
     """
     able = able_to_start(candidates, room, shares)
+    fit = fit_of() if able else None
     sub_layers = sub_layers_of(able)
     bounds = loose_bounds(able, sub_layers, shares)
     first = greedy(able, room.copy(), shares, fit=fit)
@@ -66,7 +68,7 @@ def begin(
     if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
         stage: Stage = "greedy" if able else "none"
         answer = Answer(first, certificate(stage, values, sub_layers, bounds, limits))
-        return Asked(bool(able), lambda: answer)
+        return Asked(False, lambda: answer)
     classes, exact = classes_of(able), limits.mode == "exact"
     level = closest_cell_level(classes) if exact else cell_level(classes)
     formulation = Formulation(classes, Cells(room, level), shares, sub_layers)

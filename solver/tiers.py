@@ -7,9 +7,9 @@ are settled there, before anything is handed out below, so that nothing is evict
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import groupby
 from typing import Self
 
@@ -103,7 +103,7 @@ class Round:
     shares: Shares
     starts: list[Start]
     promises: list[Promise]
-    fit: Fit | None
+    fit_of: Callable[[], Fit | None]
     moving: Moving
     asked: Asked = field(init=False)
     told: list[Certificate] = field(default_factory=list)
@@ -113,19 +113,21 @@ class Round:
         """Ask who starts on what is free."""
         snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
         room, limits = ground.room.copy(), policy.scheduling.solver
-        fit = fit_for(snapshot, room, ground.sharing, limits, optimiser) if candidates else None
+        fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser))
         moving, waiting = Moving(snapshot, policy, shares, ground.sharing), tuple(candidates)
-        begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit, moving)
+        begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit_of, moving)
         begun.ask()
         return begun
 
     def ask(self) -> None:
         """Have the best found for those who wait, on what is free."""
         limits = self.ground.policy.scheduling.solver
-        self.asked = begin(self.waiting, self.room, self.shares, limits, self.optimiser, self.fit)
+        self.asked = begin(self.waiting, self.room, self.shares, limits, self.optimiser, self.fit_of)
 
     def end(self) -> Decision:
         """Wait for who starts, and have others leave for who still waits."""
+        if self.asked.by_program:
+            _ = self.ground.lawful  # Who still waits will need it, and the program takes its time.
         room, answer = self.room, self.answer()
         for tier in TIERS if len(answer.starts) < len(self.waiting) else ():
             if self.evict_for(tier, answer):

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import isfinite
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ from solver.explained import Explained
 from solver.plan.plan import Evict
 from solver.program.highs import optimise
 from solver.program.optimiser import Awaited, Beside, Effort, Program, Solution, Watched, begun
+from solver.rules.law import Law
 from solver.solve import solve
-from solver.tiers import Decision, Round
 from solver.world.arrays import Floats
 from solver.world.document import encode
 from tests.optimiser.test_killable import PATIENCE, PROGRAM, START
@@ -52,24 +53,25 @@ class Noting(Beside):
         return answer
 
 
-def test_the_round_is_decided_without_the_program_and_explained_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_leave_is_worked_out_and_the_round_explained_while_the_program_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = Noting()
 
-    def ended(this: Round, end: Callable[[Round], Decision] = Round.end) -> Decision:
-        if this.optimiser is None:
-            asked.happened.append("decided without")
-        return end(this)
+    def law(*given: Any, of: Callable[..., Law] = Law.of) -> Law:
+        asked.happened.append("law known")
+        return of(*given)
 
     def explained(this: Explained, make: Callable[[Explained], None] = Explained.__post_init__) -> None:
         asked.happened.append("explained")
         make(this)
 
-    monkeypatch.setattr(Round, "end", ended)
+    monkeypatch.setattr(Law, "of", law)
     monkeypatch.setattr(Explained, "__post_init__", explained)
     plan = solve(EVICTING.snapshot, EVICTING.policy, asked)
     assert any(isinstance(step, Evict) for step in plan.steps)
     told = [what for what in asked.happened if not what.startswith("prices")]
-    assert told[:3] == ["starts asked", "decided without", "starts there"]
+    assert told[:3] == ["starts asked", "law known", "starts there"]
     assert told[-3:] == ["bounds asked", "explained", "bounds there"]
 
 
