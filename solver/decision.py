@@ -23,6 +23,9 @@ from solver.world.room import DomainOf, Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName
 
+BOUNDED_WAITING_MAX = 10_000
+"""Of more who wait nobody asks how good a round could have been: it takes longer than most rounds may wait, and decides nothing."""
+
 
 def decide_with_evictions(
     snapshot: Snapshot,
@@ -45,6 +48,8 @@ def decide_with_evictions(
     room.reserved = soon.reserved = reserved
     ground = Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)
     decision = Round.begin(ground, optimiser).end()
+    if len(candidates) > BOUNDED_WAITING_MAX:
+        return replace(decision, proof=None)
     if optimiser is None or not decision.promises:
         return decision
     served = decision.starts, decision.promises

@@ -19,6 +19,7 @@ from reconciler.optimiser import KillableOptimiser, killable
 from reconciler.optimiser.budget import LEAST_S, RoundBudget
 from reconciler.optimiser.limits import margin_s
 from reconciler.optimiser.recording import Recording, optimiser_of
+from solver import decision
 from solver.explained import Explained
 from solver.plan.plan import Evict
 from solver.program.highs import optimise
@@ -92,6 +93,16 @@ def test_a_round_that_evicts_nobody_is_proven_by_its_own_program() -> None:
     first, second, *others = (layer for layer in plan.certificate.layers if layer.value)
     assert (first.status, second.status) == ("proven", "proven")
     assert all(isfinite(layer.bound) for layer in others)
+
+
+@pytest.mark.parametrize("world", [EVICTING, EMPTY])
+def test_of_very_many_who_wait_bounds_stay_loose(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.setattr(decision, "BOUNDED_WAITING_MAX", 100)
+    asked = Noting()
+    plan = solve(world.snapshot, world.policy, asked)
+    assert "starts there" in asked.happened
+    assert "bounds asked" not in asked.happened
+    assert not plan.certificate.cut_by_clock
 
 
 def test_what_is_done_while_nobody_waits_takes_nothing_from_later_questions() -> None:
