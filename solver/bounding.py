@@ -45,7 +45,7 @@ class Bounding:
         stated, limits = self.stated(), self.policy.scheduling.solver
         program = stated.builder.build()
         effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
-        return Proof(certificate, program, self.point(stated), effort, len(program.objectives))
+        return Proof(certificate, program, self.point(stated), effort)
 
     def stated(self) -> EntitledBound:
         """The program of the most that this round could have served, whoever it evicted."""

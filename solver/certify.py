@@ -59,15 +59,13 @@ def in_step(values: Sequence[float], solution: Solution) -> int:
 class Proof:
     """What is asked of a program once a round is decided: how good it could have been.
 
-    `certificate`: what is known already; `point`: what the round does, in the program's columns; of so many of its `layers`, from
-    the first on, the bounds hold for the round.
+    `certificate`: what is known already; `point`: what the round does, in the program's columns.
     """
 
     certificate: Certificate
     program: Program
     point: Floats
     effort: Effort
-    layers: int
 
     def begin(self, optimiser: Optimiser) -> Callable[[], Certificate]:
         """Ask, and wait for the tighter certificate later; where no answer comes it stays as it is."""
@@ -76,9 +74,7 @@ class Proof:
         def certificate() -> Certificate:
             found = waiting()
             bounds = dict[str, float]()
-            for layer, reached in zip(
-                self.program.objectives[: self.layers], found.reached if found else (), strict=False
-            ):
+            for layer, reached in zip(self.program.objectives, found.reached, strict=True) if found else ():
                 bounds[layer.name] = reached.bound
             return tightened(self.certificate, bounds, self.effort.gap)
 

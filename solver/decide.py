@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
 
-from solver.certify import Proof, better, entitled_unproven, in_step, layer_results, loose_bounds
+from solver.certify import Proof, better, entitled_unproven, layer_results, loose_bounds
+from solver.conclude import point_of
+from solver.contenders import contenders
 from solver.exact import ByProgram, Deciding
 from solver.fit import Fit
 from solver.footprint import Footprint, footprint_of
@@ -31,11 +32,11 @@ from solver.world.room import Room
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a round decided, and how. `proof`: what may be asked to know better how good it is."""
+    """What a round decided, and how. `proof`: states what may be asked to know better how good it is."""
 
     starts: tuple[Start, ...]
     certificate: Certificate
-    proof: Proof | None = None
+    proof: Callable[[], Proof] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ def begin(
         stage: Stage = "greedy" if able else "none"
         answer = Answer(first, certificate(stage, values, sub_layers, bounds, limits))
         return Asked(False, lambda: answer)
-    classes, exact = classes_of(able), limits.mode == "exact"
-    level = closest_cell_level(classes) if exact else cell_level(classes)
-    formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
-    formulation.state()
+    exact, started = limits.mode == "exact", {start.candidate.job.name for start in first}
+    contending = able if exact else contenders(able, started, shares, room)
+    stated = partial(_stated, room=room, shares=shares, sub_layers=sub_layers, exact=exact)
+    formulation = stated(contending)
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact)
     deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
     waiting = partial(deciding.until_placed, first) if exact else deciding.begin(first)
@@ -81,19 +82,32 @@ def begin(
         found = waiting()
         improved = layer_values(found.starts, sub_layers, shares)
         is_better = better(improved, values)
-        reached = improved if is_better else values
-        stated = certificate("mip" if is_better else "greedy", reached, sub_layers, bounds, limits, found)
-        return Answer(found.starts if is_better else first, stated, _proof(stated, reached, found, effort))
+        reached, starts = (improved, found.starts) if is_better else (values, first)
+        if len(contending) < len(able):
+            found = found.without_bounds()
+        known = certificate("mip" if is_better else "greedy", reached, sub_layers, bounds, limits, found)
+        if not found.leaves_bounds_open:
+            return Answer(starts, known)
+
+        def proof() -> Proof:
+            of_all = formulation if len(contending) == len(able) else stated(able)
+            program = of_all.builder.build()
+            return Proof(known, program, point_of(starts, of_all, program, room), effort)
+
+        return Answer(starts, known, proof)
 
     return Asked(True, better_of_both)
 
 
-def _proof(stated: Certificate, reached: Sequence[float], found: ByProgram, effort: Effort) -> Proof | None:
-    """What is left to ask, where there are layers that nobody looked into."""
-    solution = found.solution
-    if solution is None or solution.cut_by_clock or all(isfinite(known.bound) for known in solution.reached):
-        return None
-    return Proof(stated, found.program, solution.values, effort, in_step(reached, solution))
+def _stated(
+    candidates: Sequence[Candidate], room: Room, shares: Shares, sub_layers: tuple[SubLayer, ...], *, exact: bool
+) -> Formulation:
+    """The program of who of these starts."""
+    classes = classes_of(candidates)
+    level = closest_cell_level(classes) if exact else cell_level(classes)
+    formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
+    formulation.state()
+    return formulation
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -54,14 +55,14 @@ def decide_with_evictions(
         return decision
     served = decision.starts, decision.promises
     bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
-    return replace(decision, proof=bounding.proof(decision.certificate))
+    return replace(decision, proof=partial(bounding.proof, decision.certificate))
 
 
 def certifying(decision: Decision, optimiser: Watched | None) -> Callable[[], Certificate]:
     """Ask how good a decision could have been, and wait for its certificate later."""
     if optimiser is None:
         return lambda: decision.certificate
-    proven = decision.proof.begin(optimiser) if decision.proof else lambda: decision.certificate
+    proven = decision.proof().begin(optimiser) if decision.proof else lambda: decision.certificate
     return lambda: msgspec.structs.replace(proven(), cut_by_clock=optimiser.cut)
 
 

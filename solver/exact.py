@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
+from math import inf, isinf
 
 from solver.certify import same
 from solver.conclude import point_of, starts_of
@@ -47,6 +48,19 @@ class ByProgram:
     solution: Solution | None
     starts: tuple[Start, ...]
     cuts: int = 0
+
+    @property
+    def leaves_bounds_open(self) -> bool:
+        """There is an answer, and layers that nobody looked into."""
+        known = self.solution
+        return known is not None and not known.cut_by_clock and any(isinf(layer.bound) for layer in known.reached)
+
+    def without_bounds(self) -> ByProgram:
+        """The same, where bounds of the program hold for some of the candidates alone."""
+        if self.solution is None:
+            return self
+        reached = tuple(replace(known, bound=inf) for known in self.solution.reached)
+        return replace(self, solution=replace(self.solution, reached=reached))
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ from solver.world.workload import JobName, QueueName
 class Decision:
     """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
-    `proof`: what may be asked to know better how good it is.
+    `proof`: states what may be asked to know better how good it is.
     """
 
     starts: tuple[Start, ...]
@@ -55,7 +55,7 @@ class Decision:
     certificate: Certificate
     shares: Shares
     room: Room
-    proof: Proof | None = None
+    proof: Callable[[], Proof] | None = None
 
     def take(self, room: Room) -> None:
         """Everything that is given to somebody is nobody else's."""
