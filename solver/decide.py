@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from solver.certify import Proof, better, entitled_unproven, layer_results, loose_bounds
 from solver.conclude import point_of
@@ -62,52 +62,102 @@ def begin(
     """
     able = able_to_start(candidates, room, shares)
     fit = fit_of() if able else None
-    sub_layers = sub_layers_of(able)
-    bounds = loose_bounds(able, sub_layers, shares)
-    first = greedy(able, room.copy(), shares, fit=fit)
-    values = layer_values(first, sub_layers, shares)
-    if optimiser is None or (len(first) == len(able) and not better(bounds, values)):
-        stage: Stage = "greedy" if able else "none"
-        answer = Answer(first, certificate(stage, values, sub_layers, bounds, limits))
+    choice = _Choice(able, room, shares, limits, greedy(able, room.copy(), shares, fit=fit))
+    if optimiser is None or not choice.is_open:
+        answer = choice.greedy_answer()
         return Asked(False, lambda: answer)
-    exact, started = limits.mode == "exact", {start.candidate.job.name for start in first}
-    contending = able if exact else contenders(able, started, shares, room)
-    stated = partial(_stated, room=room, shares=shares, sub_layers=sub_layers, exact=exact)
-    formulation = stated(contending)
-    effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed, exact)
+    formulation, effort = choice.stated(choice.contending), choice.effort
     deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
-    waiting = partial(deciding.until_placed, first) if exact else deciding.begin(first)
+    waiting = partial(deciding.until_placed, choice.first) if effort.exact else deciding.begin(choice.first)
+    return Asked(True, lambda: choice.better_of_both(waiting(), formulation))
 
-    def better_of_both() -> Answer:
-        found = waiting()
-        improved = layer_values(found.starts, sub_layers, shares)
-        is_better = better(improved, values)
-        reached, starts = (improved, found.starts) if is_better else (values, first)
-        if len(contending) < len(able):
-            found = found.without_bounds()
-        known = certificate("mip" if is_better else "greedy", reached, sub_layers, bounds, limits, found)
-        if not found.leaves_bounds_open:
-            return Answer(starts, known)
+
+@dataclass(frozen=True)
+class _Choice:
+    """What there is to choose: those who are able to start, where, and whom of them greedy starts `first`."""
+
+    able: tuple[Candidate, ...]
+    room: Room
+    shares: Shares
+    limits: SolverLimits
+    first: tuple[Start, ...]
+
+    @cached_property
+    def sub_layers(self) -> tuple[SubLayer, ...]:
+        """Those of all."""
+        return sub_layers_of(self.able)
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """What greedy reaches."""
+        return layer_values(self.first, self.sub_layers, self.shares)
+
+    @cached_property
+    def bounds(self) -> tuple[float, ...]:
+        """What no answer exceeds."""
+        return loose_bounds(self.able, self.sub_layers, self.shares)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another answer could be better than greedy's."""
+        return len(self.first) < len(self.able) or better(self.bounds, self.values)
+
+    @property
+    def effort(self) -> Effort:
+        """How hard the policy has the program try."""
+        limits = self.limits
+        return Effort(limits.gap, limits.time_limit.seconds, limits.seed, limits.mode == "exact")
+
+    @cached_property
+    def contending(self) -> tuple[Candidate, ...]:
+        """Those whom the program chooses among."""
+        started = {start.candidate.job.name for start in self.first}
+        return self.able if self.effort.exact else contenders(self.able, started, self.shares, self.room)
+
+    def stated(self, candidates: Sequence[Candidate]) -> Formulation:
+        """The program of who of these starts."""
+        classes = classes_of(candidates)
+        level = closest_cell_level(classes) if self.effort.exact else cell_level(classes)
+        formulation = Formulation(classes, Cells(self.room, level), self.shares, self.sub_layers)
+        formulation.state()
+        return formulation
+
+    def greedy_answer(self) -> Answer:
+        """That of greedy."""
+        return Answer(self.first, self._certificate("greedy" if self.able else "none", self.values))
+
+    def better_of_both(self, found: ByProgram, formulation: Formulation) -> Answer:
+        """The program's answer, or greedy's."""
+        improved = layer_values(found.starts, self.sub_layers, self.shares)
+        is_better, all_contend = better(improved, self.values), len(self.contending) == len(self.able)
+        reached, starts = (improved, found.starts) if is_better else (self.values, self.first)
+        known = found if all_contend else found.without_bounds()
+        certificate = self._certificate("mip" if is_better else "greedy", reached, known)
+        if not known.leaves_bounds_open:
+            return Answer(starts, certificate)
 
         def proof() -> Proof:
-            of_all = formulation if len(contending) == len(able) else stated(able)
+            of_all = formulation if all_contend else self.stated(self.able)
             program = of_all.builder.build()
-            return Proof(known, program, point_of(starts, of_all, program, room), effort)
+            return Proof(certificate, program, point_of(starts, of_all, program, self.room), self.effort)
 
-        return Answer(starts, known, proof)
+        return Answer(starts, certificate, proof)
 
-    return Asked(True, better_of_both)
-
-
-def _stated(
-    candidates: Sequence[Candidate], room: Room, shares: Shares, sub_layers: tuple[SubLayer, ...], *, exact: bool
-) -> Formulation:
-    """The program of who of these starts."""
-    classes = classes_of(candidates)
-    level = closest_cell_level(classes) if exact else cell_level(classes)
-    formulation = Formulation(classes, Cells(room, level), shares, sub_layers)
-    formulation.state()
-    return formulation
+    def _certificate(self, stage: Stage, values: Sequence[float], found: ByProgram | None = None) -> Certificate:
+        """What is proven of values, and by what they were reached. `found`: what came of the program, if it was run."""
+        solution = found.solution if found else None
+        results = layer_results(values, self.sub_layers, self.bounds, solution, self.limits.gap)
+        return Certificate(
+            stage,
+            results,
+            entitled_unproven(results),
+            solution.solver if solution else "greedy",
+            self.limits.seed,
+            len(found.program.lower) if found else 0,
+            len(found.program.row_lower) if found else 0,
+            self.limits.mode,
+            cuts=found.cuts if found else 0,
+        )
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
@@ -156,27 +206,3 @@ def closest_cell_level(classes: Sequence[JobClass]) -> Level:
 def _asked(classes: Sequence[JobClass]) -> set[Level]:
     asked = {level for known in classes for level in known.topology.levels}
     return asked | {bundle.within for known in classes for bundle in known.bundles if bundle}
-
-
-def certificate(
-    stage: Stage,
-    values: Sequence[float],
-    sub_layers: Sequence[SubLayer],
-    bounds: Sequence[float],
-    limits: SolverLimits,
-    found: ByProgram | None = None,
-) -> Certificate:
-    """What is proven of values beside bounds, and by what they were reached. `found`: what came of the program, if it was run."""
-    solution = found.solution if found else None
-    results = layer_results(values, sub_layers, bounds, solution, limits.gap)
-    return Certificate(
-        stage,
-        results,
-        entitled_unproven(results),
-        solution.solver if solution else "greedy",
-        limits.seed,
-        len(found.program.lower) if found else 0,
-        len(found.program.row_lower) if found else 0,
-        limits.mode,
-        cuts=found.cuts if found else 0,
-    )
