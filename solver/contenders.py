@@ -6,14 +6,13 @@ What is left of guarantees, and what is free, is asked for many times over then,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Headroom, Inside, Shares
 from solver.rules.tree import Line
 from solver.world.cluster import GpuType
-from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.workload import JobName
 
@@ -36,7 +35,7 @@ def contenders(
     """
     if len({candidate.likeness for candidate in candidates}) <= ALL_MAX:
         return tuple(candidates)
-    contest = _Contest(Headroom(shares).entitled, _free_milli(room))
+    contest = _Contest(Headroom(shares).entitled, _free_milli(room, candidates))
     return tuple(c for c in candidates if contest.enters(c) or c.strict or c.job.name in started)
 
 
@@ -65,18 +64,12 @@ class _Contest:
         return min(self.entitled.left(each) for each in self.entitled.tree.lines(*line))
 
     def _is_open(self, line: Line) -> bool:
-        return (
-            self.of_guarantee[line] < GUARANTEE_TIMES * self._left(line)
-            and self.of_free[line.gpu_type] < FREE_TIMES * self.free[line.gpu_type]
-        )
+        asks_for_too_much = self.of_guarantee[line] >= GUARANTEE_TIMES * self._left(line)
+        return not asks_for_too_much and self.of_free[line.gpu_type] < FREE_TIMES * self.free.get(line.gpu_type, 0)
 
 
-def _free_milli(room: Room) -> Counter[GpuType]:
-    """By type what is free; GPUs in parts count as if they were."""
-    free = Counter[GpuType]()
-    for number, gpu_type in enumerate(room.gpu_types):
-        free[gpu_type] = MILLI_PER_GPU * int(room.free_gpus[room.type_of_node == number].clip(min=0).sum())
-    for parts in (room.shared, room.partitions.gpus):
-        for node, gpus in parts.items():
-            free[room.nodes[node].gpu_type] += MILLI_PER_GPU * len(gpus)
-    return free
+def _free_milli(room: Room, candidates: Iterable[Candidate]) -> dict[GpuType, int]:
+    """By type what is free for them, in parts or as a whole."""
+    shapes = {shape for candidate in candidates for option in candidate.options for shape in option.shapes}
+    free = room.milli_free(tuple(shapes)).clip(min=0)
+    return {known: int(free[room.type_of_node == number].sum()) for number, known in enumerate(room.gpu_types)}
