@@ -25,13 +25,13 @@ def test_a_program_that_hangs_is_ended_said_and_done_without(
     monkeypatch.setattr(
         reconciler.optimiser, "KillableOptimiser", partial(reconciler.optimiser.KillableOptimiser, hanging)
     )
-    policy = with_limit(WORLD.policy, 0.5)
+    policy = with_limit(WORLD.policy, 3)  # Long enough for a child to start on a busy machine.
     with program_beside() as optimiser:
         plan = solve(WORLD.snapshot, policy, optimiser)
     assert plan.certificate.cut_by_clock
     assert violations(WORLD.snapshot, policy, plan) == ()
     first, *_ = capsys.readouterr().err.splitlines()
-    assert first.startswith("note: the optimiser gave no answer within 0.4")
+    assert first.startswith("note: the optimiser gave no answer within 2.8")
 
 
 def test_a_command_decides_as_the_program_in_its_own_process_would() -> None:
