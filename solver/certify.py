@@ -107,7 +107,7 @@ class _AtBest:
 
 def loose_bounds(candidates: Iterable[Candidate], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
     """What no answer can exceed: every candidate started at its own best, only guarantees and fair shares respected."""
-    demand: dict[Segment, int] = defaultdict(int)
+    demand: dict[SubLayer, dict[Segment, int]] = defaultdict(lambda: defaultdict(int))
     weight: dict[Segment, float] = {}
     served = dict.fromkeys(sub_layers, 0.0)
     known: dict[int, _AtBest] = {}
@@ -116,25 +116,23 @@ def loose_bounds(candidates: Iterable[Candidate], sub_layers: Sequence[SubLayer]
         layer, weighs = candidate.sub_layer, candidate.weight
         for (grows, gpu_type), milli in best.milli.items():
             # What may not borrow is counted first only where it is there; no answer need start it.
-            segment = Segment(
-                True, layer.of_growth if grows else layer, candidate.band, candidate.job.spec.queue, gpu_type
-            )
-            demand[segment] += milli
+            counted = layer.of_growth if grows else layer
+            segment = Segment(True, counted, candidate.band, candidate.job.spec.queue, gpu_type)
+            demand[counted][segment] += milli
             weight[segment] = weighs
         served[layer] += weighs * best.worth
         if best.growth:
             served[layer.of_growth] += weighs * best.growth
     inside = [
-        _inside_alone(layer, demand, weight, Inside(shares.tree, room))
+        _weighed(parts_inside(demand[layer], Inside(shares.tree, room)), weight)
         for room in (shares.entitled_room, shares.fair_room)
         for layer in sub_layers
     ]
     return (*inside, *served.values(), 0.0, 0.0)
 
 
-def _inside_alone(layer: SubLayer, demand: dict[Segment, int], weight: dict[Segment, float], inside: Inside) -> float:
-    mine = {segment: milli for segment, milli in demand.items() if segment.sub_layer == layer}
-    return sum(weight[segment] * part / MILLI_PER_GPU for segment, part in parts_inside(mine, inside).items())
+def _weighed(parts: Mapping[Segment, int], weight: Mapping[Segment, float]) -> float:
+    return sum(weight[segment] * part / MILLI_PER_GPU for segment, part in parts.items())
 
 
 def entitled_unproven(results: Sequence[LayerResult]) -> float:
@@ -142,17 +140,18 @@ def entitled_unproven(results: Sequence[LayerResult]) -> float:
     return _tidy(sum(r.bound - r.value for r in results if r.name.startswith(ENTITLED) and r.status == "unproven"))
 
 
+def with_layers(certificate: Certificate, layers: tuple[LayerResult, ...]) -> Certificate:
+    """The certificate of an answer that reaches this."""
+    return msgspec.structs.replace(certificate, layers=layers, entitled_unproven=entitled_unproven(layers))
+
+
 def with_victims(
     told: Sequence[Certificate], layers: Sequence[LayerResult], promises: Sequence[Promise]
 ) -> Certificate:
-    """That of a round in which others leave. `told`: those of the answers that it was decided by, one of the program's first."""
+    """That of a round in which others leave. `told`: how the answers came about by which it was decided."""
     by = max(told, key=lambda known: (known.stage == "mip", known.columns))
-    return msgspec.structs.replace(
-        by,
-        stage="mip" if by.stage == "mip" else "greedy",
-        layers=tuple(_with_harm(layers, promises)),
-        entitled_unproven=entitled_unproven(layers),
-    )
+    by = msgspec.structs.replace(by, stage="mip" if by.stage == "mip" else "greedy")
+    return with_layers(by, tuple(_with_harm(layers, promises)))
 
 
 def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> Iterator[LayerResult]:
@@ -174,7 +173,7 @@ def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> It
 def tightened(certificate: Certificate, bounds: Mapping[str, float], gap: float) -> Certificate:
     """The certificate, with bounds of some layers where they are tighter."""
     layers = tuple(_tightened(known, bounds.get(known.name, inf), gap) for known in certificate.layers)
-    return msgspec.structs.replace(certificate, layers=layers, entitled_unproven=entitled_unproven(layers))
+    return with_layers(certificate, layers)
 
 
 def _tightened(layer: LayerResult, bound: float, gap: float) -> LayerResult:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from solver.certify import Proof, better, entitled_unproven, layer_results, loose_bounds
+from solver.certify import Proof, better, layer_results, loose_bounds, with_layers
 from solver.conclude import point_of
 from solver.contenders import contenders
 from solver.exact import ByProgram, Deciding
 from solver.fit import Fit
 from solver.footprint import Footprint, footprint_of
 from solver.greedy import greedy
-from solver.plan.plan import Certificate, Stage
+from solver.plan.plan import Certificate, LayerResult, Stage
 from solver.program.cells import Cells
 from solver.program.classes import JobClass, classes_of
 from solver.program.formulate import Formulation
@@ -32,11 +32,20 @@ from solver.world.room import Room
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a round decided, and how. `proof`: states what may be asked to know better how good it is."""
+    """What a round decided. `by`: how, a certificate without layers; `layers`: what it reaches, worked out only if it stands.
+
+    `proof`: states what may be asked to know better how good it is.
+    """
 
     starts: tuple[Start, ...]
-    certificate: Certificate
+    by: Certificate
+    layers: Callable[[], tuple[LayerResult, ...]]
     proof: Callable[[], Proof] | None = None
+
+    @property
+    def certificate(self) -> Certificate:
+        """That of a round in which nobody leaves."""
+        return with_layers(self.by, self.layers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,33 +133,33 @@ class _Choice:
 
     def greedy_answer(self) -> Answer:
         """That of greedy."""
-        return Answer(self.first, self._certificate("greedy" if self.able else "none", self.values))
+        by = self._by("greedy" if self.able else "none")
+        return Answer(self.first, by, lambda: self._reached(self.values))
 
     def better_of_both(self, found: ByProgram, formulation: Formulation) -> Answer:
         """The program's answer, or greedy's."""
         improved = layer_values(found.starts, self.sub_layers, self.shares)
         is_better, all_contend = better(improved, self.values), len(self.contending) == len(self.able)
-        reached, starts = (improved, found.starts) if is_better else (self.values, self.first)
+        values, starts = (improved, found.starts) if is_better else (self.values, self.first)
         known = found if all_contend else found.without_bounds()
-        certificate = self._certificate("mip" if is_better else "greedy", reached, known)
+        answer = Answer(starts, self._by("mip" if is_better else "greedy", known), lambda: self._reached(values, known))
         if not known.leaves_bounds_open:
-            return Answer(starts, certificate)
+            return answer
 
         def proof() -> Proof:
             of_all = formulation if all_contend else self.stated(self.able)
             program = of_all.builder.build()
-            return Proof(certificate, program, point_of(starts, of_all, program, self.room), self.effort)
+            return Proof(answer.certificate, program, point_of(starts, of_all, program, self.room), self.effort)
 
-        return Answer(starts, certificate, proof)
+        return replace(answer, proof=proof)
 
-    def _certificate(self, stage: Stage, values: Sequence[float], found: ByProgram | None = None) -> Certificate:
-        """What is proven of values, and by what they were reached. `found`: what came of the program, if it was run."""
+    def _by(self, stage: Stage, found: ByProgram | None = None) -> Certificate:
+        """How an answer came about. `found`: what came of the program, if it was run."""
         solution = found.solution if found else None
-        results = layer_results(values, self.sub_layers, self.bounds, solution, self.limits.gap)
         return Certificate(
             stage,
-            results,
-            entitled_unproven(results),
+            (),
+            0.0,
             solution.solver if solution else "greedy",
             self.limits.seed,
             len(found.program.lower) if found else 0,
@@ -158,6 +167,10 @@ class _Choice:
             self.limits.mode,
             cuts=found.cuts if found else 0,
         )
+
+    def _reached(self, values: Sequence[float], found: ByProgram | None = None) -> tuple[LayerResult, ...]:
+        """The values, beside what is proven of them."""
+        return layer_results(values, self.sub_layers, self.bounds, found.solution if found else None, self.limits.gap)
 
 
 def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:

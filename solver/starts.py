@@ -115,7 +115,7 @@ def parts_inside(milli: Mapping[Segment, int], inside: Inside) -> dict[Segment, 
     Such lines nest, so serving segments in order is optimal for every layer at once (the greedy algorithm on a
     polymatroid; J. Edmonds, "Submodular functions, matroids, and certain polyhedra", 1970).
     """
-    return {segment: inside.take(segment.queue, {segment.gpu_type: milli[segment]}) for segment in sorted(milli)}
+    return {segment: inside.take_of(segment.queue, segment.gpu_type, milli[segment]) for segment in sorted(milli)}
 
 
 def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:

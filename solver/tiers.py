@@ -92,7 +92,7 @@ class Ground:
 class Round:
     """A round while it is decided: what is settled already, and what the rest may count on.
 
-    `asked`: who starts on what is free, once that is waited for; `told`: what was said of each answer so far.
+    `asked`: who starts on what is free, once that is waited for; `told`: how each answer so far came about.
     """
 
     ground: Ground
@@ -140,7 +140,7 @@ class Round:
     def answer(self) -> Answer:
         """What was asked for."""
         answer = self.asked.answer()
-        self.told.append(answer.certificate)
+        self.told.append(answer.by)
         return answer
 
     def evict_for(self, tier: Tier, answer: Answer) -> bool:

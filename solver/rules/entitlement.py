@@ -198,15 +198,16 @@ class Inside:
 
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns the part of it that lies inside."""
-        total = 0
-        for gpu_type, milli in charge.items():
-            lines = self.tree.lines(queue, gpu_type)
-            part = self._part(lines, milli)
-            total += part
-            for line in lines if part else ():
-                self.taken[line] = self.taken.get(line, 0) + part
-                self._left[line] -= part
-        return total
+        return sum([self.take_of(queue, gpu_type, milli) for gpu_type, milli in charge.items()])
+
+    def take_of(self, queue: QueueName, gpu_type: GpuType, milli: int) -> int:
+        """Charge GPUs of one type; returns the part of them that lies inside."""
+        lines = self.tree.lines(queue, gpu_type)
+        part = self._part(lines, milli)
+        for line in lines if part else ():
+            self.taken[line] = self.taken.get(line, 0) + part
+            self._left[line] -= part
+        return part
 
     def left(self, line: Line) -> int:
         """What is left of one line."""
