@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.world.arrays import Ints
+from solver.world.arrays import Counts, Ints
 from solver.world.cluster import Level, SpreadLevel, is_wider
 from solver.world.offers import Offer
 from solver.world.room import Room
@@ -172,7 +172,8 @@ def room_in_domains(offer: Offer, level: Level, of_node: Ints, limits: Limits) -
 def _fill(room: Room, offer: Offer, tasks: int, limits: Limits, domain: Domain | None = None) -> Chosen:
     """Take nodes until the tasks have one or nothing is left: few racks and islands, then the nodes that are left fullest."""
     if limits:
-        offer = Offer(np.minimum.reduce([offer.slots, *(limit.left[limit.of_node] for limit in limits)]), room.topology)
+        each: list[Ints | Counts] = [offer.slots, *(limit.left[limit.of_node] for limit in limits)]
+        offer = Offer(np.minimum.reduce(each), room.topology)
         nodes, closer = np.arange(len(offer.slots)), list(NESTED)
     else:
         nodes, closer = _closest(room.topology, offer, tasks, domain)
@@ -212,9 +213,9 @@ def _closest(topology: Topology, offer: Offer, tasks: int, domain: Domain | None
     return (topology[domain[0]].nodes_of(domain[1]) if domain else np.arange(len(offer.slots))), closer
 
 
-def _scatter(room: Room, slots: Ints, tasks: int, limits: Limits, beside: Ints) -> Chosen:
+def _scatter(room: Room, slots: Counts, tasks: int, limits: Limits, beside: Ints) -> Chosen:
     """Each task in the block, there in the rack and on the node with fewest of the gang's; of those on the node left fullest."""
-    left, chosen = slots.copy(), list[tuple[int, int]]()
+    left, chosen = slots.astype(np.int64), list[tuple[int, int]]()
     for limit in limits:
         left = np.minimum(left, limit.left[limit.of_node])
     of_nodes = [_domains(room, level) for level in ("block", "rack", "node")]

@@ -16,7 +16,7 @@ from hack.rounds.workload import DAY_S, NOW, Workload, leaves
 from hack.rounds.world import World
 from reconciler.control import Solve
 from reconciler.server.young_collections import seldom
-from solver.plan.plan import Bind, Nominate
+from solver.plan.plan import Bind, Nominate, Plan
 from solver.rules.policy import Policy
 from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape
@@ -61,16 +61,16 @@ def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
         snapshot = _with_largest(snapshot, policy)
     workload, chance = world.workload(random.Random(seed + 2), "later"), random.Random(seed + 3)
     with deciding(with_program=limit_s is not None) as by:
-        rounds, more = [timed(snapshot, policy, by.solve)], dict[str, float]()
+        plan, first = timed(snapshot, policy, by.solve)
+        rounds, more = [first], {"tasks_of_largest": float(_tasks_of(LARGEST, plan))} if case.largest else {}
         if case.arrivals:
-            more = arrivals(case, snapshot, policy, workload, rounds, by.solve)
+            more = arrivals(case, snapshot, plan, policy, workload, rounds, by.solve)
         else:
             onward, now = Onward(workload, chance, CHURN), snapshot
             for _ in range(case.rounds):
-                now = onward.after(now, rounds[-1].plan)
-                rounds.append(timed(now, policy, by.solve))
-    if case.largest:
-        more["tasks_of_largest"] = float(_tasks_of(LARGEST, rounds[0]))
+                now = onward.after(now, plan)
+                plan, found = timed(now, policy, by.solve)
+                rounds.append(found)
     return figures(name, seed, snapshot, rounds, by.largest, more)
 
 
@@ -78,8 +78,8 @@ def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | 
     """Time one round of a snapshot that was given."""
     seldom()
     with deciding(with_program=limit_s is not None) as by:
-        rounds = [timed(snapshot, with_limit(policy, limit_s), by.solve)]
-    return figures("file", seed, snapshot, rounds, by.largest, {})
+        _, found = timed(snapshot, with_limit(policy, limit_s), by.solve)
+    return figures("file", seed, snapshot, [found], by.largest, {})
 
 
 def with_limit(policy: Policy, limit_s: float | None) -> Policy:
@@ -93,6 +93,7 @@ def with_limit(policy: Policy, limit_s: float | None) -> Policy:
 def arrivals(
     case: Case,
     snapshot: Snapshot,
+    plan: Plan,
     policy: Policy,
     workload: Workload,
     rounds: list[Timed],
@@ -108,10 +109,11 @@ def arrivals(
         at = Instant(NOW + int(now_s * 1000) + 1)
         new = list(_storm(workload, came_s, now_s, number))
         came_s = now_s
-        before = onward.after(snapshot, rounds[-1].plan)
+        before = onward.after(snapshot, plan)
         snapshot = snapshot_of(at, before.nodes, [*before.jobs, *(job for job, _ in new)])
-        rounds.append(timed(snapshot, policy, solve))
-        now_s += rounds[-1].total_s
+        plan, found = timed(snapshot, policy, solve)
+        rounds.append(found)
+        now_s += found.total_s
         waits += [now_s - since_s for job, since_s in new if job.name.startswith("urgent-")]
     waits.sort()
     return {
@@ -144,8 +146,8 @@ def _with_largest(snapshot: Snapshot, policy: Policy) -> Snapshot:
     return snapshot_of(snapshot.time, snapshot.nodes, [*snapshot.jobs, largest])
 
 
-def _tasks_of(job: JobName, found: Timed) -> int:
-    return sum(len(step.tasks) for step in found.plan.steps if isinstance(step, Bind | Nominate) and step.job == job)
+def _tasks_of(job: JobName, plan: Plan) -> int:
+    return sum(len(step.tasks) for step in plan.steps if isinstance(step, Bind | Nominate) and step.job == job)
 
 
 def smaller(case: Case, divisor: int) -> Case:

@@ -14,7 +14,7 @@ from hack.rounds.deciding import Size
 from hack.rounds.gaps import Gaps, gaps_of, worse
 from reconciler.control import Solve
 from solver.plan.check import violations
-from solver.plan.plan import Bind, Nominate, Plan
+from solver.plan.plan import Bind, Certificate, Nominate, Plan
 from solver.rules.policy import Policy
 from solver.world.snapshot import Snapshot
 
@@ -28,9 +28,14 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """A round, from snapshot to checked plan with devices."""
+    """A round, from snapshot to checked plan with devices. Nobody keeps plans: memory is that of rounds, not of the benchmark.
 
-    plan: Plan
+    `steps`: how many of each kind; `placed_tasks`: tasks that got their devices, now or once others have left.
+    """
+
+    certificate: Certificate
+    steps: dict[str, int]
+    placed_tasks: int
     solve_s: float
     check_s: float
     checker_violations: int
@@ -40,11 +45,6 @@ class Timed(msgspec.Struct, frozen=True):
     def total_s(self) -> float:
         """Both together."""
         return self.solve_s + self.check_s
-
-    @property
-    def placed_tasks(self) -> int:
-        """Tasks that got their devices, now or once others have left."""
-        return sum(len(step.tasks) for step in self.plan.steps if isinstance(step, Bind | Nominate))
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,14 +79,17 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     more: dict[str, float] = {}
 
 
-def timed(snapshot: Snapshot, policy: Policy, solve: Solve) -> Timed:
+def timed(snapshot: Snapshot, policy: Policy, solve: Solve) -> tuple[Plan, Timed]:
     """Solve and check once."""
     began = perf_counter()
     plan = solve(snapshot, policy).plan
     solved = perf_counter()
     found = violations(snapshot, policy, plan)
     checked = perf_counter()
-    return Timed(plan, solved - began, checked - solved, len(found), gaps_of(snapshot, plan))
+    steps = dict(sorted(Counter(type(step).__name__.lower() for step in plan.steps).items()))
+    placed = sum(len(step.tasks) for step in plan.steps if isinstance(step, Bind | Nominate))
+    gaps = gaps_of(snapshot, plan)
+    return plan, Timed(plan.certificate, steps, placed, solved - began, checked - solved, len(found), gaps)
 
 
 def figures(
@@ -95,7 +98,7 @@ def figures(
     """What to report of the rounds of a case, the first of which began with this snapshot."""
     first, *others = rounds
     later = sorted(known.total_s for known in others)
-    certificate = first.plan.certificate
+    certificate = first.certificate
     return Figures(
         case=case,
         gpus=sum(len(node.gpus) for node in snapshot.nodes),
@@ -119,7 +122,7 @@ def figures(
         nonzeros=program.nonzeros,
         placed_tasks_per_s=round(first.placed_tasks / first.total_s, 1),
         checker_violations=sum(known.checker_violations for known in rounds),
-        steps=dict(sorted(Counter(type(step).__name__.lower() for step in first.plan.steps).items())),
+        steps=first.steps,
         more=more,
     )
 

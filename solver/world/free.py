@@ -176,7 +176,7 @@ class Free:
 
     def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:
         """How many tasks of this shape each node takes, as `offer` says: an array of one's own."""
-        return self.offer(shape, gpu_type, fresh=fresh, within=within).slots.copy()
+        return self.offer(shape, gpu_type, fresh=fresh, within=within).slots.astype(np.int64)
 
     def is_partitioned(self, shape: Shape, gpu_type: GpuType | None) -> bool:
         """Whether GPUs in MIG mode could be made whole for it now, if changes are left."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.world.arrays import Ints, Mask
+from solver.world.arrays import Counts, Ints, Mask
 from solver.world.changes import Changes
 from solver.world.cluster import GpuType, Level
 from solver.world.in_parts import InParts, Parts
@@ -44,8 +44,8 @@ class Need(NamedTuple):
 class Offer:
     """The tasks of one shape that each node takes by itself, and their sums. One that a room keeps changes when the room does."""
 
-    def __init__(self, slots: Ints, topology: Topology) -> None:
-        self.slots = slots
+    def __init__(self, slots: Ints | Counts, topology: Topology) -> None:
+        self.slots: Counts = slots.astype(np.int32, copy=False)
         self.total = int(slots.sum())
         self._topology = topology
         self._in_domains: dict[Level, Ints] = {}
