@@ -120,6 +120,7 @@ class World:
             room=self.room.copy(),
             holders=dict(self.holders),
             ends=list(self.ends),
+            openings=list(self.openings),
             expected_ends=list(self.expected_ends),
             endless=Counter(self.endless),
         )
@@ -146,7 +147,7 @@ class World:
         What ends up to a stop does so before it is passed.
         """
         stride, ahead = -(-len(self.ends) // ROUNDS_MAX), sorted(stops)
-        while (now := self._next_instant()) is not None and now <= until:
+        while (now := self.next_instant(until)) is not None:
             if self.openings and self.openings[0] == now:
                 self.openings.pop(0)
                 yield now
@@ -159,8 +160,10 @@ class World:
                 self._end_next()
             yield now
 
-    def _next_instant(self) -> Instant | None:
-        return min((*self.openings[:1], *(end for end, _ in self.ends[:1])), default=None)
+    def next_instant(self, until: Instant) -> Instant | None:
+        """When the next job ends or type opens; None: not before `until`."""
+        instants = (*self.openings[:1], *(end for end, _ in self.ends[:1]))
+        return min((at for at in instants if at <= until), default=None)
 
     def pass_to(self, at: Instant) -> bool:
         """Let jobs end and types open up to an instant; returns whether any did."""

@@ -80,7 +80,7 @@ class Explained:
         if not waiting:
             return ()
         known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
-        return reservations_after(self._ahead.copy(), self.policy, waiting, known, self.snapshot.time)
+        return reservations_after(self._ahead, self.policy, waiting, known, self.snapshot.time)
 
     def _world_ahead(self) -> World:
         world, shares = with_grown(self.asked, self.grown), self.decision.shares

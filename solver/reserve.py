@@ -10,7 +10,7 @@ have those of a queue that takes turns: theirs comes.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from solver.enough import Enough
 from solver.holds import is_live, lies_inside, may_run_around
 from solver.placement import place
 from solver.plan.plan import Reserve, Step, Unreserve
+from solver.rooms_ahead import RoomsAhead
 from solver.rules.demand import Candidate
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.fallback import fallback_opens
@@ -48,12 +49,9 @@ MOVES_FOR = 5
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What is free, and where the queues stand, from an instant until something else ends.
+    """Where the queues stand from an instant until something else ends, and who finds GPUs enough then of those that are whole."""
 
-    `able`: who finds GPUs enough then of those that are whole.
-    """
-
-    room: Room
+    at: Instant
     shares: Shares
     able: frozenset[JobName]
 
@@ -70,7 +68,7 @@ class _Booked:
 def reservations_after(
     world: World, policy: Policy, waiting: Sequence[Candidate], known: Iterable[Reservation], now: Instant
 ) -> tuple[Reservation, ...]:
-    """The reservations that hold once a round's starts have come true. `world`: as the round leaves it; it is played through."""
+    """The reservations that hold once a round's starts have come true. `world`: as the round leaves it."""
     most = policy.scheduling.reservations.per_gpu_type
     tree = world.shares.tree
     able = [c for c in waiting if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
@@ -84,18 +82,24 @@ def reservations_after(
     }
     considered = sorted(able, key=lambda candidate: standing[candidate.job.name])[:CONSIDERED_MAX]
     stops = sorted({held.start for held in by_holder.values()})
+    rooms, played = RoomsAhead(world, now, until, stops), world.copy()
     instants, moments = [], {}
-    enough = Enough(considered, world.room, fresh=False)
-    for at in chain([now], world.instants(until, stops)):
+    enough = Enough(considered, played.room, fresh=False)
+    for at in chain([now], played.instants(until, stops)):
         instants.append(at)
         able_then = frozenset(candidate.job.name for candidate in enough.now())
-        if able_then or by_holder:
-            # Hundreds of them are kept, and few are ever asked for what they offer.
-            moments[at] = _Moment(world.room.copy(offers=False), world.shares_now(), able_then)
-    book = _Book(policy, tree, instants, moments, world.declared)
+        if able_then or _begins(stops, at, played.next_instant(until)):
+            moments[at] = _Moment(at, played.shares_now(), able_then)
+    book = _Book(policy, tree, instants, moments, rooms, world.declared)
     for candidate in considered:
         book.enter(candidate, by_holder.get(candidate.job.name), most)
     return tuple(sorted((booked.reservation for booked in book.booked), key=lambda held: held.holder))
+
+
+def _begins(starts: Sequence[Instant], at: Instant, following: Instant | None) -> bool:
+    """Whether a reservation begins before anything further happens. `starts` ascend."""
+    place = bisect_left(starts, at)
+    return place < len(starts) and (following is None or starts[place] < following)
 
 
 def reserving_steps(
@@ -112,15 +116,16 @@ def reserving_steps(
 
 @dataclass(slots=True)
 class _Book:
-    """Reservations made so far, over what is free when.
+    """Reservations made so far, over what is free when: `rooms`.
 
-    `moments`: those of the instants at which something ends when anybody could start, or keep its reservation.
+    `moments`: those of the instants at which something ends when anybody could start, and of the last before a reservation begins.
     """
 
     policy: Policy
     tree: QueueTree
     instants: Sequence[Instant]
     moments: Mapping[Instant, _Moment]
+    rooms: RoomsAhead
     declared: Sequence[Reservation] = ()
     booked: list[_Booked] = field(default_factory=list)
     _count: Counter[GpuType] = field(default_factory=Counter)
@@ -146,7 +151,7 @@ class _Book:
     def _kept(self, candidate: Candidate, known: Reservation, options: Sequence[Option]) -> _Booked | None:
         """The reservation as it is, if the gang can still start there and then."""
         moment = self._moment(known.start)
-        if known.start <= self._now or moment is None or not is_live(known, moment.room, candidate.job.spec):
+        if known.start <= self._now or moment is None or not is_live(known, self.rooms.world.room, candidate.job.spec):
             return None
         room = self._room(candidate, moment, known.start)
         for option in options:
@@ -169,8 +174,9 @@ class _Book:
             for option in options:
                 if not self._is_lawful(candidate, option, moment, at):
                     continue
-                placed = place(self._room(candidate, moment, at), candidate.job.spec, option)
-                if placed is not None and not _in_mig_mode(moment.room, placed.tasks):
+                room = self._room(candidate, moment, at)
+                placed = place(room, candidate.job.spec, option)
+                if placed is not None and not _in_mig_mode(room, placed.tasks):
                     found = Reservation(candidate.job.name, placed.tasks, at, self._until(candidate, at))
                     return _Booked(found, candidate, option)
         return None
@@ -199,7 +205,8 @@ class _Book:
 
     def _room(self, candidate: Candidate, moment: _Moment, start: Instant) -> Room:
         """What is free for a gang that starts at an instant, beside all that is kept for others."""
-        room, until = moment.room.copy(), self._until(candidate, start)
+        free, until = self.rooms.at(moment.at), self._until(candidate, start)
+        room = free.copy()
         for booked in self._beside(start, until):
             room.occupy(held_by(booked.candidate.job.spec, booked.option, booked.reservation.tasks))
         closed = [
@@ -209,7 +216,7 @@ class _Book:
             and not may_run_around(held.until, start)
             and not is_for(held, candidate.job, self.policy, self.tree)
         ]
-        for kept in kept_by(closed, moment.room, (), start).values():
+        for kept in kept_by(closed, free, (), start).values():
             room.occupy(kept, is_new=False)
         return room
 

@@ -9,7 +9,7 @@ says so.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from itertools import islice
 
 import highspy
 import numpy as np
@@ -80,16 +80,15 @@ def stated(program: Program) -> pulp.LpProblem:
     ]
     # PuLP forgets columns that are nowhere named, and those after them would then answer to the wrong numbers.
     problem.setObjective(pulp.LpAffineExpression([(column, 0.0) for column in columns]))
-    terms: list[list[tuple[Any, float]]] = [[] for _ in range(len(program.row_lower))]
-    for row, column, factor in zip(
-        program.entry_row.tolist(), program.entry_column.tolist(), program.entry_value.tolist(), strict=True
+    order = np.argsort(program.entry_row, kind="stable")
+    entries = zip(program.entry_column[order].tolist(), program.entry_value[order].tolist(), strict=True)
+    in_row = np.bincount(program.entry_row, minlength=len(program.row_lower))
+    for row, (count, lower, upper) in enumerate(
+        zip(in_row.tolist(), program.row_lower.tolist(), program.row_upper.tolist(), strict=True)
     ):
-        terms[row].append((columns[column], factor))
-    for row, (pairs, lower, upper) in enumerate(
-        zip(terms, program.row_lower.tolist(), program.row_upper.tolist(), strict=True)
-    ):
+        terms = pulp.LpAffineExpression([(columns[column], factor) for column, factor in islice(entries, count)])
         sense = pulp.LpConstraintEQ if lower == upper else pulp.LpConstraintLE
-        problem.addConstraint(pulp.LpConstraint(pulp.LpAffineExpression(pairs), sense, f"r{row:07}", upper))
+        problem.addConstraint(pulp.LpConstraint(terms, sense, f"r{row:07}", upper))
     return problem
 
 

@@ -90,8 +90,8 @@ class Free:
         parts = InParts(self.topology["pool"], self.free_gpus, self.free_devices, self.shared, self.partitions)
         self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, parts, self.changes)
 
-    def copy(self, *, offers: bool = True) -> Self:
-        """An independent room with the same free capacity; without what is kept of its `offers` where memory counts."""
+    def copy(self) -> Self:
+        """An independent room with the same free capacity."""
         made = replace(
             self,
             free_gpus=self.free_gpus.copy(),
@@ -101,8 +101,7 @@ class Free:
             shared=dict(self.shared),
             partitions=self.partitions.copy(),
         )
-        if offers:
-            made._offers.take_over(self._offers)
+        made._offers.take_over(self._offers)
         return made
 
     @contextmanager
