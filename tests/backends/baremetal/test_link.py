@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -16,7 +18,8 @@ from reconciler.agent.identity import Identity
 from reconciler.agent.join import join
 from reconciler.backend import Cursor, Epoch, StaleEpochError, StartGang
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
-from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello
+from reconciler.backends.baremetal.line import CLOSED_WITHIN_S
+from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, Type
 from reconciler.terminals import Ended, NoTerminalError, Window
 from solver.world.cluster import NodeName
 from solver.world.document import encode
@@ -43,6 +46,38 @@ def intruder(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> Identity:
     """A third node's agent, whose certificate is good."""
     (tmp_path / "n3").mkdir(mode=0o700)
     return join("127.0.0.1", world.port, trust.token(NodeName("n3")), tmp_path / "n3" / "identity.pem")
+
+
+@contextmanager
+def deaf(world: BareMetalWorld, trust: Trust, folder: Path, number: int) -> Iterator[None]:
+    """So many agents are let in, and from then on take nothing of what they are sent, which the first one is much of."""
+    names = [NodeName(f"deaf-{each}") for each in range(number)]
+    for name in names:
+        (folder / name).mkdir(mode=0o700)
+    who = [join("127.0.0.1", world.port, trust.token(name), folder / name / "identity.pem") for name in names]
+    heard, over = threading.Event(), threading.Event()
+
+    async def listen() -> None:
+        async with AsyncExitStack() as connections:
+            for each in who:
+                url, context = f"wss://127.0.0.1:{world.port}{AGENT_PATH}", each.client_context()
+                opened = connect(url, ssl=context, server_hostname=CONTROL_PLANE, proxy=None, close_timeout=0.1)
+                connection = await connections.enter_async_context(opened)
+                await connection.send(encode(hello(each.node)).decode())
+                await connection.recv()
+            heard.set()
+            over.wait()  # And with it the event loop, which alone reads.
+
+    thread = threading.Thread(target=lambda: asyncio.run(listen()))
+    thread.start()
+    try:
+        assert heard.wait(20)
+        for _ in range(3):  # More than the system and TLS take for somebody who does not read it.
+            world.door.send(names[:1], lambda number: Type(number, bytes(2**23)))
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def code_after(world: BareMetalWorld, who: Identity, said: FromAgent, path: str = AGENT_PATH) -> int:
@@ -87,6 +122,23 @@ def test_an_agent_that_is_sent_away_comes_again_when_the_control_plane_leads(wor
     eventually(lambda: not world.fleet.nodes_there())
     world.leads = True
     eventually(lambda: len(world.fleet.nodes_there()) == 2)
+
+
+def test_who_does_not_take_leave_holds_up_nobody(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> None:
+    with deaf(world, trust, tmp_path, 8):
+        eventually(lambda: len(world.fleet.nodes_there()) == 10)
+        world.leads, since_s = False, time.monotonic()
+        eventually(lambda: not world.fleet.nodes_there())
+        assert time.monotonic() - since_s < 5 * CLOSED_WITHIN_S, "all at once, and not one after the other"
+
+
+def test_a_door_closes_though_an_agent_takes_nothing(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> None:
+    with deaf(world, trust, tmp_path, 1):
+        closing = threading.Thread(target=world.door.close, daemon=True)
+        closing.start()
+        closing.join(20)
+        assert not closing.is_alive()
+    world.restart()
 
 
 def test_an_epoch_is_on_every_agents_disk_before_anything_is_ordered_under_it(world: BareMetalWorld) -> None:
