@@ -8,7 +8,7 @@ from threading import Lock
 from reconciler.backend import Changes, Cursor, Epoch
 from reconciler.backends.baremetal.merge import Cluster, Patience, Stray
 from reconciler.backends.baremetal.numbered import Numbered
-from reconciler.backends.baremetal.told import Heard, TaskKey, Told
+from reconciler.backends.baremetal.told import Heard, TaskKey, Told, of_itself
 from reconciler.clock import Clock
 from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
@@ -82,7 +82,7 @@ class Fleet:
             heard = self._heard(node)
             if whole:
                 heard.told, heard.whole = Told(), True
-            heard.told.add(changes)
+            heard.told.add(of_itself(node, changes))
 
     def forgot(self, node: NodeName, job: JobName, attempt: int) -> None:
         """An agent has forgotten an attempt."""
