@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -199,34 +199,6 @@ def test_a_terminal_is_reached_through_its_agent(world: BareMetalWorld) -> None:
     assert end == Ended(3, stopped=False)
     with pytest.raises(NoTerminalError):
         world.inner.open_terminal(JOB, 1, "worker", 0)
-
-
-def test_a_terminal_is_attached_to_again_and_again(world: BareMetalWorld) -> None:
-    order = start(world, "job", world.shell("stty -echo; while read line; do echo you said $line; done"), (1, (0,)))
-    watcher = Watcher(world)
-    watcher.send(with_terminal(order))
-    watcher.until(lambda: watcher.states("job") == ["running"])
-    eventually(lambda: world.starts(JOB, 1, "worker", 0) == 1)
-
-    async def look_on(said: bytes) -> None:
-        """Until it is answered; then for more, and let go while nothing comes."""
-        line, shown = await asyncio.to_thread(world.inner.open_terminal, JOB, 1, "worker", 0), b""
-        try:
-            await line.send(said + b"\n")
-            async with asyncio.timeout(10):
-                while b"you said " + said not in shown:
-                    more = await line.receive()
-                    assert isinstance(more, bytes)
-                    shown += more
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    while True:
-                        await line.receive()
-        finally:
-            line.close()
-
-    for said in (b"one", b"two", b"three"):
-        asyncio.run(look_on(said))
 
 
 def test_what_a_gang_that_goes_on_has_given_up_is_ended_where_it_runs_on(world: BareMetalWorld) -> None:
