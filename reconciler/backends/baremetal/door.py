@@ -267,9 +267,9 @@ class Door:
         self._fleet.saw_epoch(hello.epoch_seen)
         self._fleet.connected(hello.node, hello.address or str(connection.remote_address[0]))
         self._lines[hello.node] = line
-        line.send(Welcome(self._fleet.epoch))
+        line.send(Welcome(self._fleet.led))
         line.declare(self._declared(hello.node))
-        self._log.info("agent-connected", node=hello.node, address=hello.address)
+        self._log.info("agent-connected", node=hello.node, address=hello.address, epoch=hello.epoch_seen)
         return line
 
     def _hear(self, node: NodeName, message: str | bytes) -> None:

@@ -33,15 +33,26 @@ class Fleet:
         self._ticked_s = clock.monotonic_s()
         self._since = 0.0, clock.now()
         self._numbered = Numbered(self._since[1])
-        self._epoch = Epoch(0)
+        self._epoch = self._led = Epoch(0)
 
     @property
     def epoch(self) -> Epoch:
         """The newest epoch that anybody has seen."""
         return self._epoch
 
+    @property
+    def led(self) -> Epoch:
+        """The newest under which this control plane has led: what one agent says that it has seen is nothing to tell another."""
+        return self._led
+
+    def leads_under(self, epoch: Epoch) -> None:
+        """An order came."""
+        with self._lock:
+            self._led = max(self._led, epoch)
+        self.saw_epoch(epoch)
+
     def saw_epoch(self, epoch: Epoch) -> None:
-        """An order came, or an agent says that it has seen this one."""
+        """An agent says that it has seen this one."""
         with self._lock:
             self._epoch = max(self._epoch, epoch)
 

@@ -14,6 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from reconciler.agent.folder import Epochs
 from reconciler.agent.identity import Identity
 from reconciler.agent.join import join
 from reconciler.backend import Cursor, Epoch, StaleEpochError, StartGang
@@ -147,6 +148,18 @@ def test_an_epoch_is_on_every_agents_disk_before_anything_is_ordered_under_it(wo
     world.restart()
     with pytest.raises(StaleEpochError):
         world.backend.submit(stop("job"), Epoch(3))
+
+
+def test_what_one_agent_says_of_epochs_is_on_no_other_ones_disk(
+    world: BareMetalWorld, trust: Trust, tmp_path: Path
+) -> None:
+    with deaf(world, trust, tmp_path, 1):
+        assert world.fleet.epoch == 99
+        world.leads = False
+        eventually(lambda: not world.fleet.nodes_there())
+    world.leads = True
+    eventually(lambda: sum(node.ready for node in world.backend.changes(Cursor(0)).nodes) == 2)
+    assert [Epochs(world.state / node / "tasks").seen() for node in ("n1", "n2")] == [0, 0]
 
 
 def test_tasks_meet_at_the_address_of_the_first_ones_node(world: BareMetalWorld) -> None:
