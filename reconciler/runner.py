@@ -97,7 +97,7 @@ class Runner:
             while self._wait():
                 self.status = self._one_pass()
                 self._report(self.status)
-            if self.status.condition == "leading" and self.status.last is not None:
+            if self.leads() and self.status.last is not None:
                 # A store that does not answer now: who stands by waits until the lease is over.
                 with suppress(StoreUnreachableError):
                     self._plane.ledger.resign(self.status.last.epoch)
