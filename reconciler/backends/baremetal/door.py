@@ -16,7 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from reconciler.backends.baremetal import full_collections
+from reconciler.backends.baremetal import full_collections, join_wire
 from reconciler.backends.baremetal.asked import Asked, Hear
 from reconciler.backends.baremetal.authority import UntrustedError
 from reconciler.backends.baremetal.entry import Entry
@@ -188,7 +188,7 @@ class Door:
             process_request=self._entry.route,
             compression=None,
             ping_interval=None,  # Agents ping, and beat.
-            max_size=MESSAGE_BYTES_MAX,
+            max_size=join_wire.MESSAGE_BYTES_MAX,  # Until it is known who that is.
             close_timeout=CLOSED_WITHIN_S,
         )
         self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
@@ -260,6 +260,7 @@ class Door:
         if not self._leads():
             await connection.close(NOT_LEADING, "this control plane does not lead")
             return None
+        connection.protocol.max_message_size = MESSAGE_BYTES_MAX
         before, line = self._lines.get(hello.node), Line(identity, connection)
         if before is not None:
             self._gone(before)

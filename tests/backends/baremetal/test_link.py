@@ -13,14 +13,16 @@ import msgspec
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import CloseCode
 
 from reconciler.agent.folder import Epochs
 from reconciler.agent.identity import Identity
 from reconciler.agent.join import join
 from reconciler.backend import Cursor, Epoch, StaleEpochError, StartGang
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
+from reconciler.backends.baremetal.join_wire import JOIN_PATH
 from reconciler.backends.baremetal.line import CLOSED_WITHIN_S
-from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, Type
+from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, LogRead, Type
 from reconciler.terminals import Ended, NoTerminalError, Window
 from solver.world.cluster import NodeName
 from solver.world.document import encode
@@ -111,6 +113,22 @@ def test_a_certificate_lets_nobody_speak_for_another_node(world: BareMetalWorld,
     assert world.fleet.epoch == 0, "what it said is not believed"
     with pytest.raises(InvalidStatus):
         code_after(world, intruder, hello("n3"), "/v1/jobs")
+
+
+def test_nobody_sends_much_before_it_is_known_who_that_is(world: BareMetalWorld, intruder: Identity) -> None:
+    long = Hello(PROTOCOL, NodeName("n3"), Epoch(0), "x" * 100_000)
+    for path in (JOIN_PATH, AGENT_PATH):
+        assert code_after(world, intruder, long, path) == CloseCode.MESSAGE_TOO_BIG
+
+    async def tell_much() -> None:
+        url, context = f"wss://127.0.0.1:{world.port}{AGENT_PATH}", intruder.client_context()
+        async with connect(url, ssl=context, server_hostname=CONTROL_PLANE, proxy=None) as connection:
+            await connection.send(encode(hello("n3")).decode())
+            await connection.recv()
+            await connection.send(encode(LogRead(1, bytes(100_000))).decode())
+            await (await connection.ping())
+
+    asyncio.run(tell_much())
 
 
 def test_a_revoked_agent_is_let_go(world: BareMetalWorld, trust: Trust) -> None:
