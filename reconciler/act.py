@@ -210,6 +210,6 @@ class Leader(Deeds):
 
     def _waits_as(self, job: JobName) -> JobState | None:
         record, ledger = self.plane.jobs.job(job), self.plane.ledger
-        if record.outcome is not None or any(claim.job == job for claim in ledger.claims()):
+        if record.outcome is not None or ledger.held_by(job) is not None:
             return None
-        return state_of(record, None, ledger.intents(), ledger.reservations(), ledger.attempts().get(job, 0))
+        return state_of(record, None, ledger.intents(), ledger.reservations(), ledger.last_attempt(job))

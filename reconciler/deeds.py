@@ -44,16 +44,16 @@ class Deeds:
         spec, policies = self.plane.jobs.job(stop.job).spec, self.plane.policies.current().operations.storages
         if storage_of(spec, policies) is None:
             return False
-        claims = self.plane.ledger.claims()
-        return any(claim.job == stop.job and claim.running_since is not None for claim in claims)
+        claim = self.plane.ledger.held_by(stop.job)
+        return claim is not None and claim.running_since is not None
 
     def ask_to_leave(self, intent: Intent, cause: str) -> None:
         """Ask some tasks to leave a gang that goes on without them."""
         self.plane.ledger.ask(self.epoch, intent)
         self.note("asked-to-shrink", intent.job, f"{names_of(intent.tasks)} leave: {cause}")
         # What the ledger says is what is ordered: it keeps a shrink that it knew before, and none of a gang that has ended.
-        claim = next((claim for claim in self.plane.ledger.claims() if claim.job == intent.job), None)
-        if claim is not None and intent in self.plane.ledger.intents():
+        claim = self.plane.ledger.held_by(intent.job)
+        if claim is not None and intent == self.plane.ledger.asked(intent.id):
             self.send(order_of(intent, claim, self.plane.jobs.job(intent.job)))
 
     def begin(self, order: Order, tasks: Iterable[TaskPlacement]) -> None:

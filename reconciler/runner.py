@@ -19,7 +19,7 @@ Condition = Literal[
     "store-unreachable", "store-unusable", "ended",
 ]  # fmt: skip
 
-AWAY: Final[frozenset[Condition]] = frozenset({"beginning", "standing-by", "store-unusable", "ended"})
+_AWAY: Final[frozenset[Condition]] = frozenset({"beginning", "standing-by", "store-unusable", "ended"})
 """Where it does not lead, or does not know yet whether it does."""
 
 
@@ -61,7 +61,7 @@ class Runner:
         self._changed = threading.Condition()
         self._stopping = False
         self._woken_s: float | None = plane.clock.monotonic_s()
-        self._last_s = self._last_woken_s = float("-inf")
+        self._last_s = self._last_woken_s = self._led_s = float("-inf")
 
     def wake(self) -> None:
         """Something happened that a pass should see soon: a job, a commit, the end of a task."""
@@ -73,6 +73,13 @@ class Runner:
     def epoch(self) -> Epoch | None:
         """The epoch of the last pass; None before there was one. It may be over: whoever uses it is told by the store."""
         return self.status.last.epoch if self.status.last else None
+
+    def leads(self) -> bool:
+        """Whether it does, as it knows: who has not reached the store for as long as a lease lasts may have been followed."""
+        condition = self.status.condition
+        if condition == "store-unreachable":
+            return self._plane.clock.monotonic_s() < self._led_s + self._plane.lease.seconds
+        return condition not in _AWAY
 
     def stop(self) -> None:
         """Let `run` return after the pass that is under way."""
@@ -90,7 +97,7 @@ class Runner:
             while self._wait():
                 self.status = self._one_pass()
                 self._report(self.status)
-            if self.status.condition == "leading" and self.status.last is not None:
+            if self.leads() and self.status.last is not None:
                 # A store that does not answer now: who stands by waits until the lease is over.
                 with suppress(StoreUnreachableError):
                     self._plane.ledger.resign(self.status.last.epoch)
@@ -114,6 +121,12 @@ class Runner:
             return False
 
     def _one_pass(self) -> LoopStatus:
+        began_s, status = self._plane.clock.monotonic_s(), self._passed()
+        if status.condition != "store-unreachable":
+            self._led_s = float("-inf") if status.condition in _AWAY else began_s
+        return status
+
+    def _passed(self) -> LoopStatus:
         try:
             done = one_pass(self._plane)
         except (NotLeaderError, StaleEpochError) as other:

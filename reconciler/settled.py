@@ -121,13 +121,13 @@ class Settler(Deeds):
         self.begin(order_of(intent, claim, self.plane.jobs.job(due.job)), due.tasks)
 
     def _finish(self, job: JobName, outcome: JobOutcome) -> None:
-        attempt = self.plane.ledger.attempts().get(job, 0)
+        attempt = self.plane.ledger.last_attempt(job)
         self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
         self.note(outcome.state, job, outcome.message, outcome.state, attempt)
 
     def _give_back(self, over: GiveBack) -> None:
         record, now = self.plane.jobs.job(over.job), self.plane.clock.now()
-        claim = next((claim for claim in self.plane.ledger.claims() if claim.job == over.job), None)
+        claim = self.plane.ledger.held_by(over.job)
         lost = "" if record.outcome or claim is None else lost_words(claim, self.plane.checkpoints.of(over.job), now)
         if record.outcome is None and record.spec.checkpoint is not None:
             self.plane.checkpoints.doubt(self.epoch, over.job)
@@ -152,8 +152,8 @@ class Settler(Deeds):
 
     def _stage(self, reached: BeginSaving | BeginEnding) -> None:
         """Let a stop go on; one that has been confirmed since is left alone."""
-        now, name = self.plane.clock.now(), f"stop/{reached.job}/{reached.attempt}"
-        stop = next((intent for intent in self.plane.ledger.intents() if intent.id == name), None)
+        now = self.plane.clock.now()
+        stop = self.plane.ledger.asked(f"stop/{reached.job}/{reached.attempt}")
         if stop is None:
             return
         stage: StopStage = "saves" if isinstance(reached, BeginSaving) else "ends"

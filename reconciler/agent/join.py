@@ -78,7 +78,7 @@ def renew(host: str, port: int, identity: Identity) -> Identity:
 
     Raises JoinRefusedError, ControlPlaneUnreachableError, KeyFileError.
     """
-    before, key = read_key(read_private(identity.path)), new_key()
+    before, key = _key_in(identity.path), new_key()
     request = pem_of_request(identity.node, key)
     signature = base64.b64encode(before.sign(request.encode(), ec.ECDSA(hashes.SHA256()))).decode()
     asked = RenewalAsked(pem_of(identity.certificate).decode(), request, signature)
@@ -94,10 +94,14 @@ def _kept_key(pending: Path) -> Key:
     """The key to join with, on the disk before anybody hears of it."""
     if not pending.exists():
         write_private(pending, key_pem(new_key()))
+    return _key_in(pending)
+
+
+def _key_in(path: Path) -> Key:
     try:
-        return read_key(read_private(pending))
+        return read_key(read_private(path))
     except CertificateError as error:
-        raise KeyFileError(f"{pending}: {error}. Delete it and join again") from error
+        raise KeyFileError(f"{path}: {error}. Delete it and join again") from error
 
 
 def _kept(path: Path, node: NodeName, key: Key, issued: Issued) -> Identity:

@@ -22,7 +22,7 @@ class AttachedLines:
         self._deeds = deeds
         self._say = say
         self._lines: dict[int, LocalLine] = {}
-        self._showing: set[asyncio.Task[None]] = set()
+        self._showing: dict[asyncio.Task[None], int] = {}
 
     async def hear(self, said: Attach | Next | Type | Detach) -> None:
         """Do as told; what is said to a line that is gone goes nowhere."""
@@ -34,14 +34,14 @@ class AttachedLines:
         match said:
             case Next():
                 task = asyncio.create_task(self._show(said.id, line))
-                self._showing.add(task)
-                task.add_done_callback(self._showing.discard)
+                self._showing[task] = said.id
+                task.add_done_callback(self._showing.pop)
             case Type():
                 typed = Window(said.rows, said.columns) if said.rows else said.content
                 with suppress(NoTerminalError):  # Its end is shown to who reads.
                     await line.send(typed)
             case Detach():
-                self._lines.pop(said.id).close()
+                await self._let_go(said.id)
         return None
 
     def close(self) -> None:
@@ -50,6 +50,14 @@ class AttachedLines:
             task.cancel()
         for line in self._lines.values():
             line.close()
+
+    async def _let_go(self, number: int) -> None:
+        """Who reads stops first: else the event loop would take the next socket of that number for one that it watches already."""
+        reading = [task for task, of in self._showing.items() if of == number]
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+        self._lines.pop(number).close()
 
     async def _attach(self, asked: Attach) -> None:
         try:

@@ -16,7 +16,7 @@ from reconciler.api.attach_payloads import Detached, DetachReason, WindowSize
 from reconciler.api.authority import Authority
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
-from reconciler.api.views import job_viewer
+from reconciler.api.views import job_view
 from reconciler.control import NoPolicyError
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Event
@@ -78,7 +78,7 @@ class AttachRoutes:
         if not record.spec.terminal:
             fix = "Submit it with --pty, or with terminal: true."
             raise RefusedError(409, "no-terminal", f"Job {name} has no terminal.", fix)
-        view = job_viewer(self._services)(record)
+        view = job_view(self._services, record)
         group = group or record.spec.task_groups[0].name
         try:
             line = self._services.terminals.open_terminal(name, view.attempt, group, index)

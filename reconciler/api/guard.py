@@ -6,7 +6,7 @@ import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.requests import HTTPConnection
 
@@ -50,11 +50,11 @@ class Guard:
     def _check_names(self, request: HTTPConnection) -> None:
         """A page of another site can make a browser call us (DNS rebinding); it can't forge these two headers."""
         host = request.headers.get("host", "")
-        if _hostname(f"//{host}") not in self.hosts:
+        if _split(f"//{host}").hostname not in self.hosts:
             fix = f"Use one of {', '.join(sorted(self.hosts))}, or add the name with --allow-host."
             raise RefusedError(403, "host-not-allowed", "This server does not answer to that host name.", fix)
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _split(origin).netloc != host:
             raise RefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
 
     def _identified(self, request: HTTPConnection, token: str, owner: Caller) -> Caller:
@@ -89,8 +89,9 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _hostname(url: str) -> str:
+def _split(url: str) -> SplitResult:
+    """Of what is no URL: nothing."""
     try:
-        return urlsplit(url).hostname or ""
+        return urlsplit(url)
     except ValueError:
-        return ""
+        return urlsplit("")

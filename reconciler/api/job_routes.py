@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -17,7 +17,7 @@ from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import job_viewer, words_of
+from reconciler.api.views import job_view, job_viewer, words_of
 from reconciler.documents.job import read_job
 from reconciler.jobs.groups import NewJob
 from reconciler.jobs.record import JobRecord
@@ -119,7 +119,7 @@ class JobRoutes:
     ) -> Response:
         """The newest jobs, live and ended, that the caller may see, page by page."""
         rights: Rights = request.state.rights
-        view, wanted = self._viewer(), asked.test(self._services.policy)
+        view, wanted = job_viewer(self._services), asked.test(self._services.policy)
         items: list[JobView] = []
         last, more = "", False
         for looked_at, record in enumerate(self._newest(JobName(place_of(cursor)))):
@@ -155,7 +155,7 @@ class JobRoutes:
     def why(self, name: JobName, request: Request) -> Response:
         """Why a job is where it is."""
         record = self._authority.record(name)
-        view = self._viewer()(record)
+        view = job_view(self._services, record)
         verdict = self._services.verdict(name) if view.outcome is None else None
         words = words_of(view, verdict, self._nodes())
         if not self._readable(request, record):
@@ -175,9 +175,9 @@ class JobRoutes:
 
         By default the first group's first task in the newest attempt.
         """
-        view = self._viewer()(self._authority.record(name))
-        group = group or view.spec.task_groups[0].name
-        attempt = attempt or view.attempt
+        record = self._authority.record(name)
+        group = group or record.spec.task_groups[0].name
+        attempt = attempt or job_view(self._services, record).attempt
         try:
             piece = self._services.logs.read_log(name, attempt, group, index, offset, limit)
         except KeyError as error:
@@ -204,7 +204,7 @@ class JobRoutes:
 
     def _asked(self, record: JobRecord, verb: str, request: Request) -> Response:
         """Put on record who asked for what, and let the loop know."""
-        view = self._viewer()(record)
+        view = job_view(self._services, record)
         event = Event(
             self._services.clock.now(),
             f"{verb}-asked",
@@ -231,10 +231,7 @@ class JobRoutes:
             last = chunk[-1].name
 
     def _answer(self, request: Request, record: JobRecord) -> Response:
-        return answer(readable_view(self._viewer()(record), request.state.rights))
-
-    def _viewer(self) -> Callable[[JobRecord], JobView]:
-        return job_viewer(self._services)
+        return answer(readable_view(job_view(self._services, record), request.state.rights))
 
     @staticmethod
     def _readable(request: Request, record: JobRecord) -> bool:

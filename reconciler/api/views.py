@@ -37,12 +37,19 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, TaskPlacement
 
 
-def job_viewer(services: Services) -> Callable[[JobRecord], JobView]:
-    """Views of jobs under one reading of the stores and one look at the backend."""
+def job_view(services: Services, record: JobRecord) -> JobView:
+    """One job. No other is read for it but where it may be the turn of others in its array: thousands may live."""
+    takes_turns = record.array is not None and record.array.max_running is not None
+    return job_viewer(services, None if takes_turns else (record,))(record)
+
+
+def job_viewer(services: Services, of: Sequence[JobRecord] | None = None) -> Callable[[JobRecord], JobView]:
+    """Views of jobs under one reading of the stores and one look at the backend. `of`: of which jobs; None: of all that live."""
     ledger, sighted = services.ledger, services.sighted()
     claims = {claim.job: claim for claim in ledger.claims()}
     intents, reservations, attempts = ledger.intents(), ledger.reservations(), ledger.attempts()
-    records, now, by_hand = services.jobs.live_jobs(), services.clock.now(), services.interventions.in_force()
+    records = services.jobs.live_jobs() if of is None else of
+    now, by_hand = services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
     held_now = held(by_hand, records, _policy(services), now)

@@ -42,6 +42,6 @@ class Hands(Deeds):
         for job in taken:
             ledger.withdraw(self.epoch, job)
             ledger.unreserve(self.epoch, job)
-            last = ledger.attempts().get(job, 0)
-            self.note("withdrawn", job, "it is held by hand", state_after(self.plane.jobs.job(job), last))
+            now = state_after(self.plane.jobs.job(job), ledger.last_attempt(job))
+            self.note("withdrawn", job, "it is held by hand", now)
         return len(taken)

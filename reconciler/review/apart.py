@@ -23,26 +23,28 @@ PATIENCE_S: Final = 1_800.0
 def review_apart(snapshot: Snapshot, base: Side, head: Side) -> Review:
     """The same as `review`. Raises NotReadyToPlanError where the process dies or hangs: it is tried again."""
     spawn = multiprocessing.get_context("spawn")
-    answer, theirs = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_answer, args=(theirs, encode((snapshot, base, head))), daemon=True)
+    line, theirs = spawn.Pipe()
+    process = spawn.Process(target=_answer, args=(theirs,), daemon=True)
     process.start()
     theirs.close()
     try:
-        if not answer.poll(PATIENCE_S):
+        # Not as an argument: more than a pipe holds would be written for ever to a process that has died before it read that.
+        line.send_bytes(encode((snapshot, base, head)))
+        if not line.poll(PATIENCE_S):
             raise NotReadyToPlanError(f"{head.commit[:12]} could not be planned within {PATIENCE_S:.0f} s")
-        return decode(answer.recv_bytes(), Review)
-    except EOFError:
+        return decode(line.recv_bytes(), Review)
+    except (EOFError, OSError):
         process.join()
         raise NotReadyToPlanError(f"{head.commit[:12]} could not be planned: exit code {process.exitcode}") from None
     finally:
         process.kill()
         process.join()
-        answer.close()
+        line.close()
 
 
-def _answer(to: Connection, asked: bytes) -> None:
+def _answer(line: Connection) -> None:
     """As documents: a pickled one has another digest, since defaults are told by what they are and not by what they say."""
-    snapshot, base, head = decode(asked, tuple[Snapshot, Side, Side])
+    snapshot, base, head = decode(line.recv_bytes(), tuple[Snapshot, Side, Side])
     with KillableOptimiser() as child:
         found = review(snapshot, base, head, RoundBudget(child, SystemClock()))
-    to.send_bytes(encode(found))
+    line.send_bytes(encode(found))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event as Signal
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -13,9 +15,14 @@ from reconciler.checkpoints.keeper import Keeper
 from reconciler.control import ControlPlane, NoPolicyError
 from reconciler.jobs.record import JobRecord
 from solver.world.quantities import Duration, Instant
+from solver.world.workload import JobName
 
 LATE_PARTS = Duration(48 * 3_600_000)
 """For how long the folder of a job that has ended is still looked at, though no checkpoint of it is known."""
+
+LONG_ENDED_EVERY_S: Final = 600.0
+"""The folders of all others that have ended, and have a checkpoint, are looked at so seldom: nothing comes to them, and there are
+ever more of them. Their checkpoints get too old, which is a matter of days."""
 
 
 @dataclass
@@ -33,6 +40,7 @@ class CheckpointKeeping:
     every_s: float = 2.0
     _stopped: Signal = field(default_factory=Signal)
     _known: dict[str, str] = field(default_factory=dict)
+    _long_ended_at_s: float = -math.inf
 
     def run(self) -> None:
         """Look until stopped. Raises StoreUnusableError."""
@@ -66,13 +74,18 @@ class CheckpointKeeping:
                 self.log.warning("checkpoint-storage", policy=name, message=message)
 
     def _records(self, now: Instant) -> tuple[JobRecord, ...]:
-        """Live jobs, those that ended lately, and those that still have a checkpoint."""
+        """Live jobs, those that ended lately, and, now and then, those that still have a checkpoint."""
         live = {record.name: record for record in self.plane.jobs.live_jobs()}
         ended = {
             record.name: record
             for record in self.plane.jobs.jobs()
             if record.outcome is not None and now - record.outcome.at < LATE_PARTS
         }
-        holding = {name: self.plane.jobs.job(name) for name in self.plane.checkpoints.holders() if name not in live}
+        holding: dict[JobName, JobRecord] = {}
+        now_s = self.plane.clock.monotonic_s()
+        if now_s >= self._long_ended_at_s + LONG_ENDED_EVERY_S:
+            self._long_ended_at_s = now_s
+            others = (name for name in self.plane.checkpoints.holders() if name not in live)
+            holding = {name: self.plane.jobs.job(name) for name in others}
         every = {**ended, **holding, **live}
         return tuple(record for _, record in sorted(every.items()) if record.spec.checkpoint is not None)

@@ -19,7 +19,7 @@ from reconciler.health.figures import HealthFigures
 from reconciler.metrics import Metrics
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from reconciler.runner import AWAY, LoopStatus, Runner
+from reconciler.runner import LoopStatus, Runner
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.follow import PolicyFollower
@@ -59,7 +59,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     optimiser = closing.enter_context(
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
-    place = _place(settings, store, git.standing, lambda: runner.status, lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
+    place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     metrics = _metrics(store)
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
@@ -111,20 +111,19 @@ def _place(
     settings: Settings,
     store: SqlStore,
     policies: PolicySource,
-    loop: Callable[[], LoopStatus],
+    leads: Callable[[], bool],
     wake: Callable[[], None],
     clock: Clock,
     log: FilteringBoundLogger,
     closing: ExitStack,
 ) -> Place:
     if settings.agents is not None:
-        on, leads = settings.agents, lambda: loop().condition not in AWAY
         # Its libraries are an extra that need not be there.
         from reconciler.server.on_agents import on_agents
 
         if settings.store is not None:
             tie_to_agents(store)
-        return on_agents(settings, on, store, policies, leads, wake, clock, log, closing)
+        return on_agents(settings, settings.agents, store, policies, leads, wake, clock, log, closing)
     if settings.store is not None:
         tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)

@@ -125,6 +125,15 @@ class Ledger(Holdings, Partitionings, Protocol):
         `now`: the caller's clock. A ledger that callers reach from several machines goes by its own instead.
         """
 
+    def held_by(self, job: JobName) -> Claim | None:
+        """What one job holds; None: nothing."""
+
+    def last_attempt(self, job: JobName) -> int:
+        """The last attempt number of one job, live or ended; 0: it was never bound."""
+
+    def asked(self, intent: str) -> Intent | None:
+        """The intent of that id, which is no promise; None: it was confirmed, or never asked."""
+
     def resign(self, epoch: Epoch) -> None:
         """Give leadership up, so that a successor need not wait for the lease to end. Harmless if already lost."""
 

@@ -8,6 +8,7 @@ import pytest
 from reconciler.backend import Unstartable
 from reconciler.client import ApiError, Client
 from reconciler.jobs.containers import WITH_CONTAINERS
+from reconciler.jobs.throttle import Throttled
 from solver.world.cluster import NodeName
 from solver.world.container import Container
 from solver.world.document import encode
@@ -42,8 +43,10 @@ def test_an_array_is_accepted_under_its_owners_name_and_wakes_the_loop(site: Sit
     ]
     assert client.group("sweep") == group == client.submit_group(ARRAY, "key")
     assert site.woken == 2
-    element = client.job("sweep-1").array
+    job = client.job("sweep-1")
+    element = job.array
     assert element is not None
+    assert isinstance(job.block, Throttled), "it is the turn of the first"
     assert (element.id, element.index, element.count, element.max_running) == ("sweep", 1, 3, 1)
 
 

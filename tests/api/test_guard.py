@@ -72,6 +72,7 @@ def flattened(routes: Iterable[object]) -> list[APIRoute | APIWebSocketRoute]:
         (RIGHT | {"Host": "127.0.0.1.evil.example:80"}, 403, "host-not-allowed"),
         (RIGHT | {"Host": "[broken"}, 403, "host-not-allowed"),
         (RIGHT | {"Origin": "http://evil.example"}, 403, "origin-not-allowed"),
+        (RIGHT | {"Origin": "http://[broken"}, 403, "origin-not-allowed"),
         (RIGHT | {"Origin": "http://127.0.0.1:1"}, 403, "origin-not-allowed"),
         (RIGHT | {"Origin": "null"}, 403, "origin-not-allowed"),
     ],

@@ -20,6 +20,7 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.sighted import Sighted
 from reconciler.queue_use import QueueLine
 from reconciler.store.protocols import Event
+from reconciler.store.sql.jobs import SqlJobSource
 from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import QuotaMax
@@ -198,6 +199,19 @@ def test_logs_are_followed_by_asking_again(site: Site, client: Client) -> None:
     with pytest.raises(ApiError, match="attempt 1 has no task worker/1") as refused:
         client.log("job", index=1)
     assert refused.value.status == 404
+
+
+def test_who_asks_about_one_job_has_no_others_read(site: Site, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.submit(JOB, spec())
+    site.bind("job", TaskPlacement("worker", 0, NODES[0].name, (NODES[0].gpus[0].id,)))
+    site.logs["job", 1, "worker", 0] = b"said"
+
+    def all_of_them(_: SqlJobSource) -> None:
+        raise AssertionError("thousands may live")
+
+    monkeypatch.setattr(SqlJobSource, "live_jobs", all_of_them)
+    assert client.job(JOB).state == client.cancel(JOB).state == "starting"
+    assert client.log(JOB) == client.log(JOB, attempt=1) == b"said"
 
 
 def test_queues_show_what_they_lend() -> None:

@@ -87,6 +87,14 @@ def test_a_claim_holds_its_devices_and_starts(stores: Stores) -> None:
     assert stores.ledger.claims() == (claim,)
     assert stores.ledger.intents() == (intent_of(claim),)
     assert stores.ledger.attempts() == {"a": 1}
+    ledger = stores.ledger
+    assert (ledger.held_by(claim.job), ledger.last_attempt(claim.job)) == (claim, 1)
+    assert ledger.asked("start/a/1") == intent_of(claim)
+    assert (ledger.held_by(JobName("b")), ledger.last_attempt(JobName("b")), ledger.asked("stop/a/1")) == (
+        None,
+        0,
+        None,
+    )
 
 
 def test_a_device_has_one_owner(stores: Stores) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce, Solved
+from reconciler.passes import PlanRefusedError
 from reconciler.runner import LoopStatus, Pace, Runner
 from reconciler.store.protocols import StoreUnusableError
 from solver.rules.policy import Policy
@@ -106,6 +107,19 @@ def test_it_resigns_so_that_another_can_lead_at_once(site: Site) -> None:
             assert "first leads until" in second.status.message
             first.stop()
             until(lambda: second.status.condition == "leading")
+
+
+def test_who_leads_and_can_not_act_resigns_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: ControlPlane) -> None:
+        raise PlanRefusedError(())
+
+    runner = Runner(plane_of(site), Pace(poll_s=0.01))
+    with running(runner):
+        until(lambda: runner.status.condition == "leading")
+        monkeypatch.setattr("reconciler.runner.one_pass", refused)
+        until(lambda: runner.status.condition == "plan-refused")
+        assert site.store.ledger.leader() == "only"
+    assert site.store.ledger.leader() == ""
 
 
 def test_it_waits_for_a_backend_that_is_away(site: Site) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import multiprocessing.spawn
 import os
+import sys
+from concurrent.futures import Future
+from threading import Thread
 
 import pytest
 
 from reconciler.gitsource.errors import NotReadyToPlanError
 from reconciler.review import apart
 from reconciler.review.compare import review
+from reconciler.review.found import Review
 from reconciler.review.side import Side
 from solver.program.highs import optimise
+from solver.world.cluster import Node, NodeName
+from solver.world.quantities import Cpu, Memory
 from solver.world.snapshot import snapshot_of
 from tests.review.test_guardrails import NOW, compiled
 
@@ -30,3 +37,20 @@ def test_one_that_dies_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "_answer", dies)
     with pytest.raises(NotReadyToPlanError, match="could not be planned: exit code 9"):
         apart.review_apart(EMPTY, BASE, HEAD)
+
+
+def test_one_that_dies_before_it_has_heard_what_is_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    # More than a pipe holds while nobody reads it.
+    nodes = tuple(Node(NodeName(f"node-{number}"), "pool", Cpu(0), Memory(0)) for number in range(2_000))
+    monkeypatch.setattr(multiprocessing.spawn, "get_command_line", lambda **_: [sys.executable, "-c", "exit(7)"])
+    answer: Future[Review] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(apart.review_apart(snapshot_of(NOW, nodes, ()), BASE, HEAD))
+        except BaseException as error:  # noqa: BLE001  (raised again below)
+            answer.set_exception(error)
+
+    Thread(target=ask, daemon=True).start()
+    with pytest.raises(NotReadyToPlanError, match="could not be planned: exit code 7"):
+        answer.result(30)

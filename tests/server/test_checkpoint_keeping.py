@@ -17,7 +17,7 @@ from reconciler.control import PolicyInForce
 from reconciler.jobs.record import JobOutcome
 from reconciler.loop import one_pass
 from reconciler.operations import Operations
-from reconciler.server.checkpoints import LATE_PARTS, CheckpointKeeping
+from reconciler.server.checkpoints import LATE_PARTS, LONG_ENDED_EVERY_S, CheckpointKeeping
 from solver.world.quantities import Duration
 from solver.world.workload import Checkpoint
 from tests.checkpoints.storages import JOB, hand_in
@@ -91,3 +91,17 @@ def test_a_job_that_has_ended_is_looked_at_while_it_may_have_saved_something(sit
     assert [record.name for record in keeping_of(site, epoch)._records(site.clock.now())] == [JOB]
     site.store.checkpoints.delete(epoch, site.store.checkpoints.of(JOB)[0].key)
     assert keeping_of(site, epoch)._records(site.clock.now()) == ()
+
+
+def test_a_job_that_ended_long_ago_is_looked_at_seldom(site: Saving, tmp_path: Path) -> None:
+    epoch = one_pass(site.only_plane).epoch
+    hand_in(f"{site.storage}/{JOB}", tmp_path, 100, {"weights": b"w"})
+    keeping = keeping_of(site, epoch)
+    keeping.look()
+    site.store.jobs.finish(epoch, JOB, JobOutcome("failed", site.clock.now(), 1))
+    site.clock.advance(int(LATE_PARTS) + 1)
+    looked_at = []
+    for _ in range(3):
+        looked_at.append(len(keeping._records(site.clock.now())))
+        site.clock.advance(int(LONG_ENDED_EVERY_S * 1_000) // 2)
+    assert looked_at == [1, 0, 1]

@@ -143,6 +143,28 @@ def test_the_loop_goes_on_when_the_store_is_there_again(site: Site, monkeypatch:
     assert (other.status.condition, other.status.last) == ("standing-by", None)
 
 
+def test_who_can_not_reach_the_store_leads_no_longer_than_its_lease(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one leads then, and agents that stayed would be lost to it."""
+    leader, other = Runner(site.only_plane), Runner(site.plane("other"))
+    leader.status, other.status = leader._one_pass(), other._one_pass()
+
+    def fail(*_: object) -> None:
+        raise StoreUnreachableError("away")
+
+    led = []
+    with monkeypatch.context() as patched:
+        patched.setattr(type(site.store.ledger), "lead", fail)
+        for _ in range(2):
+            leader.status, other.status = leader._one_pass(), other._one_pass()
+            led.append((leader.leads(), other.leads()))
+            site.clock.advance(site.only_plane.lease)
+    assert led == [(True, False), (False, False)]
+    other.status = other._one_pass()
+    assert (leader.leads(), other.leads()) == (False, True)
+
+
 def test_what_was_true_while_it_led_is_not_shown_when_another_leads(site: Site) -> None:
     runner = Runner(site.only_plane)
     runner.status = runner._one_pass()

@@ -172,7 +172,7 @@ class BareMetalBackend:
 
     def _lead(self, epoch: Epoch) -> None:
         """Under a new epoch, first have every agent that is there refuse older ones: only then is anything done."""
-        self._fleet.saw_epoch(epoch)
+        self._fleet.leads_under(epoch)
         self._refuse_stale(epoch)
         if epoch > self._announced:
             self._asked(self._fleet.nodes_there(), lambda number: Lead(number, epoch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
@@ -14,14 +14,15 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
 
-from reconciler.backends.baremetal import full_collections
+from reconciler.backends.baremetal import full_collections, join_wire
 from reconciler.backends.baremetal.asked import Asked, Hear
 from reconciler.backends.baremetal.authority import UntrustedError
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import TICK_S, Fleet
 from reconciler.backends.baremetal.key_files import KeyFileError
-from reconciler.backends.baremetal.line import Line
+from reconciler.backends.baremetal.line import CLOSED_WITHIN_S, REASON_MAX, Line
 from reconciler.backends.baremetal.merge import LEASE
 from reconciler.backends.baremetal.wire import (
     BAD_HELLO,
@@ -41,9 +42,6 @@ from reconciler.store.protocols import StoreUnusableError
 from solver.world.cluster import Node, NodeName
 from solver.world.document import decode
 
-CLOSED_WITHIN_S: Final = 1.0
-_REASON_MAX: Final = 100
-"""Bytes of a close frame's reason (RFC 6455, 5.5.1: 123)."""
 REVOCATIONS_EVERY_S: Final = 5.0
 """How often the store is asked whether those who are connected are still trusted."""
 
@@ -183,20 +181,16 @@ class Door:
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            server = await serve(
-                self._receive,
-                *self._address,
-                ssl=self._entry.server_context(),
-                process_request=self._entry.route,
-                compression=None,
-                ping_interval=None,  # Agents ping, and beat.
-                max_size=MESSAGE_BYTES_MAX,
-                close_timeout=CLOSED_WITHIN_S,
-            )
-        except OSError as error:
-            self._opened.set_exception(error)
-            return
+        server = await serve(
+            self._receive,
+            *self._address,
+            ssl=self._entry.server_context(),
+            process_request=self._entry.route,
+            compression=None,
+            ping_interval=None,  # Agents ping, and beat.
+            max_size=join_wire.MESSAGE_BYTES_MAX,  # Until it is known who that is.
+            close_timeout=CLOSED_WITHIN_S,
+        )
         self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
         async with server:
             for tick in count():
@@ -204,15 +198,14 @@ class Door:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await self._closing.wait()
-                        return
+                        break
+            await self._let_go(dict.fromkeys(self._lines.values(), ""), CloseCode.GOING_AWAY)
 
     async def _send_away(self, tick: int) -> None:
         """All, where another control plane leads; else who says nothing, and those whose certificates count no more."""
         lines = tuple(self._lines.values())
         if not self._leads():
-            for line in lines:
-                await line.close(NOT_LEADING, "another control plane leads")
-                self._gone(line)
+            await self._let_go(dict.fromkeys(lines, "another control plane leads"), NOT_LEADING)
             self._fleet.away()
             return
         self._fleet.tick()
@@ -228,10 +221,16 @@ class Door:
         except (StoreUnusableError, KeyFileError) as error:
             self._log.warning("agents-not-checked", message=str(error))
             return
+        refused = {line: untrusted[line.identity] for line in lines if line.identity in untrusted}
+        for line, why in refused.items():
+            self._log.warning("agent-refused", node=line.node, message=why)
+        await self._let_go(refused, BAD_HELLO)
+
+    async def _let_go(self, lines: Mapping[Line, str], code: int) -> None:
+        """All at once, each for a reason: who takes no leave holds up nobody else."""
+        await asyncio.gather(*(line.close(code, reason) for line, reason in lines.items()))
         for line in lines:
-            if line.identity in untrusted:
-                self._log.warning("agent-refused", node=line.node, message=untrusted[line.identity])
-                await line.close(BAD_HELLO, untrusted[line.identity][:_REASON_MAX])
+            self._gone(line)
 
     async def _receive(self, connection: ServerConnection) -> None:
         with suppress(ConnectionClosed):
@@ -256,11 +255,12 @@ class Door:
             identity, hello = await self._entry.hello(connection)
         except (UntrustedError, msgspec.MsgspecError, TimeoutError, StoreUnusableError, KeyFileError) as error:
             self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
-            await connection.close(BAD_HELLO, str(error)[:_REASON_MAX])
+            await connection.close(BAD_HELLO, str(error)[:REASON_MAX])
             return None
         if not self._leads():
             await connection.close(NOT_LEADING, "this control plane does not lead")
             return None
+        connection.protocol.max_message_size = MESSAGE_BYTES_MAX
         before, line = self._lines.get(hello.node), Line(identity, connection)
         if before is not None:
             self._gone(before)
@@ -268,9 +268,9 @@ class Door:
         self._fleet.saw_epoch(hello.epoch_seen)
         self._fleet.connected(hello.node, hello.address or str(connection.remote_address[0]))
         self._lines[hello.node] = line
-        line.send(Welcome(self._fleet.epoch))
+        line.send(Welcome(self._fleet.led))
         line.declare(self._declared(hello.node))
-        self._log.info("agent-connected", node=hello.node, address=hello.address)
+        self._log.info("agent-connected", node=hello.node, address=hello.address, epoch=hello.epoch_seen)
         return line
 
     def _hear(self, node: NodeName, message: str | bytes) -> None:

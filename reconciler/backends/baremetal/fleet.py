@@ -8,7 +8,7 @@ from threading import Lock
 from reconciler.backend import Changes, Cursor, Epoch
 from reconciler.backends.baremetal.merge import Cluster, Patience, Stray
 from reconciler.backends.baremetal.numbered import Numbered
-from reconciler.backends.baremetal.told import Heard, TaskKey, Told
+from reconciler.backends.baremetal.told import Heard, TaskKey, Told, of_itself
 from reconciler.clock import Clock
 from reconciler.store.protocols import Claim
 from solver.world.cluster import NodeName
@@ -33,15 +33,26 @@ class Fleet:
         self._ticked_s = clock.monotonic_s()
         self._since = 0.0, clock.now()
         self._numbered = Numbered(self._since[1])
-        self._epoch = Epoch(0)
+        self._epoch = self._led = Epoch(0)
 
     @property
     def epoch(self) -> Epoch:
         """The newest epoch that anybody has seen."""
         return self._epoch
 
+    @property
+    def led(self) -> Epoch:
+        """The newest under which this control plane has led: what one agent says that it has seen is nothing to tell another."""
+        return self._led
+
+    def leads_under(self, epoch: Epoch) -> None:
+        """An order came."""
+        with self._lock:
+            self._led = max(self._led, epoch)
+        self.saw_epoch(epoch)
+
     def saw_epoch(self, epoch: Epoch) -> None:
-        """An order came, or an agent says that it has seen this one."""
+        """An agent says that it has seen this one."""
         with self._lock:
             self._epoch = max(self._epoch, epoch)
 
@@ -82,7 +93,7 @@ class Fleet:
             heard = self._heard(node)
             if whole:
                 heard.told, heard.whole = Told(), True
-            heard.told.add(changes)
+            heard.told.add(of_itself(node, changes))
 
     def forgot(self, node: NodeName, job: JobName, attempt: int) -> None:
         """An agent has forgotten an attempt."""

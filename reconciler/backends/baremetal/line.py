@@ -14,6 +14,9 @@ from solver.world.document import encode
 
 UNSENT_BYTES_MAX: Final = 2**26
 """Who takes so little that this piles up is disconnected, and told everything anew."""
+CLOSED_WITHIN_S: Final = 1.0
+REASON_MAX: Final = 100
+"""Bytes of a close frame's reason (RFC 6455, 5.5.1: 123)."""
 
 
 class Line:
@@ -59,5 +62,9 @@ class Line:
         self._connection.transport.abort()
 
     async def close(self, code: int, reason: str) -> None:
-        """Let go."""
-        await self._connection.close(code, reason)
+        """Let go, if need be without a goodbye: the library waits for ever for who does not take what was sent before it."""
+        try:
+            async with asyncio.timeout(CLOSED_WITHIN_S):
+                await self._connection.close(code, reason[:REASON_MAX])
+        except TimeoutError:
+            self.abort()

@@ -115,12 +115,12 @@ class Cluster:
         return self._nodes[name].connected or attempt in self._claims
 
     def _tasks(self) -> dict[TaskKey, TaskStatus]:
-        """How each task stands. One that was on several nodes, one after the other, stands as where it came last."""
+        """How each task stands: as the node tells where the ledger has it, or else where it came last."""
         found: dict[TaskKey, TaskStatus] = {}
         for name, heard in self._nodes.items():
             for key, told in heard.told.tasks.items():
-                known = found.get(key)
-                if self._matters(name, key[:2]) and (known is None or known.growth < told.growth):
+                known, is_there = found.get(key), self._places.get(key, name) == name
+                if is_there and self._matters(name, key[:2]) and (known is None or known.growth < told.growth):
                     found[key] = self._given_up(name, told) if told.state not in ENDED else told
         for claim in self._claims.values():
             for task in claim.tasks:

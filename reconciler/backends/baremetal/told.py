@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from reconciler.backend import ENDED, AttemptStopped, Changes, GpuPartitioned, TaskLeft, TaskStatus
 from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, Node, NodeName
@@ -69,6 +71,17 @@ class Heard:
     connected: bool = False
     whole: bool = False
     address: str = ""
+
+
+def of_itself(node: NodeName, changes: Changes) -> Changes:
+    """What an agent says of its own node: nobody who has taken one over can speak for another."""
+    return msgspec.structs.replace(
+        changes,
+        nodes=tuple(known for known in changes.nodes if known.name == node),
+        tasks=tuple(task for task in changes.tasks if task.node == node),
+        partitioned=tuple(done for done in changes.partitioned if done.device.startswith(f"{node}/")),
+        facts=tuple(facts for facts in changes.facts if facts.node == node),
+    )
 
 
 def key_of(seen: TaskStatus | TaskLeft) -> TaskKey:

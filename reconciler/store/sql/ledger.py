@@ -12,6 +12,7 @@ from reconciler.store.sql.divided import refuse_divided
 from reconciler.store.sql.held import add_served, hold, refuse_held
 from reconciler.store.sql.kept import SqlKept
 from reconciler.store.sql.marks import SqlMarks
+from reconciler.store.sql.one_job import SqlOneJob
 from reconciler.store.sql.partitions import SqlPartitions
 from reconciler.store.sql.rows import claim_of, intent_named, read_claim
 from reconciler.store.sql.sizes import change_size, claim_to_grow, refuse_growth, without
@@ -32,7 +33,7 @@ from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, JobSpec
 
 
-class SqlLedger(SqlPartitions, SqlKept, SqlMarks):
+class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
     """Implements Ledger."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:

@@ -212,6 +212,13 @@ def test_an_identity_that_others_can_read_is_not_used(trust: Trust, port: int, t
             read_identity(identity.path)
 
 
+def test_a_file_that_was_damaged_since_is_no_end_of_the_agent(trust: Trust, port: int, tmp_path: Path) -> None:
+    identity = join(HOST, port, trust.token(), tmp_path / "agent" / "identity.pem")
+    identity.path.write_text("no key")
+    with pytest.raises(KeyFileError, match="there is no private key in it"):
+        renew(HOST, port, identity)
+
+
 def test_renewals_are_spread_around_half_of_the_life() -> None:
     chance, end, tenth = random.Random(7), Instant(10 * DAY), DAY // 10
     times = [renewal_time(chance.getrandbits(96), end) - (end - DAY // 2) for _ in range(1_000)]

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import CloseCode
 
+from reconciler.agent.folder import Epochs
 from reconciler.agent.identity import Identity
 from reconciler.agent.join import join
 from reconciler.backend import Cursor, Epoch, StaleEpochError, StartGang
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
-from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello
+from reconciler.backends.baremetal.join_wire import JOIN_PATH
+from reconciler.backends.baremetal.line import CLOSED_WITHIN_S
+from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, LogRead, Type
 from reconciler.terminals import Ended, NoTerminalError, Window
 from solver.world.cluster import NodeName
 from solver.world.document import encode
@@ -43,6 +49,38 @@ def intruder(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> Identity:
     """A third node's agent, whose certificate is good."""
     (tmp_path / "n3").mkdir(mode=0o700)
     return join("127.0.0.1", world.port, trust.token(NodeName("n3")), tmp_path / "n3" / "identity.pem")
+
+
+@contextmanager
+def deaf(world: BareMetalWorld, trust: Trust, folder: Path, number: int) -> Iterator[None]:
+    """So many agents are let in, and from then on take nothing of what they are sent, which the first one is much of."""
+    names = [NodeName(f"deaf-{each}") for each in range(number)]
+    for name in names:
+        (folder / name).mkdir(mode=0o700)
+    who = [join("127.0.0.1", world.port, trust.token(name), folder / name / "identity.pem") for name in names]
+    heard, over = threading.Event(), threading.Event()
+
+    async def listen() -> None:
+        async with AsyncExitStack() as connections:
+            for each in who:
+                url, context = f"wss://127.0.0.1:{world.port}{AGENT_PATH}", each.client_context()
+                opened = connect(url, ssl=context, server_hostname=CONTROL_PLANE, proxy=None, close_timeout=0.1)
+                connection = await connections.enter_async_context(opened)
+                await connection.send(encode(hello(each.node)).decode())
+                await connection.recv()
+            heard.set()
+            over.wait()  # And with it the event loop, which alone reads.
+
+    thread = threading.Thread(target=lambda: asyncio.run(listen()))
+    thread.start()
+    try:
+        assert heard.wait(20)
+        for _ in range(3):  # More than the system and TLS take for somebody who does not read it.
+            world.door.send(names[:1], lambda number: Type(number, bytes(2**23)))
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def code_after(world: BareMetalWorld, who: Identity, said: FromAgent, path: str = AGENT_PATH) -> int:
@@ -77,6 +115,22 @@ def test_a_certificate_lets_nobody_speak_for_another_node(world: BareMetalWorld,
         code_after(world, intruder, hello("n3"), "/v1/jobs")
 
 
+def test_nobody_sends_much_before_it_is_known_who_that_is(world: BareMetalWorld, intruder: Identity) -> None:
+    long = Hello(PROTOCOL, NodeName("n3"), Epoch(0), "x" * 100_000)
+    for path in (JOIN_PATH, AGENT_PATH):
+        assert code_after(world, intruder, long, path) == CloseCode.MESSAGE_TOO_BIG
+
+    async def tell_much() -> None:
+        url, context = f"wss://127.0.0.1:{world.port}{AGENT_PATH}", intruder.client_context()
+        async with connect(url, ssl=context, server_hostname=CONTROL_PLANE, proxy=None) as connection:
+            await connection.send(encode(hello("n3")).decode())
+            await connection.recv()
+            await connection.send(encode(LogRead(1, bytes(100_000))).decode())
+            await (await connection.ping())
+
+    asyncio.run(tell_much())
+
+
 def test_a_revoked_agent_is_let_go(world: BareMetalWorld, trust: Trust) -> None:
     trust.store.agents.revoke(NodeName("n1"), trust.clock.now(), "ada")
     eventually(lambda: world.fleet.nodes_there() == {NodeName("n2")})
@@ -89,12 +143,41 @@ def test_an_agent_that_is_sent_away_comes_again_when_the_control_plane_leads(wor
     eventually(lambda: len(world.fleet.nodes_there()) == 2)
 
 
+def test_who_does_not_take_leave_holds_up_nobody(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> None:
+    with deaf(world, trust, tmp_path, 8):
+        eventually(lambda: len(world.fleet.nodes_there()) == 10)
+        world.leads, since_s = False, time.monotonic()
+        eventually(lambda: not world.fleet.nodes_there())
+        assert time.monotonic() - since_s < 5 * CLOSED_WITHIN_S, "all at once, and not one after the other"
+
+
+def test_a_door_closes_though_an_agent_takes_nothing(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> None:
+    with deaf(world, trust, tmp_path, 1):
+        closing = threading.Thread(target=world.door.close, daemon=True)
+        closing.start()
+        closing.join(20)
+        assert not closing.is_alive()
+    world.restart()
+
+
 def test_an_epoch_is_on_every_agents_disk_before_anything_is_ordered_under_it(world: BareMetalWorld) -> None:
     Watcher(world).send(start(world, "job", world.succeeds(), (0, (0,))), epoch=4)
     assert [(world.state / node / "tasks" / "epoch").read_text() for node in ("n1", "n2")] == ["4", "4"]
     world.restart()
     with pytest.raises(StaleEpochError):
         world.backend.submit(stop("job"), Epoch(3))
+
+
+def test_what_one_agent_says_of_epochs_is_on_no_other_ones_disk(
+    world: BareMetalWorld, trust: Trust, tmp_path: Path
+) -> None:
+    with deaf(world, trust, tmp_path, 1):
+        assert world.fleet.epoch == 99
+        world.leads = False
+        eventually(lambda: not world.fleet.nodes_there())
+    world.leads = True
+    eventually(lambda: sum(node.ready for node in world.backend.changes(Cursor(0)).nodes) == 2)
+    assert [Epochs(world.state / node / "tasks").seen() for node in ("n1", "n2")] == [0, 0]
 
 
 def test_tasks_meet_at_the_address_of_the_first_ones_node(world: BareMetalWorld) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from reconciler.backend import (
     AttemptStopped,
     Changes,
     Cursor,
     Epoch,
+    GpuPartitioned,
     TaskLeft,
     TaskState,
     TaskStatus,
 )
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import Patience
+from reconciler.facts import NodeFacts
 from reconciler.jobs.sighted import Sighted
 from reconciler.store.protocols import Claim
 from solver.world.cluster import Node, NodeName
@@ -238,6 +242,30 @@ def test_a_task_that_has_moved_stands_as_where_it_came_last() -> None:
     world.hear(N2, task(1, N2, "stopped"))
     (seen,) = world.look().tasks
     assert (seen.node, seen.state) == (N1.name, "running")
+
+
+def test_an_agent_speaks_for_its_own_node_alone() -> None:
+    world = World()
+    world.connect(N1, N2)
+    world.hear(N2, task(1, N2))
+    of_another = Changes(
+        Cursor(2),
+        nodes=(msgspec.structs.replace(N2, cordoned=True),),
+        tasks=(status(1, N2, "failed", growth=1),),
+        partitioned=(GpuPartitioned(N2.gpus[0].id, 1, START, ()),),
+        facts=(NodeFacts(N2.name, START),),
+    )
+    before = world.look()
+    world.hear(N1, of_another)
+    assert world.look() == before
+
+
+def test_a_task_stands_as_the_node_tells_where_the_ledger_has_it() -> None:
+    world = World()
+    world.connect(N1, N2)
+    world.hear(N1, task(0, N1))
+    world.hear(N2, task(0, N2, "succeeded", growth=1))
+    assert world.states() == ["running"]
 
 
 def test_a_whole_report_takes_the_place_of_what_was_told() -> None:
