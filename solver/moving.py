@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from solver.gains import could_gain, in_the_way
+from solver.gains import could_gain, gaining, in_the_way
 from solver.movers import Mover, Movers, may_leave, movers_in
 from solver.placement import Placed, place
 from solver.reach import reach
@@ -100,6 +100,7 @@ class Moving:
         if not (able.any() and could_gain(taker.job.spec, option, soon, search.movers, able, most)):
             return None
         self.searches -= 1
+        able = gaining(taker.job.spec, option, soon, search.movers, able)
         for _ in range(TRIES_MAX):
             found = search.fewest(able)
             if found is None:

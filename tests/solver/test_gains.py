@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given
 
 from hack.rounds.world import World
 from solver import moving
 from solver.gains import could_gain
-from solver.moving import SEARCHES_MAX, Moving
-from solver.rules.policy import Policy
+from solver.moving import SEARCHES_MAX, TRIES_MAX, Moving
+from solver.plan.plan import Evict
+from solver.rules.policy import Policy, Queue, Quota, policy_of
 from solver.solve import solve
-from solver.world.snapshot import Snapshot
+from solver.world.cluster import DeviceId, GpuType, NodeName
+from solver.world.quantities import Instant, MilliGpu
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import Job, QueueName, TaskPlacement
 from tests.drawn import worlds
 from tests.solver.test_moving import scattered, willing
 from tests.solver.test_moving_by_trying import POLICY, fewest, world
-from tests.solver.worlds import policies
+from tests.solver.worlds import HOUR_MS, job, node, policies
 
 many = worlds(150, suppress_health_check=[HealthCheck.filter_too_much])
 
@@ -87,3 +92,27 @@ def test_whoever_could_be_helped_is_looked_for() -> None:
             assert not seen[False, False] + seen[False, True]
             could_be += seen.total()
     assert could_be > 40
+
+
+def test_whoever_needs_as_many_slots_elsewhere_as_it_leaves_is_not_tried() -> None:
+    """Ten gangs of whole nodes would lose less than the one job whose moving clears a node, and more than are tried."""
+    gangs = [runner(f"gang-{number}", [f"g{number}", f"h{number}"], 8, hours=1) for number in range(TRIES_MAX + 2)]
+    small = [runner(f"small-{number}", [f"s{number}"], 4, hours=9) for number in range(2)]
+    nodes = [node(task.node, 8) for held in (*gangs, *small) for task in held.placement]
+    policy = willing(
+        policy_of((Queue(QueueName("a"), quota=(Quota(GpuType("H100"), MilliGpu.gpus(8 * len(nodes))),)),))
+    )
+    snapshot = snapshot_of(Instant(0), nodes, [*gangs, *small, job("taker", "a", 1, 8)])
+    plan = solve(snapshot, policy, None)
+    assert [(step.job, step.means) for step in plan.steps if isinstance(step, Evict)] == [("small-0", "move")]
+
+
+def runner(name: str, on: Sequence[str], gpus: int, *, hours: int) -> Job:
+    """A gang that has run for some hours, with a task on each of these nodes."""
+    placement = tuple(
+        TaskPlacement("worker", index, NodeName(at), tuple(DeviceId(f"{at}/{device}") for device in range(gpus)))
+        for index, at in enumerate(on)
+    )
+    started = Instant(-hours * HOUR_MS)
+    made = job(name, "a", len(on), gpus)
+    return msgspec.structs.replace(made, phase="running", attempt=1, started_at=started, placement=placement)
