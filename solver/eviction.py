@@ -141,7 +141,8 @@ class MakingRoom:
         # Where taking from others would not be fair, its own queue may still make room.
         for side in self._sides(taker, tier):
             for wish in wishes:
-                found = Fewest(self.attempts).find(wish, side)
+                givers = side if tier == "entitled" else self.givers.fairly(side, wish, self.attempts.headroom)
+                found = Fewest(self.attempts).find(wish, givers)
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
                 self._refused |= found is not None

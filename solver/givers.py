@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.rules.entitlement import Charge
+from solver.rules.entitlement import Charge, Headroom
+from solver.rules.fairshare import to_spare
 from solver.rules.holdings import Charges
 from solver.rules.lawful import Lawful
 from solver.rules.victims import Taker, Victim
+from solver.trial import Wish
 from solver.world.arrays import Ints, Mask
 from solver.world.cluster import GpuType
 from solver.world.workload import JobName, QueueName
@@ -84,6 +86,19 @@ class Givers:
             return np.sort(np.concatenate([self.lawful.of_its_own(taker), *others]))
 
         return self._left((self.lawful.likeness(taker), straddling), found)
+
+    def fairly(self, side: Side, wish: Wish, headroom: Headroom) -> Side:
+        """Of some who may give way those of the taker's own queue, and those whose leaving alone is not unfair to theirs."""
+        held, queue = self.lawful.holdings, wish.candidate.job.spec.queue
+        may: Mask = np.ones(len(held.holders), dtype=bool)
+        for number, gpu_type in enumerate(held.gpu_types):
+            if gpu_type in wish.option.charge:
+                fair = ~held.has[:, number]
+                fair[held.own[queue]] = True
+                for giver, spare in to_spare(headroom, queue, gpu_type):
+                    fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
+                may &= fair
+        return side._replace(places=side.places[may[self.lawful.holders_of(side.places)]])
 
     def _left(self, key: object, found: Callable[[], Ints]) -> Side:
         known = self._known.get(key)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import NamedTuple, TypeVar
 
 from solver.rules.entitlement import Charge, Headroom, Shares
@@ -137,15 +138,34 @@ def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[
     )
 
 
+def to_spare(headroom: Headroom, taker: QueueName, gpu_type: GpuType) -> Iterator[tuple[QueueName, int]]:
+    """The queues beside a taker's path, each with how much it may lose until it has less of what is fair than the taker's branch.
+
+    In milli-GPU. Who takes more from one of them makes the least served worse off, whatever else it takes: see `fairer`.
+    """
+    tree = headroom.shares.tree
+    path = tree.path(taker)
+    for mine, ancestor in zip(path, (*path[1:], None), strict=True):
+        served = _part_of_fair(headroom, mine, gpu_type)
+        for queue in tree.children.get(ancestor, ()) if served < 1 else ():
+            if queue.name != mine:
+                fair = headroom.shares.fair.get(Line(queue.name, gpu_type), 0)
+                yield queue.name, ceil(_use(headroom, queue.name, gpu_type) - served * fair)
+
+
 def _served(
     headroom: Headroom, ancestor: QueueName | None, gpu_type: GpuType, change: Mapping[QueueName, int]
 ) -> list[float]:
     """How far the queues below an ancestor have what is fair, the least served first."""
-    shares = headroom.shares
-    served = []
-    for queue in shares.tree.children.get(ancestor, ()):
-        line = Line(queue.name, gpu_type)
-        fair = shares.fair.get(line, 0)
-        use = shares.used.get(line, 0) + headroom.taken.get(line, 0) + change.get(queue.name, 0)
-        served.append(min(use, fair) / fair if fair else 1.0)
-    return sorted(served)
+    queues = headroom.shares.tree.children.get(ancestor, ())
+    return sorted(_part_of_fair(headroom, queue.name, gpu_type, change.get(queue.name, 0)) for queue in queues)
+
+
+def _part_of_fair(headroom: Headroom, queue: QueueName, gpu_type: GpuType, more: int = 0) -> float:
+    fair = headroom.shares.fair.get(Line(queue, gpu_type), 0)
+    return min(_use(headroom, queue, gpu_type) + more, fair) / fair if fair else 1.0
+
+
+def _use(headroom: Headroom, queue: QueueName, gpu_type: GpuType) -> int:
+    line = Line(queue, gpu_type)
+    return headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
