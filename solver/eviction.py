@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 from solver.attempts import Attempts
 from solver.fewest import Fewest
@@ -141,11 +142,19 @@ class MakingRoom:
         # Where taking from others would not be fair, its own queue may still make room.
         for side in self._sides(taker, tier):
             for wish in wishes:
-                givers = side if tier == "entitled" else self.givers.fairly(side, wish, self.attempts.headroom)
-                found = Fewest(self.attempts).find(wish, givers)
+                found = Fewest(self.attempts).find(wish, self._each_lawful(side, wish, taker))
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
                 self._refused |= found is not None
+
+    def _each_lawful(self, side: Side, wish: Wish, taker: Taker) -> Side:
+        """Of some who may give way those whose leaving alone is neither unfair nor too much for what is gained."""
+        if wish.tier == "fair":
+            side = self.givers.fairly(side, wish, self.attempts.headroom)
+        min_gain = self.policy.scheduling.evictions.min_gain
+        if taker.overdue or not min_gain:
+            return side
+        return self.givers.no_larger(side, ceil(sum(wish.option.charge.values()) / min_gain))
 
     def _sides(self, taker: Taker, tier: Tier) -> Iterator[Side]:
         """Everybody who may have to give way for a taker, then those of its own queue alone."""

@@ -100,6 +100,12 @@ class Givers:
                 may &= fair
         return side._replace(places=side.places[may[self.lawful.holders_of(side.places)]])
 
+    def no_larger(self, side: Side, most: int) -> Side:
+        """Of some who may give way those with whom no more leaves than so much, in milli-GPU."""
+        return side._replace(
+            places=side.places[self.lawful.holdings.leave[self.lawful.holders_of(side.places)] <= most]
+        )
+
     def _left(self, key: object, found: Callable[[], Ints]) -> Side:
         known = self._known.get(key)
         if known is None or known[0] < self._asked:

@@ -108,6 +108,13 @@ class Holdings:
         total: Ints = self.charge.sum(axis=1)
         return total
 
+    @property
+    def leave(self) -> Ints:
+        """Milli-GPU that leave with each holder: what a gang can't be without takes along all of it."""
+        leaving = self.gpus
+        leaving[self.first] = np.add.reduceat(leaving, self.first) if len(self.first) else leaving
+        return leaving
+
     def with_all_parts(self, leaving: Mask) -> Mask:
         """Those that leave, and what leaves with them."""
         whole: Mask = leaving | leaving[self.base]
