@@ -72,14 +72,15 @@ class OnNode(NamedTuple):
 class Movers:
     """Some who may move, by number, those first that lose least by it.
 
-    `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one node alone. What they hold is in rows,
-    one for the tasks of a mover on a node with as many GPUs each: `holder`, `node`, `gpus` of a task, `tasks`.
-    `on_node`: the GPUs of each mover on each of its nodes, sorted by node, then by number.
+    `milli`: what each has, in milli-GPU. `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one
+    node alone. What they hold is in rows, one for the tasks of a mover on a node with as many GPUs each: `holder`, `node`,
+    `gpus` of a task, `tasks`. `on_node`: the GPUs of each mover on each of its nodes, sorted by node, then by number.
     """
 
     def __init__(self, movers: Iterable[Mover], room: Room) -> None:
         self.all = tuple(sorted(movers, key=_cheapest))
         self.lost_gpu_s = np.array([mover.lost_gpu_s for mover in self.all], dtype=np.float64)
+        self.milli: Ints = np.array([mover.gpus for mover in self.all], dtype=np.int64)
         self._numbers = {mover.name: number for number, mover in enumerate(self.all)}
         known = dict[Hashable, int]()
         alike = [known.setdefault(mover.likeness, len(known)) for mover in self.all]

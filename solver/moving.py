@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 
@@ -137,9 +138,11 @@ class Moving:
         return any((soon.conceivable(*way) & self._in_the_way).any() for way in served if way[1] is not None)
 
     def _able(self, search: _Search, gone: Collection[JobName]) -> Mask:
-        """Who is not asked yet. Whoever is on one node has to find a place on another."""
-        movers = search.movers
+        """Who is not asked yet, and not too large by itself. Whoever is on one node has to find a place on another."""
+        movers, min_gain = search.movers, self.policy.scheduling.evictions.min_gain
         able = movers.but(gone)
+        if min_gain:
+            able &= movers.milli <= ceil(sum(search.option.charge.values()) / min_gain)
         alone = able & movers.is_on_one
         alike = {*movers.likeness[alone].tolist()}
         stuck = [number for number in alike if not self._finds_place(movers.all[movers.first[number]], search)]
