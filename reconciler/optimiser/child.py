@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from typing import IO
 
+from reconciler.heap import give_back
 from reconciler.optimiser.limits import STOPS_AT, orphan_ends_after_s
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
 from solver.program.optimiser import Optimiser
@@ -30,6 +31,7 @@ def serve(optimise: Optimiser, questions: IO[bytes], answers: IO[bytes]) -> None
         solution = optimise(question.program, question.start, effort)
         signal.setitimer(signal.ITIMER_REAL, 0)
         write_frame(answers, encode(Answer(solution)))
+        give_back()
 
 
 def main() -> None:

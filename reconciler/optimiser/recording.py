@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import Solve, Solved
+from reconciler.heap import give_back
 from reconciler.optimiser.budget import RoundBudget
 from reconciler.optimiser.wire import Answer, WireError, decode, encode
 from solver.program.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
@@ -34,10 +35,10 @@ def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> So
     kept = Kept()
 
     def solve_once(snapshot: Snapshot, policy: Policy) -> Solved:
-        if optimiser is None:
-            return Solved(solve(snapshot, policy, None, kept))
-        recording = Recording(RoundBudget(optimiser, clock))
-        return Solved(solve(snapshot, policy, recording, kept), recording.text)
+        recording = Recording(RoundBudget(optimiser, clock)) if optimiser else None
+        plan = solve(snapshot, policy, recording, kept)
+        give_back()
+        return Solved(plan, recording.text if recording else "")
 
     return solve_once
 
