@@ -11,7 +11,7 @@ import msgspec
 from solver.declared import overstays
 from solver.pledges import Pledges
 from solver.rules.entitlement import Headroom, Shares, charge_of_tasks, shares_of
-from solver.rules.entry import on_hold
+from solver.rules.entry import lets_in
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import QueueTree
@@ -113,7 +113,7 @@ def _holds(
 ) -> bool:
     """Whether the devices are all there and well, or can be made, and the job may still have them."""
     tree, queue = shares.tree, job.spec.queue
-    if not tree.is_leaf(queue) or on_hold(tree, queue):
+    if policy.priority_class(job) is None or not lets_in(tree, queue, policy.priority_class_name(job)):
         return False
     if any(outside(job.spec, intent.tasks, snapshot.node_sets)):
         return False
