@@ -22,7 +22,8 @@ def fallback_violations(case: Case) -> Iterable[Violation]:
     wishes = _Wishes(case)
     # Who was promised its devices before was early, or not, when that was decided.
     # Who moves stays on its type.
-    steps = [step for step in case.placing if step.job not in case.promised and step.job not in case.moving]
+    decided = (case.promised.keys() - case.withdrawn) | case.moving
+    steps = [step for step in case.placing if step.job not in decided]
     early = [
         (case.jobs[step.job], case.ground.charge(step.tasks))
         for step in steps
