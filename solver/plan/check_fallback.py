@@ -67,13 +67,13 @@ class _Wishes:
         )
 
     def _sure_to_serve(self, job: Job, gpu_type: GpuType) -> bool:
-        """Whole GPUs, nothing asked of topology, no ceiling in the way, all lent, and enough nodes, were they empty."""
+        """Whole GPUs on any node, nothing asked of topology, no ceiling in the way, all lent, and enough nodes, were they empty."""
         (group,) = job.spec.task_groups
         shape, least = group.shape, group.replicas if group.min_replicas is None else group.min_replicas
         topology, known = job.spec.topology, self.case.law.class_of(job)
         asks = topology.required or topology.group or topology.spread
         own = group.topology.required or group.topology.group or group.topology.spread
-        if asks or own or not shape.gpus or (known and not known.preemptible):
+        if asks or own or group.nodes or not shape.gpus or (known and not known.preemptible):
             return False
         if self.case.law.lent_in_part:
             return False
