@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from solver.plan.check_case import Case, Charge
 from solver.plan.violation import Violation
+from solver.rules.entitlement import inside_lines
 from solver.world.cluster import GpuType
 from solver.world.quantities import MilliGpu
 from solver.world.shape import Shape
@@ -31,13 +32,15 @@ def fallback_violations(case: Case) -> Iterable[Violation]:
     ]
     if not early:
         return
-    holders = (*_stays(case), *((job.spec.queue, charge) for job, charge in early))
-    use = case.law.added_up((queue, *one) for queue, charge in holders for one in charge.items())
+    use = case.law.added_up((job.spec.queue, *one) for job, charge in early for one in charge.items())
+    held = case.law.added_up((queue, *one) for queue, charge in _stays(case) for one in charge.items())
+    # What a sibling borrows does not use up the guarantee above both.
+    use.update(inside_lines(case.law.tree, case.guaranteed, held))
     for job, charge in early:
         for line in case.law.added_up((job.spec.queue, *one) for one in charge.items()):
             if use[line] > case.guaranteed.get(line, 0):
-                held, most = MilliGpu(use[line]), MilliGpu(case.guaranteed.get(line, 0))
-                said = f"is early on {line.gpu_type}: queue {line.queue} would hold {held} of {most} guaranteed"
+                holds, most = MilliGpu(use[line]), MilliGpu(case.guaranteed.get(line, 0))
+                said = f"is early on {line.gpu_type}: queue {line.queue} would hold {holds} of {most} guaranteed"
                 yield Violation("fallback", job.name, said)
 
 
