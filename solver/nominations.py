@@ -10,8 +10,9 @@ import msgspec
 
 from solver.declared import overstays
 from solver.pledges import Pledges
+from solver.promised_hosts import PromisedHosts
 from solver.rules.entitlement import Headroom, Shares, charge_of_tasks, shares_of
-from solver.rules.entry import on_hold
+from solver.rules.entry import lets_in
 from solver.rules.policy import Policy
 from solver.rules.sharing import Sharing, sharing_of
 from solver.rules.tree import QueueTree
@@ -60,7 +61,7 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     shares = shares_of(snapshot, QueueTree.of(policy))
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
     sharers, pledges = _Sharers.of(snapshot, policy, sharing), Pledges.of(snapshot, policy, sharing)
-    usable = dict(_usable(snapshot))
+    hosts, usable = PromisedHosts.of(snapshot), dict(_usable(snapshot, policy))
     good: list[Intent] = []
     withdrawn: list[Intent] = []
     for intent in snapshot.in_flight.nominations:
@@ -72,11 +73,12 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
             and _holds(job, intent, shares, usable, pledges.of_job(job.name), snapshot, policy)
             and sharers.suit(job, intent)
             and pledges.stand(intent)
+            and hosts.take(job, intent.tasks)
         )
         (good if kept else withdrawn).append(intent)
     promised_on = {task.node for known in good for task in known.tasks}
     parts = held_parts(snapshot, promised_on | {node for known in good for node, _ in pledges.of_job(known.job)})
-    judged = [_judged(able[known.job], known, parts, pledges.of_job(known.job), snapshot) for known in good]
+    judged = [_judged(able[known.job], known, parts, hosts, pledges.of_job(known.job), snapshot) for known in good]
     return Nominations(
         _without(snapshot, withdrawn),
         tuple(nomination for nomination in judged if not nomination.holders),
@@ -91,14 +93,15 @@ def _moving(snapshot: Snapshot) -> dict[JobName, Job]:
     return {job.name: job for job in snapshot.jobs if job.phase != "pending" and (job.name, job.attempt) in asked}
 
 
-def _usable(snapshot: Snapshot) -> Iterator[tuple[DeviceId, NodeName]]:
-    """Whole GPUs and instances that are there and well, with their nodes, where anything was promised."""
+def _usable(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[DeviceId, NodeName]]:
+    """Whole GPUs, and instances of pools that have them, that are there and well, with their nodes, where anything was promised."""
+    pools = {known.pool for known in policy.mig}
     promised = {task.node for intent in snapshot.in_flight.nominations for task in intent.tasks}
     for node in snapshot.nodes:
         for gpu in node.gpus if node.schedulable and node.name in promised else ():
             if gpu.healthy and gpu.instances is None:
                 yield gpu.id, node.name
-            elif gpu.healthy:
+            elif gpu.healthy and node.pool in pools:
                 yield from ((one.id_on(gpu.id), node.name) for one in gpu.instances or ())
 
 
@@ -113,7 +116,7 @@ def _holds(
 ) -> bool:
     """Whether the devices are all there and well, or can be made, and the job may still have them."""
     tree, queue = shares.tree, job.spec.queue
-    if not tree.is_leaf(queue) or on_hold(tree, queue):
+    if policy.priority_class(job) is None or not lets_in(tree, queue, policy.priority_class_name(job)):
         return False
     if any(outside(job.spec, intent.tasks, snapshot.node_sets)):
         return False
@@ -168,9 +171,11 @@ def in_the_way(
     }
 
 
-def _judged(job: Job, intent: Intent, parts: Parts, pledged: Pledged, snapshot: Snapshot) -> Nomination:
+def _judged(
+    job: Job, intent: Intent, parts: Parts, hosts: PromisedHosts, pledged: Pledged, snapshot: Snapshot
+) -> Nomination:
     stopping = {stop.job for stop in snapshot.in_flight.intents if stop.kind == "stop"}
-    holders = in_the_way(intent.tasks, parts, stopping, pledged)
+    holders = in_the_way(intent.tasks, parts, stopping, pledged) | hosts.in_the_way(job, intent.tasks)
     # Some leave because they hold quota and not because they hold devices.
     holders |= {eviction.job for eviction in snapshot.in_flight.evictions if eviction.beneficiary == job.name}
     if job.phase != "pending":

@@ -239,7 +239,8 @@ class _Gang:
         at_first, found = [offer.slots.copy() for offer in self.offers], Found()
         with self.room.trying():
             for (group, tasks), before in zip(self.groups, at_first, strict=True):
-                left = Offer(np.minimum(before, self.room.slots(group.shape, None)), self.room.topology)
+                now = self.room.slots(group.shape, None, fresh=self.fresh)
+                left = Offer(np.minimum(before, now), self.room.topology)
                 offer = self._together(group, left, domain)
                 chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
                 if chosen is None:

@@ -134,16 +134,24 @@ class _Departures:
     def _left_out(self) -> Iterator[Violation]:
         leaving = self.case.parted.leaving if self._draining or self._overdue else frozenset()
         for job in self._live if self._draining else ():
-            if job.name not in leaving and self._drains(job):
+            if job.name not in leaving and self._drains(job) and not self._shrinks(job):
                 yield Violation("S8", job.name, "runs on in a queue that drains")
         for clock in self._overdue:
             if self._held(clock) > clock.limit:
                 below = self._live_below.get(clock.queue, ())
                 could = (job for job in below if job.name not in leaving and self._may_leave(job, clock))
-                first = next(could, None)
+                first = next((job for job in could if not self._shrinks(job)), None)
                 if first is not None:
                     problem = f"holds more than {clock.limit} {clock.gpu_type}, and {first.name} could leave"
                     yield Violation("S3", clock.queue, problem)
+
+    def _shrinks(self, job: Job) -> bool:
+        """Some of its gang was asked to leave before: only once that has left the rest can be asked."""
+        return owner_of(job.name) in self._shrinking
+
+    @cached_property
+    def _shrinking(self) -> frozenset[JobName]:
+        return frozenset(intent.job for intent in self.case.intents if intent.kind == "shrink")
 
     @cached_property
     def _draining(self) -> frozenset[str]:

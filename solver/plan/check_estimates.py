@@ -15,6 +15,7 @@ from solver.plan.known_ends import KnownEnds
 from solver.plan.plan import Bind, Evict, Waits
 from solver.world.cluster import GpuType, NodeName
 from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
+from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, TaskPlacement
 
 
@@ -34,9 +35,16 @@ def false_estimates(case: Case) -> Iterable[tuple[JobName, str]]:
         if not now < at <= now + horizon:
             yield name, f"{at} is in the past or beyond the horizon"
         free = future.most_free(at, spec)
-        least = MilliGpu(sum((group.min_replicas or group.replicas) * group.shape.cost for group in spec.task_groups))
+        each = ((group.min_replicas or group.replicas, group.shape) for group in spec.task_groups)
+        least = MilliGpu(sum(tasks * _least_cost(shape, case) for tasks, shape in each))
         if least > free:
             yield name, f"needs {least} GPUs; at most {MilliGpu(free)} can be free at {at}"
+
+
+def _least_cost(shape: Shape, case: Case) -> int:
+    """What a task takes at least: of a GPU that is oversubscribed a fraction has as much less."""
+    times = max((known.oversubscription for known in case.policy.sharing), default=1.0) if shape.is_shared else 1.0
+    return int(shape.cost / times)
 
 
 @dataclass(frozen=True, slots=True)

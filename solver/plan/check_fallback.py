@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from solver.plan.check_case import Case, Charge
 from solver.plan.violation import Violation
+from solver.rules.entitlement import inside_lines
 from solver.world.cluster import GpuType
 from solver.world.quantities import MilliGpu
 from solver.world.shape import Shape
@@ -22,7 +23,8 @@ def fallback_violations(case: Case) -> Iterable[Violation]:
     wishes = _Wishes(case)
     # Who was promised its devices before was early, or not, when that was decided.
     # Who moves stays on its type.
-    steps = [step for step in case.placing if step.job not in case.promised and step.job not in case.moving]
+    decided = (case.promised.keys() - case.withdrawn) | case.moving
+    steps = [step for step in case.placing if step.job not in decided]
     early = [
         (case.jobs[step.job], case.ground.charge(step.tasks))
         for step in steps
@@ -30,13 +32,15 @@ def fallback_violations(case: Case) -> Iterable[Violation]:
     ]
     if not early:
         return
-    holders = (*_stays(case), *((job.spec.queue, charge) for job, charge in early))
-    use = case.law.added_up((queue, *one) for queue, charge in holders for one in charge.items())
+    use = case.law.added_up((job.spec.queue, *one) for job, charge in early for one in charge.items())
+    held = case.law.added_up((queue, *one) for queue, charge in _stays(case) for one in charge.items())
+    # What a sibling borrows does not use up the guarantee above both.
+    use.update(inside_lines(case.law.tree, case.guaranteed, held))
     for job, charge in early:
         for line in case.law.added_up((job.spec.queue, *one) for one in charge.items()):
             if use[line] > case.guaranteed.get(line, 0):
-                held, most = MilliGpu(use[line]), MilliGpu(case.guaranteed.get(line, 0))
-                said = f"is early on {line.gpu_type}: queue {line.queue} would hold {held} of {most} guaranteed"
+                holds, most = MilliGpu(use[line]), MilliGpu(case.guaranteed.get(line, 0))
+                said = f"is early on {line.gpu_type}: queue {line.queue} would hold {holds} of {most} guaranteed"
                 yield Violation("fallback", job.name, said)
 
 
@@ -66,13 +70,13 @@ class _Wishes:
         )
 
     def _sure_to_serve(self, job: Job, gpu_type: GpuType) -> bool:
-        """Whole GPUs, nothing asked of topology, no ceiling in the way, all lent, and enough nodes, were they empty."""
+        """Whole GPUs on any node, nothing asked of topology, no ceiling in the way, all lent, and enough nodes, were they empty."""
         (group,) = job.spec.task_groups
         shape, least = group.shape, group.replicas if group.min_replicas is None else group.min_replicas
         topology, known = job.spec.topology, self.case.law.class_of(job)
         asks = topology.required or topology.group or topology.spread
         own = group.topology.required or group.topology.group or group.topology.spread
-        if asks or own or not shape.gpus or (known and not known.preemptible):
+        if asks or own or group.nodes or not shape.gpus or (known and not known.preemptible):
             return False
         if self.case.law.lent_in_part:
             return False

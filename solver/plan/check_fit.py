@@ -21,7 +21,8 @@ def fit_violations(case: Case) -> Iterable[Violation]:
     jobs, nodes = case.jobs, case.ground.by_name
     # What was promised before is bound as it was promised, and in no layer of this round.
     # And who moves has started before.
-    steps = [s for s in case.placing if s.job not in case.promised and jobs[s.job].phase != "running"]
+    promised = case.promised.keys() - case.withdrawn
+    steps = [s for s in case.placing if s.job not in promised and jobs[s.job].phase != "running"]
     weights = dict.fromkeys(_types(nodes), 1.0)
     stated_weights = case.policy.scheduling.gpu_types
     weights |= {stated.gpu_type: stated.weight for stated in stated_weights if stated.gpu_type in weights}

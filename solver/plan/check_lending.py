@@ -24,7 +24,7 @@ Use = Mapping[tuple[str, GpuType], int]
 
 def lending_violations(case: Case) -> Iterator[Violation]:
     """Every type of which more is given than is lent. What joins or leaves a running gang is a job of its own here."""
-    types = sorted(case.law.lent_in_part)
+    types = sorted(gpu_type for gpu_type in case.law.lent_in_part if _keeps_back(case, gpu_type))
     if not types:
         return
     before = _use((job.spec.queue, charge) for job, charge in staying(case))
@@ -45,6 +45,11 @@ def _use(held: Iterable[tuple[QueueName, Charge]]) -> Counter[tuple[str, GpuType
         for gpu_type, milli in charge.items():
             use[queue, gpu_type] += milli
     return use
+
+
+def _keeps_back(case: Case, gpu_type: GpuType) -> bool:
+    """Whether any queue does; where all is lent nothing is judged, whoever is still leaving what is promised already."""
+    return _weight(case, gpu_type, {}) > 0
 
 
 def _weight(case: Case, gpu_type: GpuType, use: Use) -> int:

@@ -16,7 +16,7 @@ import msgspec
 
 from solver.plan.check_case import Case
 from solver.plan.known_ends import KnownEnds
-from solver.plan.plan import Bind, Nominate, Reserve
+from solver.plan.plan import Bind, Inadmissible, Nominate, Reserve
 from solver.plan.violation import Violation
 from solver.rules.entitlement import charge_of_tasks, inside_lines, use_by_line
 from solver.rules.tree import Line
@@ -51,12 +51,10 @@ class _Court:
         """Devices, CPU and memory that are given to somebody who would still be there."""
         jobs, nodes = self.case.jobs, self.case.ground.by_name
         for held in self.case.snapshot.in_flight.reservations:
-            hosts = [nodes.get(name) for name in sorted({task.node for task in held.tasks})]
-            open_hosts = [node for node in hosts if node is not None and node.ready and not node.cordoned]
             holder = jobs.get(held.holder)
-            if holder is None or holder.phase != "pending" or len(open_hosts) < len(hosts):
+            if holder is None or holder.phase != "pending" or not self._is_there(held):
                 continue
-            if any(self._is_outside(holder, task) for task in held.tasks):
+            if self._may_not_start(holder) or any(self._is_outside(holder, task) for task in held.tasks):
                 continue
             staying = _Staying(self, held, max(held.start, self.case.snapshot.time))
             devices = {device for task in held.tasks for device in task.devices}
@@ -64,8 +62,8 @@ class _Court:
                 if staying.includes(step):
                     problem = f"has {device}, which is reserved for {held.holder} from {held.start}"
                     yield Violation("S10", step.job, problem)
-            for node in open_hosts:
-                yield from self._host(held, node, staying)
+            for name in sorted({task.node for task in held.tasks}):
+                yield from self._host(held, nodes[name], staying)
 
     def _given(self, devices: Iterable[DeviceId]) -> Iterator[tuple[Bind | Nominate, DeviceId]]:
         """Which steps give these devices, in the order of the steps."""
@@ -131,6 +129,23 @@ class _Court:
             if more and before <= has < before + more:
                 problem = f"finds too little {('CPU', 'memory')[what]} on {node.name} at {held.start}"
                 yield Violation("S10", held.holder, problem)
+
+    def _is_there(self, held: Reservation) -> bool:
+        """Whether all of its nodes take new work and all of its GPUs are healthy: nobody is kept from what is left of others."""
+        nodes, gpus = self.case.ground.by_name, self.case.ground.gpus
+        hosts = [nodes.get(task.node) for task in held.tasks]
+        devices = [gpus.get(device) for task in held.tasks for device in task.devices]
+        is_open = all(node is not None and node.ready and not node.cordoned for node in hosts)
+        return is_open and all(known is not None and known[1].healthy for known in devices)
+
+    def _may_not_start(self, job: Job) -> bool:
+        """Its queue is on hold, or it can't run under the policy as it is now: nobody is kept from what it may not have."""
+        path = self.case.law.path(job.spec.queue)
+        return job.name in self._inadmissible or any(queue.stop_policy != "None" for queue in path)
+
+    @cached_property
+    def _inadmissible(self) -> frozenset[JobName]:
+        return frozenset(verdict.job for verdict in self.case.verdicts(Inadmissible))
 
     def _is_outside(self, job: Job, task: TaskPlacement) -> bool:
         """A task that may not be there any more: nobody is kept from what its gang can't use."""

@@ -13,7 +13,7 @@ from solver.rules.entry import draining
 from solver.rules.harm import Convergence, Rule
 from solver.rules.law import Law
 from solver.rules.loans import ends_by, loans_in
-from solver.rules.policy import Policy
+from solver.rules.policy import Policy, PriorityClass
 from solver.rules.tree import Line, QueueTree
 from solver.rules.victims import STANDINGS, Holder, gangs_first, holders_of, protected
 from solver.world.inflight import ConvergenceClock
@@ -87,7 +87,7 @@ def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
 
 
 def _drained(snapshot: Snapshot, policy: Policy, law: Law) -> Iterator[Departure]:
-    for holder in holders_of(snapshot, policy, phases=("starting", "running")):
+    for holder in holders_of(snapshot, policy, ("starting", "running"), otherwise=PriorityClass("")):
         queue = draining(law.tree, holder.job.spec.queue)
         if queue is not None and holder.job.leaves != "not":
             yield Departure(holder, "drain", queue.name, law.lost_gpu_s(holder))

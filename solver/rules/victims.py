@@ -114,28 +114,33 @@ def gangs_of(
     policy: Policy,
     phases: Collection[Phase] = frozenset[Phase]({"running"}),
     kept: Kept | None = None,
+    otherwise: PriorityClass | None = None,
 ) -> Iterator[Gang]:
     """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
 
     What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line; but not
-    while it grows.
+    while it grows. `otherwise`: the class of those whose own the policy has no more; None: these are left out.
     """
     gpu_types = snapshot.gpu_types
     asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
     growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
     gangs: Results[Gang] = (Kept() if kept is None else kept).results("gangs", policy, gpu_types)
     for job in snapshot.jobs:
-        known = policy.priority_class(job)
+        known = policy.priority_class(job) or otherwise
         if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
             divisible = known.preemptible and job.phase == "running" and job.name not in growing
             yield gangs.get((job.name, divisible), partial(Gang.of, job, known, gpu_types, divisible=divisible), job)
 
 
 def holders_of(
-    snapshot: Snapshot, policy: Policy, phases: Collection[Phase] = frozenset[Phase]({"running"})
+    snapshot: Snapshot,
+    policy: Policy,
+    phases: Collection[Phase] = frozenset[Phase]({"running"}),
+    otherwise: PriorityClass | None = None,
 ) -> tuple[Holder, ...]:
     """The same, whatever gang they are of."""
-    return tuple(chain.from_iterable(gang.holders for gang in gangs_of(snapshot, policy, phases)))
+    gangs = gangs_of(snapshot, policy, phases, otherwise=otherwise)
+    return tuple(chain.from_iterable(gang.holders for gang in gangs))
 
 
 @dataclass(frozen=True, slots=True)

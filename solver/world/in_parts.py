@@ -105,8 +105,12 @@ class MadeWhole(NamedTuple):
         return np.asarray((np.maximum(parts.gpus[nodes], 0) + more[nodes]) // self.gpus)
 
 
-class Milli(NamedTuple):
-    """Milli-GPU of GPUs in MIG mode: of those that could be made whole; or `with_instances` all that no task has."""
+@dataclass(frozen=True, slots=True)
+class Milli:
+    """Milli-GPU of GPUs in MIG mode: of those that could be made whole; or `with_instances` all that no task has.
+
+    No tuple, since what is counted is kept by it: `Milli(True)` would be the same as `MadeWhole(1)`.
+    """
 
     with_instances: bool
 

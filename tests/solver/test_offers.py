@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.placement import has_place, place
+from solver.rules.division import MigGeometry
 from solver.rules.options import Option
 from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy
+from solver.rules.policy import Policy, policy_of
 from solver.rules.sharing import sharing_of
 from solver.solve import standing
 from solver.starts import held_by
 from solver.world import offers
-from solver.world.cluster import LEVELS, Level
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot
+from solver.world.cluster import LEVELS, Level, MigInstance
+from solver.world.quantities import Instant
+from solver.world.room import NO_DOMAIN, Room
+from solver.world.shape import MigShape, Shape
+from solver.world.snapshot import Snapshot, snapshot_of
 from solver.world.workload import JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.drawn import worlds
 from tests.solver.test_mig import partitioned
@@ -116,6 +118,19 @@ def test_what_is_kept_follows_what_may_be_partitioned_once_others_have_left(worl
         room.partition_as(room.partitions.draining(now))
         assert offered(room, ways) == offered(counted_anew(room), ways)
     assert (state(room), offered(room, ways)) == before
+
+
+def test_what_could_be_made_whole_is_not_taken_for_what_instances_could_have() -> None:
+    """A task of one GPU, and milli-GPU of GPUs with instances, are counted on the same nodes in different ways."""
+    bare, apart = node("n0", 1), node("n1", 1)
+    gpus = tuple(msgspec.structs.replace(gpu, instances=(MigInstance("3g.40gb", 0),)) for gpu in apart.gpus)
+    world = snapshot_of(Instant(0), [bare, msgspec.structs.replace(apart, gpus=gpus, pool="apart")], [])
+    parts = MigGeometry("parts", "apart", "free", "H100-80GB")
+    room = Room.of(world, lambda *_: NO_DOMAIN, pool_rules(policy_of((), mig=(parts,)), world))
+    assert room.offer(Shape(1), None).slots.tolist() == [1, 1]
+    assert room.milli_free((MigShape(),)).tolist() == [1000, 1000]
+    room.take(0, Shape(1), 1)
+    assert room.milli_free((MigShape(),)).tolist() == [0, 1000]
 
 
 @worlds(300)

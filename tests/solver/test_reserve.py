@@ -249,6 +249,20 @@ def test_the_checker_finds_who_would_still_be_there(
     assert violations(reserved, policy, lawful) == ()
 
 
+def test_what_is_left_of_a_reservation_with_a_broken_gpu_holds_nobody_back() -> None:
+    """It is given up in the same round in which somebody else starts on it."""
+    policy = guest_and_owner(60)
+    reserved, _ = held_for_a_pair("guest", 60)
+    n1, n2 = reserved.nodes
+    gpus = tuple(msgspec.structs.replace(gpu, healthy=gpu.index == 0) for gpu in n2.gpus)
+    spare = msgspec.structs.replace(node("spare", 2), cordoned=True)
+    nodes = (n1, msgspec.structs.replace(n2, gpus=gpus), spare)
+    broken = snapshot_of(reserved.time, nodes, reserved.jobs, reserved.in_flight)
+    plan = solve(broken, policy, None)
+    assert violations(broken, policy, plan) == ()
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["single"]
+
+
 def test_who_was_promised_what_is_reserved_gets_it_however_late() -> None:
     """The promise came first, and was kept later than the reservation had reckoned with: that one moves."""
     policy = guest_and_owner(60)
