@@ -42,7 +42,8 @@ def wait_and_attach(client: Client, job: str) -> int:
         wait_for(client, job, "running")
     except KeyboardInterrupt:
         client.cancel(job)
-        raise CommandFailedError("interrupted while it waited, so it was cancelled", place=job) from None
+        told = "interrupted while it waited, so it was cancelled"
+        raise CommandFailedError(told, place=job, exit_code=Exit.INTERRUPTED) from None
     try:
         return attach_to(client, job)
     except ApiError as error:

@@ -20,3 +20,5 @@ class Exit(IntEnum):
     SERVER_UNREACHABLE = 8
     USAGE = 64
     """The command line itself is wrong. Not 2, as click would have it: that is CHANGES."""
+    INTERRUPTED = 130
+    """By Ctrl-C. What a shell says of a command that SIGINT has ended."""

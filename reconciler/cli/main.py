@@ -134,8 +134,9 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
     except click.ClickException as error:
         print_error(error.format_message())
         return Exit.ERROR
-    except (click.Abort, KeyboardInterrupt):
-        return Exit.ERROR
+    except click.Abort:  # What click makes of Ctrl-C.
+        print_error("interrupted")
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has gone, as `head` does. Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import IO
 
@@ -38,9 +39,8 @@ def main() -> None:
     """Serve HiGHS. What the solver prints goes to standard error, so that it can't garble an answer."""
     from solver.program.highs import optimise
 
-    # Ctrl-C in a terminal reaches every process in it. The parent decides when this one ends, by closing the stream.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with os.fdopen(os.dup(1), "wb") as answers:
+    # A parent that has gone needs no answer.
+    with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         serve(optimise, sys.stdin.buffer, answers)
 

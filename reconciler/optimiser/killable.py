@@ -114,7 +114,8 @@ class KillableOptimiser(Beside):
     def _begin(self) -> _Child:
         """The child, once it has imported its solver. Raises WireError, OSError."""
         if self._child is None:
-            process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            # Ctrl-C in a terminal reaches its whole process group, and when this one ends is ours to decide.
+            process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
             streams = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
             self._child = _Child(process, *streams)
             try:

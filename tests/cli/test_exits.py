@@ -76,4 +76,4 @@ def test_a_token_file_that_others_can_read_is_not_used(
 
 
 def test_each_code_is_in_the_table_or_not_used_yet() -> None:
-    assert {code for code, _ in REACHED} | {Exit.NOT_AUTHORISED} | NOT_YET == set(Exit)
+    assert {code for code, _ in REACHED} | {Exit.NOT_AUTHORISED, Exit.INTERRUPTED} | NOT_YET == set(Exit)

@@ -26,6 +26,7 @@ def test_exit_codes_are_frozen() -> None:
         "WAIT_TIMED_OUT": 7,
         "SERVER_UNREACHABLE": 8,
         "USAGE": 64,
+        "INTERRUPTED": 130,
     }
 
 
@@ -94,6 +95,18 @@ def test_a_failed_command_prints_place_problem_and_fix(
     monkeypatch.setattr(LazyGroup, "get_command", lambda *_: fails)
     assert run(["validate"]) == 4
     assert capsys.readouterr().err == "error: llama: no\\x1b[2J such job\n  Submit it.\n"
+
+
+def test_ctrl_c_is_said_and_has_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def waits() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LazyGroup, "get_command", lambda *_: waits)
+    assert run(["wait"]) == 130
+    assert capsys.readouterr().err == "\nerror: interrupted\n"  # The first line is that on which a terminal shows ^C.
 
 
 def test_colour_needs_a_terminal_and_no_color_turns_it_off(

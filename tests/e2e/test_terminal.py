@@ -121,7 +121,7 @@ def test_whoever_interrupts_the_waiting_cancels_the_job(person: Person, plane: C
         person.sees("waiting until shell runs")
         person.types("\x03")
         person.sees("it was cancelled")
-        assert person.exit_code() == Exit.ERROR
+        assert person.exit_code() == Exit.INTERRUPTED
         until("it is cancelled", lambda: client.job("shell").state == "cancelled")
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from reconciler.optimiser import KillableOptimiser, killable
+from reconciler.optimiser.killable import HIGHS_CHILD
 from reconciler.optimiser.wire import Question, encode, read_frame, write_frame
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Objective, Program
@@ -169,3 +170,21 @@ def test_a_child_without_parent_ends_by_its_own_alarm() -> None:
         read_frame(child.stdout)
         write_frame(child.stdin, encode(Question(PROGRAM, START, HASTE)))
         assert child.wait(timeout=60) == -signal.SIGALRM
+
+
+def test_ctrl_c_in_a_terminal_does_not_reach_the_child(asked: Asked) -> None:
+    optimiser, _ = asked("good")
+    answer = optimiser(PROGRAM, START, PATIENCE)
+    assert answer is not None
+    child = int(answer.solver.split()[1])
+    assert os.getpgid(child) == child != os.getpgrp()
+
+
+def test_a_child_whose_parent_has_gone_before_it_greets_says_nothing() -> None:
+    child = subprocess.Popen(HIGHS_CHILD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == b""
+    assert child.returncode == 0
