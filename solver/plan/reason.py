@@ -10,6 +10,11 @@ class Reason(Document, frozen=True, tag_field="code"):
     """One binding constraint. `str` says it to a person."""
 
 
+def roomiest(domain: str, free: MilliGpu, wanted: MilliGpu) -> str:
+    """The domain with most room for a gang that finds too little even there."""
+    return f"the roomiest is {domain} with {free} free{'' if free < wanted else ', where its tasks do not all fit'}"
+
+
 def count(number: float, what: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
