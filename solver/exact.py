@@ -94,7 +94,12 @@ class Deciding:
         return answer
 
     def until_placed(self, first: tuple[Start, ...]) -> ByProgram:
-        """Run the program and forbid what finds no place, until what it wants is placed."""
+        """Run the program and forbid what finds no place, until what it wants is placed.
+
+        Once only where GPUs may be partitioned: there it is not known what finds no place, since some could be made whole.
+        """
+        if self.room.partitions:
+            return self.begin(first)()
         search, known, cuts = Search(self.room, STEPS_MAX), self.formulation, 0
         while True:
             found = replace(self.begin(first)(), cuts=cuts)

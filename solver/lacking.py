@@ -51,9 +51,10 @@ class Lacking:
         yield from scattered
         apart = [] if short or scattered else list(_kept_apart(room, spec, option))
         yield from apart
-        if spec.effective_topology.required or not (short or scattered or apart):
+        nothing_else = not (short or scattered or apart)
+        if spec.effective_topology.required or nothing_else:
             domain = _roomiest_domain(room, spec, option, milli_free)
-            if domain.best_free < domain.wanted or not spec.effective_topology.required:
+            if domain.best_free < domain.wanted or nothing_else:
                 yield domain
 
     def _free(self, option: Option) -> Ints:

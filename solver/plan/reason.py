@@ -10,6 +10,12 @@ class Reason(Document, frozen=True, tag_field="code"):
     """One binding constraint. `str` says it to a person."""
 
 
+def too_little_in_one(level: str, wanted: MilliGpu, domain: str, free: MilliGpu) -> str:
+    """What a gang needs in one domain of a level, and what it finds in the one with most room for it."""
+    scattered = "" if free < wanted else ", where its tasks do not all fit"
+    return f"needs {wanted} GPUs in one {level}; the roomiest is {domain} with {free} free{scattered}"
+
+
 def count(number: float, what: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

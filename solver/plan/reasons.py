@@ -6,7 +6,7 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 from __future__ import annotations
 
 from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers
-from solver.plan.reason import Reason, among, at, count
+from solver.plan.reason import Reason, among, at, count, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -129,7 +129,7 @@ class Topology(Reason, frozen=True, tag="topology"):
     best_free: MilliGpu
 
     def __str__(self) -> str:
-        return f"needs {self.wanted} GPUs in one {self.level}; the roomiest is {self.best_domain} with {self.best_free} free"
+        return too_little_in_one(self.level, self.wanted, self.best_domain, self.best_free)
 
 
 class Bundles(Reason, frozen=True, tag="bundles"):

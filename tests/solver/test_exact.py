@@ -18,6 +18,7 @@ from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Program, Reached, Solution
+from solver.rules.division import MigGeometry
 from solver.rules.policy import Policy, Queue, SchedulingPolicy, SolverLimits, SolverMode, policy_of
 from solver.solve import solve
 from solver.starts import layer_names, layer_values
@@ -105,13 +106,13 @@ def exactly(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, scheduling=scheduling)
 
 
-def certified(mode: SolverMode) -> Certificate:
+def certified(mode: SolverMode, *mig: MigGeometry) -> Certificate:
     """Of a round in which a gang of 4 GPUs fills one of two nodes, so that another can't have a task on each of them."""
     apart = job("apart", "q", 2, 1, submitted=1)
     topology = msgspec.structs.replace(apart.spec.topology, spread=Spread("node", 1))
     apart = msgspec.structs.replace(apart, spec=msgspec.structs.replace(apart.spec, topology=topology))
     world = snapshot_of(Instant(9), [node("n1", 4), node("n2", 2)], [job("whole", "q", 1, 4), apart])
-    policy = policy_of((Queue(QueueName("q")),), (), SchedulingPolicy(solver=SolverLimits(mode)))
+    policy = policy_of((Queue(QueueName("q")),), (), SchedulingPolicy(solver=SolverLimits(mode)), mig=mig)
     return solve(world, policy, optimise).certificate
 
 
@@ -120,6 +121,12 @@ def test_what_finds_no_place_is_forbidden_until_the_rest_is_proven_best() -> Non
     assert (certificate.mode, certificate.cuts) == ("exact", 1)
     assert {layer.status for layer in certificate.layers} == {"proven"}
     assert certificate.entitled_unproven == 0
+
+
+def test_where_gpus_may_be_partitioned_nothing_is_forbidden_and_nothing_proven() -> None:
+    certificate = certified("exact", MigGeometry("parts", "h100", "free", "H100-80GB"))
+    assert (certificate.mode, certificate.cuts) == ("exact", 0)
+    assert certificate.layers[0].status == "unproven"
 
 
 def test_a_production_round_says_by_how_much_entitled_work_may_fall_short() -> None:
