@@ -10,7 +10,7 @@ class Reason(Document, frozen=True, tag_field="code"):
     """One binding constraint. `str` says it to a person."""
 
 
-def roomiest(domain: str, free: MilliGpu, wanted: MilliGpu) -> str:
+def best_of(domain: str, free: MilliGpu, wanted: MilliGpu) -> str:
     """The domain with most room for a gang that finds too little even there."""
     return f"the roomiest is {domain} with {free} free{'' if free < wanted else ', where its tasks do not all fit'}"
 

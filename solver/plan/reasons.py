@@ -6,7 +6,7 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 from __future__ import annotations
 
 from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers
-from solver.plan.reason import Reason, among, at, count, roomiest
+from solver.plan.reason import Reason, among, at, best_of, count
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -129,9 +129,7 @@ class Topology(Reason, frozen=True, tag="topology"):
     best_free: MilliGpu
 
     def __str__(self) -> str:
-        return (
-            f"needs {self.wanted} GPUs in one {self.level}; {roomiest(self.best_domain, self.best_free, self.wanted)}"
-        )
+        return f"needs {self.wanted} GPUs in one {self.level}; {best_of(self.best_domain, self.best_free, self.wanted)}"
 
 
 class Bundles(Reason, frozen=True, tag="bundles"):
