@@ -257,16 +257,20 @@ def test_cores_of_a_start_that_is_not_confirmed_are_back_an_hour_after_it_was_as
     spec = msgspec.structs.replace(first.spec, task_groups=(msgspec.structs.replace(group, shape=shape),))
     first = msgspec.structs.replace(first, spec=spec)
     waiting = [
-        traced(job("gang", "guest", 1, 2, cpu=12), 30, 30).job,
+        traced(job("gang", "guest", 2, 2, cpu=8), 30, 30).job,
         traced(job("other", "guest", 1, 1, cpu=4, submitted=1), 90, 90).job,
     ]
-    tasks = (TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/2"), DeviceId("n1/3"))),)
+    tasks = (
+        TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/2"), DeviceId("n1/3"))),
+        TaskPlacement("worker", 1, NodeName("n2"), (DeviceId("n2/0"), DeviceId("n2/1"))),
+    )
     in_flight = InFlight(
         intents=(Intent("start", first.name, 1, Instant(0), Instant(5 * MINUTE), first.placement),),
         reservations=(Reservation(JobName("gang"), tasks, Instant(60 * MINUTE)),),
     )
-    policy = guest_and_owner(60)
-    world = snapshot_of(Instant(MINUTE), [node("n1", 6, cpu=16)], [first, *waiting], in_flight)
+    policy, runner = guest_and_owner(60), running_until("runner", "n2", 2, 60)
+    nodes = [node("n1", 6, cpu=16), node("n2", 2)]
+    world = snapshot_of(Instant(MINUTE), nodes, [first, runner, *waiting], in_flight)
     plan = solve(world, policy, None)
     assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["other"]
     assert violations(world, policy, plan) == ()
