@@ -168,9 +168,10 @@ class _Evictions:
         whole = (job for name, job in self.case.jobs.items() if name not in apart)
         parts = (job for name, job in self.jobs.items() if owner_of(name) in apart)
         held: Counter[Line] = Counter()
+        promised = self.case.promised.keys() - self.case.withdrawn
         for job in (*whole, *parts):
             goes_on = job.phase != "pending" and job.name not in leaving
-            if goes_on or job.name in self.case.promised:
+            if goes_on or job.name in promised:
                 gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[job.name])
                 for gpu_type, milli in gpus.items():
                     held[Line(job.spec.queue, gpu_type)] += milli

@@ -187,7 +187,8 @@ class _Court:
         deadline = self._stops.get((job.name, job.attempt))
         if deadline is not None:
             return deadline <= by
-        began = self.case.snapshot.time if job.started_at is None else job.started_at
+        asked = self._starts.get((job.name, job.attempt), self.case.snapshot.time)
+        began = asked if job.started_at is None else job.started_at
         limit = self.known.limit(job, job.time_limit)
         return limit is not None and began + limit <= by
 
@@ -195,6 +196,11 @@ class _Court:
     def _stops(self) -> dict[tuple[JobName, int], Instant]:
         """By when those will be gone who were asked to stop."""
         return {(i.job, i.attempt): i.deadline for i in self.case.intents if i.kind == "stop"}
+
+    @cached_property
+    def _starts(self) -> dict[tuple[JobName, int], Instant]:
+        """When those were asked to start who have not confirmed it: their limits count from then."""
+        return {(i.job, i.attempt): i.asked_at for i in self.case.intents if i.kind == "start"}
 
     @cached_property
     def placed_for(self) -> Mapping[JobName, list[Bind | Nominate]]:

@@ -249,6 +249,33 @@ def test_the_checker_finds_who_would_still_be_there(
     assert violations(reserved, policy, lawful) == ()
 
 
+def test_cores_of_a_start_that_is_not_confirmed_are_back_an_hour_after_it_was_asked_for() -> None:
+    """Its limit counts from then, so others may have the cores that a reserved gang finds beside its GPUs all the same."""
+    first = msgspec.structs.replace(running_until("first", "n1", 2, 60), phase="starting", started_at=None)
+    (group,) = first.spec.task_groups
+    shape = msgspec.structs.replace(group.shape, cpu=Cpu(8000))
+    spec = msgspec.structs.replace(first.spec, task_groups=(msgspec.structs.replace(group, shape=shape),))
+    first = msgspec.structs.replace(first, spec=spec)
+    waiting = [
+        traced(job("gang", "guest", 2, 2, cpu=8), 30, 30).job,
+        traced(job("other", "guest", 1, 1, cpu=4, submitted=1), 90, 90).job,
+    ]
+    tasks = (
+        TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/2"), DeviceId("n1/3"))),
+        TaskPlacement("worker", 1, NodeName("n2"), (DeviceId("n2/0"), DeviceId("n2/1"))),
+    )
+    in_flight = InFlight(
+        intents=(Intent("start", first.name, 1, Instant(0), Instant(5 * MINUTE), first.placement),),
+        reservations=(Reservation(JobName("gang"), tasks, Instant(60 * MINUTE)),),
+    )
+    policy, runner = guest_and_owner(60), running_until("runner", "n2", 2, 60)
+    nodes = [node("n1", 6, cpu=16), node("n2", 2)]
+    world = snapshot_of(Instant(MINUTE), nodes, [first, runner, *waiting], in_flight)
+    plan = solve(world, policy, None)
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["other"]
+    assert violations(world, policy, plan) == ()
+
+
 def test_what_is_left_of_a_reservation_with_a_broken_gpu_holds_nobody_back() -> None:
     """It is given up in the same round in which somebody else starts on it."""
     policy = guest_and_owner(60)
