@@ -275,15 +275,16 @@ class Client:
 def connect(server: str | None = None) -> Client:
     """A client for the server given, else of QUORATE_SERVER, else on this machine; its token from QUORATE_TOKEN or the file.
 
-    Raises TokenFileError for a token file that others can read. Without any token the server decides.
+    Raises TokenFileError for a token file that others can read, or that is named and not there. Without a token the server decides.
     """
     where = server or os.environ.get("QUORATE_SERVER") or DEFAULT_SERVER
     return Client(where, os.environ.get("QUORATE_TOKEN") or _token())
 
 
 def _token() -> str | None:
-    path = Path(os.environ.get("QUORATE_TOKEN_FILE") or default_token_file())
-    return read_token(path) if path.exists() else None
+    named = os.environ.get("QUORATE_TOKEN_FILE")
+    path = Path(named or default_token_file())
+    return read_token(path) if named or path.exists() else None  # Whoever names one means it.
 
 
 def _cursor(cursor: str) -> dict[str, str]:

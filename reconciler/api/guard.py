@@ -68,7 +68,10 @@ class Guard:
                     return self.identify(given)
             except BadTokenError as error:
                 why = f"Not authenticated: {error}."
-        fix = "Set QUORATE_TOKEN, or run as the user who owns the server's token file."
+        fix = (
+            "Set QUORATE_TOKEN, or run as the user who owns the server's token file, "
+            "and set QUORATE_STATE where that lies in another folder than the usual one."
+        )
         raise RefusedError(401, "not-authenticated", why, fix)
 
 

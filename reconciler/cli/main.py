@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -137,9 +138,13 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
     except click.Abort:  # What click makes of Ctrl-C.
         print_error("interrupted")
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has gone, as `head` does. Python would complain once more when it closes stdout.
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        # Whoever read the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.ENOSPC:
+            print_error(os.strerror(errno.ENOSPC))
         return Exit.ERROR
     return result if isinstance(result, int) else Exit.OK
 

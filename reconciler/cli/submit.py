@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from solver.plan.reason import count
 
 _REFUSED_STATUS = 422
 _SEPARATOR = "\0--"
+_DOCUMENT_ENDINGS = (".yaml", ".yml", ".json")
 
 
 class _SubmitCommand(click.Command):
@@ -137,10 +139,19 @@ def _asked(
         return submission_in_file(path, name, queue)
     if is_batch:
         return short.over(document_of(rest[0], rest[1:], strict), rest[0], name, queue)
-    if before and _SEPARATOR in words:
-        fix = "A script begins with #! and has #SBATCH lines; write -- before a command."
-        raise CommandFailedError("this is no script with #SBATCH lines", place=before[0], fix=fix, exit_code=Exit.USAGE)
+    if before:
+        _require_command(before[0], is_script_wanted=_SEPARATOR in words)
     return short.job(name, queue)
+
+
+def _require_command(word: str, *, is_script_wanted: bool) -> None:
+    """Raises CommandFailedError where the first word is clearly no command, but a file that was to be submitted."""
+    if word.endswith(_DOCUMENT_ENDINGS) and Path(word).is_file():
+        fix = f"Submit it with `quorate submit -f {word}`."
+        raise CommandFailedError("this is a document, and no command", place=word, fix=fix, exit_code=Exit.USAGE)
+    if is_script_wanted:
+        fix = "A script begins with #! and has #SBATCH lines; write -- before a command."
+        raise CommandFailedError("this is no script with #SBATCH lines", place=word, fix=fix, exit_code=Exit.USAGE)
 
 
 def _submit(client: Client, submission: Submission, key: str, output: str) -> Named:

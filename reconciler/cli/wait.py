@@ -58,6 +58,8 @@ def wait(
     clock = SystemClock()
     until_s = None if timeout is None else clock.monotonic_s() + timeout.seconds
     with connected(server) as client:
+        for job in jobs[1:]:
+            find(client, job)  # A wrong name is told now, not once those before it have ended.
         views = tuple(_wait_and_say(client, job, goal, until_s, output) for job in jobs)
     if output == "json":
         print_json(NamedList(views))

@@ -11,6 +11,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.wording import state_line
 from reconciler.clock import SystemClock
+from reconciler.jobs.record import WAITING
 from solver.plan.plan import Inadmissible
 from solver.world.quantities import Instant
 
@@ -38,7 +39,7 @@ def why_lines(job: JobView, answer: Why, now: Instant) -> Iterator[str]:
     yield f"{job.name}: {state_line(job, now)}"
     if isinstance(answer.verdict, Inadmissible):
         yield "It can't run under this policy on this cluster, however long it waits:"
-    listed = job.state == "queued" and len(answer.words) > 1
+    listed = job.state in WAITING and len(answer.words) > 1
     for word in answer.words:
         first, *more = word.split("\n")
         yield f"  - {first}" if listed else f"  {first}"

@@ -75,5 +75,24 @@ def test_a_token_file_that_others_can_read_is_not_used(
     assert "others can read" in ran.err
 
 
+def test_a_token_file_that_is_named_and_not_there_is_said(
+    quorate: Quorate, at_server: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("QUORATE_TOKEN")
+    monkeypatch.setenv("QUORATE_TOKEN_FILE", str(tmp_path / "tokn"))
+    ran = quorate("get")
+    assert ran == (6, "", f"error: {tmp_path}/tokn: the token can't be read: No such file or directory\n")
+
+
+def test_a_token_that_is_missing_is_said_with_where_it_is_looked_for(
+    quorate: Quorate, at_server: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("QUORATE_TOKEN")
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path))
+    ran = quorate("get")
+    assert (ran.exit_code, ran.out) == (6, "")
+    assert "QUORATE_STATE" in ran.err
+
+
 def test_each_code_is_in_the_table_or_not_used_yet() -> None:
     assert {code for code, _ in REACHED} | {Exit.NOT_AUTHORISED, Exit.INTERRUPTED} | NOT_YET == set(Exit)

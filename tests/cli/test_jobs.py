@@ -9,6 +9,8 @@ import pytest
 
 from reconciler.api.serve import ApiServer
 from reconciler.backend import Activity, TaskStatus
+from reconciler.cli.why import why_lines
+from reconciler.client import connect
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.store.marks import Marks
@@ -132,6 +134,13 @@ def test_jobs_are_filtered(quorate: Quorate, filters: tuple[str, ...], names: li
 def test_times_are_utc_in_json(quorate: Quorate) -> None:
     (job,) = json.loads(quorate("get", "llama", "-o", "json").out)["items"]
     assert job["submittedAt"] == "2023-11-12T20:13:20Z"
+
+
+def test_the_reasons_of_a_job_that_has_a_promise_are_listed_too(at_server: ApiServer) -> None:
+    with connect(at_server.url) as client:
+        view, answer = client.job("big"), client.why("big")
+    reserved = msgspec.structs.replace(view, state="reserved")
+    assert list(why_lines(reserved, answer, NOW))[1:] == WHY_QUEUED.splitlines()[1:]
 
 
 def test_why_is_data_for_programs(quorate: Quorate) -> None:

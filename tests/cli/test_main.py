@@ -127,3 +127,10 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     script = f"{sys.executable} -m reconciler.cli.main explain plan | head -c 1"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_no_traceback() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "reconciler.cli.main", "explain"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")

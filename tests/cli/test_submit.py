@@ -53,6 +53,20 @@ def test_stdin_is_a_file(quorate: Quorate, site: Site, monkeypatch: pytest.Monke
     assert [record.name for record in site.store.jobs.jobs()] == ["llama"]
 
 
+def test_a_stdin_that_is_closed_is_said(quorate: Quorate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    ran = quorate("submit", "-f", "-")
+    assert ran == (1, "", "error: standard input is closed\n  Send it the document, or name a file.\n")
+
+
+def test_a_document_without_f_is_not_taken_for_a_command(quorate: Quorate, site: Site, job_file: str) -> None:
+    for options in ((), SHORT[1:]):
+        ran = quorate("submit", job_file, *options)
+        fix = f"Submit it with `quorate submit -f {job_file}`."
+        assert ran == (64, "", f"error: {job_file}: this is a document, and no command\n  {fix}\n")
+    assert site.store.jobs.jobs() == ()
+
+
 def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     options = (
         "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi "

@@ -82,6 +82,12 @@ def test_it_waits_until_it_is_so(quorate: Quorate, site: Site) -> None:
     finish.join()
 
 
+def test_a_wrong_name_is_told_before_anybody_is_waited_for(quorate: Quorate, site: Site) -> None:
+    submitted(site, "job")
+    ran = quorate("wait", "job", "jbo", "--timeout", "1m")
+    assert ran == (1, "", "error: There is no job jbo.\n  Did you mean job?\n")
+
+
 def test_time_runs_out(quorate: Quorate, site: Site, now: Now) -> None:
     submitted(site, "job")
     ran = quorate("wait", "job", "--timeout", "100ms")
