@@ -119,7 +119,10 @@ def _require_reason(reason: str, until: str, *, release: bool) -> None:
 
 
 def _live_jobs(client: Client, names: Iterable[str]) -> list[str]:
-    """The jobs that these names stand for; an array or pipeline without those that have ended. Raises ApiError, CommandFailedError."""
+    """The jobs that these names stand for; an array or pipeline without those that have ended.
+
+    Raises ApiError, CommandFailedError.
+    """
     found: list[str] = []
     for of in [find(client, name) for name in names]:
         live = [of.name] if isinstance(of, JobView) else [job.name for job in of.jobs if job.state not in TERMINAL]
