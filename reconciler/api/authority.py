@@ -90,9 +90,9 @@ class Authority:
         try:
             return self._services.jobs.job(name)
         except UnknownJobError as error:
-            known = (record.name for record in self._services.jobs.jobs())
-            fix = did_you_mean(name, known) or "List the jobs to see their names; ended ones are among them."
-            raise RefusedError(404, "unknown-job", f"There is no job {name}.", fix) from error
+            raise RefusedError(
+                404, "unknown-job", f"There is no job {name}.", _instead(name, self._services)
+            ) from error
 
     def _policy(self, caller: Caller) -> Policy:
         try:
@@ -118,3 +118,14 @@ class Authority:
         if not rights.may_look():
             fix = "Ask whoever keeps the AccessPolicy for the role viewer."
             raise RefusedError(403, "not-allowed", f"{caller.user} has no role here that sees the cluster.", fix)
+
+
+def _instead(name: JobName, services: Services) -> str:
+    """What to name where no job has that name."""
+    jobs = services.jobs.jobs()
+    for job in reversed(jobs):
+        if name == job.pipeline or (job.array and name == job.array.id):
+            return f"It is an array or a pipeline: name one of its jobs, such as {job.name}."
+    return (
+        did_you_mean(name, (job.name for job in jobs)) or "List the jobs to see their names; ended ones are among them."
+    )

@@ -10,7 +10,7 @@ import click
 from reconciler.api.payloads import InterventionList, JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.named import find
-from reconciler.cli.output import output_option, print_json, printable
+from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.times import local
 from reconciler.client import Client
 from reconciler.client_by_hand import ByHand
@@ -119,10 +119,16 @@ def _require_reason(reason: str, until: str, *, release: bool) -> None:
 
 
 def _live_jobs(client: Client, names: Iterable[str]) -> list[str]:
-    """The jobs that these names stand for; an array or pipeline without those that have ended. Raises ApiError."""
+    """The jobs that these names stand for; an array or pipeline without those that have ended.
+
+    Raises ApiError, CommandFailedError.
+    """
     found: list[str] = []
     for of in [find(client, name) for name in names]:
-        found += [of.name] if isinstance(of, JobView) else [job.name for job in of.jobs if job.state not in TERMINAL]
+        live = [of.name] if isinstance(of, JobView) else [job.name for job in of.jobs if job.state not in TERMINAL]
+        if not live:
+            raise CommandFailedError("all of its jobs have ended", place=of.name)
+        found += live
     return found
 
 

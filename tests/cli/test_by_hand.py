@@ -9,9 +9,10 @@ import pytest
 
 from reconciler.api.serve import ApiServer
 from reconciler.client import Client
+from reconciler.jobs.record import JobOutcome
 from solver.world.document import encode
-from solver.world.workload import JobArray
-from tests.api.conftest import TOKEN, Site, spec
+from solver.world.workload import JobArray, JobName
+from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES
 
@@ -86,13 +87,16 @@ def test_programs_read_one_document(quorate: Quorate) -> None:
     assert json.loads(quorate("status", "-o", "json").out)["byHand"] == document["items"]
 
 
-def test_an_array_stands_for_its_jobs_that_have_not_ended(quorate: Quorate, at_server: ApiServer) -> None:
+def test_an_array_stands_for_its_jobs_that_have_not_ended(quorate: Quorate, site: Site, at_server: ApiServer) -> None:
     array = msgspec.structs.replace(spec(), array=JobArray("0-2"))
     document = {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": "many"}, "spec": array}
     with Client(at_server.url, TOKEN) as client:
         client.submit_group(encode(document))
     lines = quorate("hold", "many", WHY).out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["many-0", "many-1", "many-2"]
+    for index in range(3):
+        site.store.jobs.finish(site.epoch(), JobName(f"many-{index}"), JobOutcome("cancelled", NOW))
+    assert quorate("hold", "many", WHY) == (1, "", "error: many: all of its jobs have ended\n")
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,17 @@ def test_an_array_is_submitted_and_is_one_line(quorate: Quorate, site: Site) -> 
     assert json.loads(quorate("get", "sweep", "-o", "json").out)["counts"] == {"starting": 1, "queued": 2}
 
 
+@pytest.mark.parametrize("command", ["why", "logs"])
+def test_what_speaks_of_one_job_says_that_the_name_is_that_of_several(
+    quorate: Quorate, pipeline: str, command: str
+) -> None:
+    assert quorate(*SWEEP).exit_code == 0
+    assert quorate("submit", "-f", pipeline).exit_code == 0
+    for name, job in (("sweep", "sweep-1"), ("run", "run-prepare"), ("run-report", "run-report-0")):
+        fix = f"It is an array or a pipeline: name one of its jobs, such as {job}."
+        assert quorate(command, name) == (1, "", f"error: There is no job {name}.\n  {fix}\n")
+
+
 def test_an_array_in_a_file_is_submitted_whole_and_once(quorate: Quorate, site: Site, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(
