@@ -11,7 +11,7 @@ from reconciler.reports.tables import table_of
 
 __all__ = ["print_fields", "print_table", "table_of"]
 
-_PIPED_COLUMNS = 100_000
+_UNLIMITED = 100_000
 """Nothing is wrapped or cut where a program may read it."""
 
 
@@ -19,10 +19,9 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: I
     """Print such a table."""
     from rich.console import Console
 
-    table = table_of(headings, rows, right)
     console = Console(markup=False, emoji=False, highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPED_COLUMNS
+    table = table_of(headings, rows, right, console.width if console.is_terminal else _UNLIMITED)
+    console.width = _UNLIMITED
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

@@ -17,6 +17,7 @@ ROWS_MAX = 10
 """Of a section that is folded: what one sees at a glance."""
 UNFOLDED_COLUMNS = 100_000
 """The width where no terminal reads it: nothing is wrapped where a program may."""
+_INDENTED = 2
 
 
 def text(outline: Outline, *, unfold: bool = False, columns: int = UNFOLDED_COLUMNS, colour: bool = False) -> str:
@@ -24,7 +25,7 @@ def text(outline: Outline, *, unfold: bool = False, columns: int = UNFOLDED_COLU
     # Nothing of the environment: the same outline is the same text everywhere. legacy_windows would be looked up.
     console = Console(
         file=StringIO(),
-        width=columns,
+        width=UNFOLDED_COLUMNS,  # Tables keep to theirs, and terminals wrap all else.
         force_terminal=colour,
         color_system="standard" if colour else None,
         markup=False,
@@ -34,27 +35,28 @@ def text(outline: Outline, *, unfold: bool = False, columns: int = UNFOLDED_COLU
         _environ={},
     )
     with console.capture() as captured:
-        for part in _parts(outline, None if unfold else ROWS_MAX):
+        for part in _parts(outline, None if unfold else ROWS_MAX, columns):
             console.print(part, soft_wrap=isinstance(part, Text))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def _parts(outline: Outline, rows_max: int | None) -> Iterator[RenderableType]:
+def _parts(outline: Outline, rows_max: int | None, columns: int) -> Iterator[RenderableType]:
     yield Text(plain_of(outline.headline), style="bold")
     yield Text(plain_of(outline.verdict), style="bold red" if outline.refused else "")
     for section in outline.sections:
         yield Text()
         yield Text(section.title, style="bold")
-        yield from _rows(section, rows_max)
+        yield from _rows(section, rows_max, columns)
     yield Text()
     yield from (Text(plain_of(line)) for line in outline.footer)
 
 
-def _rows(section: Section, rows_max: int | None) -> Iterator[RenderableType]:
+def _rows(section: Section, rows_max: int | None, columns: int) -> Iterator[RenderableType]:
     shown = section.rows[:rows_max]
     if section.headings:
-        table = table_of(section.headings, ([plain_of(cell) for cell in row] for row in shown), section.right)
-        yield Padding(table, (0, 0, 0, 2), expand=False)
+        cells = ([plain_of(cell) for cell in row] for row in shown)
+        table = table_of(section.headings, cells, section.right, columns - _INDENTED)
+        yield Padding(table, (0, 0, 0, _INDENTED), expand=False)
     else:
         yield from (Text(f"  {plain_of(cell)}") for row in shown for cell in row)
     left = len(section.rows) - len(shown)

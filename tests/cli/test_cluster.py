@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import msgspec
@@ -190,15 +191,22 @@ def test_nothing_is_cut_where_a_program_reads(capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_a_terminal_gets_colour_and_folded_cells(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (40, ["NAME       CAUSE", "  team-a   exit code 7", "  ranking"]),
+        (20, ["NAME       CAUSE", "  team-a   exit code", "           7", "  ranking"]),
+        (10, ["NAME       CAUSE", "  team-a   exit code 7", "  ranking"]),
+    ],
+)
+def test_a_terminal_gets_colour_and_cells_that_are_wrapped_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, expected: list[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.delenv("NO_COLOR", raising=False)
-    print_table(("NAME",), (("x" * 25,),))
-    out = capsys.readouterr().out
-    assert "\x1b[1m" in out
-    assert out.count("x") == 25
-    assert max(map(len, out.splitlines()[1:])) <= 10
+    print_table(("NAME", "CAUSE"), (("  team-a", "exit code 7"), ("  ranking", "")))
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert "\x1b[1m" in head
+    assert [re.sub("\x1b[^m]*m", "", head).rstrip(), *rows] == expected
