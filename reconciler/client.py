@@ -284,7 +284,8 @@ def connect(server: str | None = None) -> Client:
 def _token() -> str | None:
     named = os.environ.get("QUORATE_TOKEN_FILE")
     path = Path(named or default_token_file())
-    return read_token(path) if named or path.exists() else None  # Whoever names one means it.
+    # Whoever names a file means it. A usual one in a folder that is closed to us is somebody else's, where Path.exists would raise.
+    return read_token(path) if named or os.path.exists(path) else None
 
 
 def _cursor(cursor: str) -> dict[str, str]:

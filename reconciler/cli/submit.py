@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import click
@@ -146,7 +146,7 @@ def _asked(
 
 def _require_command(word: str, *, is_script_wanted: bool) -> None:
     """Raises CommandFailedError where the first word is clearly no command, but a file that was to be submitted."""
-    if word.endswith(_DOCUMENT_ENDINGS) and Path(word).is_file():
+    if word.endswith(_DOCUMENT_ENDINGS) and os.path.isfile(word):
         fix = f"Submit it with `quorate submit -f {word}`."
         raise CommandFailedError("this is a document, and no command", place=word, fix=fix, exit_code=Exit.USAGE)
     if is_script_wanted:

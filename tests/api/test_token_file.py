@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.client import connect
+from reconciler.client import NotAuthorisedError, connect
 from reconciler.token_file import TokenFileError, default_token_file, read_or_make_token, read_token
 from tests.api.conftest import TOKEN
 
@@ -58,3 +61,21 @@ def test_the_client_finds_server_and_token(tmp_path: Path, server: ApiServer, mo
     monkeypatch.setenv("QUORATE_TOKEN", TOKEN)
     with connect() as by_token:
         assert by_token.jobs().items == ()
+
+
+def test_a_token_in_a_state_folder_that_is_closed_to_us_is_none_of_ours(
+    tmp_path: Path, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.stat
+
+    def stat_of(path: str | Path, **options: Any) -> os.stat_result:
+        if str(path) == str(tmp_path / "token"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, **options)
+
+    for name in ("QUORATE_TOKEN", "QUORATE_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path))
+    monkeypatch.setattr(os, "stat", stat_of)
+    with connect(server.url) as client, pytest.raises(NotAuthorisedError, match="QUORATE_STATE"):
+        client.jobs()
