@@ -161,7 +161,7 @@ class World:
             yield now
 
     def next_instant(self, until: Instant) -> Instant | None:
-        """When the next job ends or type opens; None: not before `until`."""
+        """When the next job ends or type opens; None: not up to `until`."""
         instants = (*self.openings[:1], *(end for end, _ in self.ends[:1]))
         return min((at for at in instants if at <= until), default=None)
 

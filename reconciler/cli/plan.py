@@ -177,10 +177,11 @@ def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bo
 
 def _print_text(found: Review, paths: Paths, *, unfold: bool) -> None:
     """As wide as a terminal where one reads it, and in colour if it likes. Where that is narrow queues go by their names alone."""
-    from reconciler.reports.text import UNFOLDED_COLUMNS, text
+    from reconciler.reports.tables import UNLIMITED
+    from reconciler.reports.text import text
 
     terminal = sys.stdout.isatty()
-    columns = get_terminal_size().columns if terminal else UNFOLDED_COLUMNS
+    columns = get_terminal_size().columns if terminal else UNLIMITED
     colour = terminal and not os.environ.get("NO_COLOR")
     outline = outline_of(found, paths if columns >= _WIDE_COLUMNS else UNKNOWN, local)
     click.echo(text(outline, unfold=unfold, columns=columns, colour=colour), nl=False, color=colour)

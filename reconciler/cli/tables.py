@@ -7,12 +7,9 @@ from collections.abc import Iterable
 import click
 
 from reconciler.reports.plain import printable
-from reconciler.reports.tables import table_of
+from reconciler.reports.tables import UNLIMITED, table_of
 
 __all__ = ["print_fields", "print_table", "table_of"]
-
-_UNLIMITED = 100_000
-"""Nothing is wrapped or cut where a program may read it."""
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()) -> None:
@@ -20,8 +17,8 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: I
     from rich.console import Console
 
     console = Console(markup=False, emoji=False, highlight=False)
-    table = table_of(headings, rows, right, console.width if console.is_terminal else _UNLIMITED)
-    console.width = _UNLIMITED
+    table = table_of(headings, rows, right, console.width if console.is_terminal else UNLIMITED)
+    console.width = UNLIMITED
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

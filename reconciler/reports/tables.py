@@ -11,6 +11,8 @@ from reconciler.reports.plain import printable
 if TYPE_CHECKING:
     from rich.table import Table
 
+UNLIMITED: Final = 100_000
+"""Columns of characters where a program may read it: nothing is wrapped or cut."""
 _GAP: Final = 2
 """Spaces between two columns."""
 _WORDS: Final = re.compile(r"\s*\S+")

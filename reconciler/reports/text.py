@@ -11,21 +11,19 @@ from rich.text import Text
 
 from reconciler.reports.outline import Outline, Section
 from reconciler.reports.plain import plain_of
-from reconciler.reports.tables import table_of
+from reconciler.reports.tables import UNLIMITED, table_of
 
 ROWS_MAX = 10
 """Of a section that is folded: what one sees at a glance."""
-UNFOLDED_COLUMNS = 100_000
-"""The width where no terminal reads it: nothing is wrapped where a program may."""
 _INDENTED = 2
 
 
-def text(outline: Outline, *, unfold: bool = False, columns: int = UNFOLDED_COLUMNS, colour: bool = False) -> str:
+def text(outline: Outline, *, unfold: bool = False, columns: int = UNLIMITED, colour: bool = False) -> str:
     """The whole outline; without `unfold` at most `ROWS_MAX` rows of each section."""
     # Nothing of the environment: the same outline is the same text everywhere. legacy_windows would be looked up.
     console = Console(
         file=StringIO(),
-        width=UNFOLDED_COLUMNS,  # Tables keep to theirs, and terminals wrap all else.
+        width=UNLIMITED,  # Tables keep to theirs, and terminals wrap all else.
         force_terminal=colour,
         color_system="standard" if colour else None,
         markup=False,
