@@ -70,9 +70,11 @@ class Attempts:
 
     def may(self, wish: Wish, leaving: Leaving) -> bool:
         """Whether the taker would be inside its share, and below all limits, once this is charged less."""
+        return self.lies_inside(wish, leaving) and self.is_below_limits(wish, leaving)
+
+    def is_below_limits(self, wish: Wish, leaving: Leaving) -> bool:
+        """Whether no limit would forbid what the taker asks for, once this is charged less."""
         candidate, option = wish.candidate, wish.option
-        if not self.lies_inside(wish, leaving):
-            return False
         if self.users.blocking(candidate.job, option.charge) or self.lines.blocker(candidate, option):
             return False
         return allows(self.headroom, candidate.job.spec.queue, option.charge, leaving)
@@ -82,7 +84,16 @@ class Attempts:
         queue, option = wish.candidate.job.spec.queue, wish.option
         if wish.tier == "fair" and wish.candidate.is_inside_only(option):
             return False
-        return lies_inside(self.headroom, wish.tier, queue, option.charge, leaving.get(queue, {}))
+        gone = leaving.get(queue, {})
+        if wish.displaces:
+            return all(gone.get(gpu_type, 0) >= milli for gpu_type, milli in option.charge.items())
+        return lies_inside(self.headroom, wish.tier, queue, option.charge, gone)
+
+    def could_displace(self, wish: Wish, lower: Leaving) -> bool:
+        """Whether the taker would be inside its share, if all of this lower work of its queue stood behind it."""
+        queue, option = wish.candidate.job.spec.queue, wish.option
+        is_inside = lies_inside(self.headroom, wish.tier, queue, option.charge, lower.get(queue, {}))
+        return is_inside and not wish.candidate.is_inside_only(option)
 
     def frees_quota(self, victim: Victim, wish: Wish) -> bool:
         """Whether a limit binds both: that of their own queue, or a max above them."""
@@ -95,13 +106,21 @@ class Attempts:
             if line.queue in above
         )
 
-    def hold(self, start: Start, pledged: Pledged = NOTHING, claimed: Room | None = None) -> None:
-        """What a taker was given is nobody else's. `claimed`: where its place is taken already."""
+    def hold(
+        self, start: Start, pledged: Pledged = NOTHING, claimed: Room | None = None, *, displaces: bool = False
+    ) -> None:
+        """What a taker was given is nobody else's. `claimed`: where its place is taken already.
+
+        `displaces`: its queue holds that as it holds what runs: it is inside before the lower work is.
+        """
         for room in (self.room, self.soon):
             if room is not claimed:
                 room.occupy(start.held)
             room.set_aside(pledged)
-        self.headroom.take(start.queue, start.charge)
+        if displaces:
+            self.headroom = self.headroom.under(self.headroom.shares.beside([(start.queue, start.charge)]))
+        else:
+            self.headroom.take(start.queue, start.charge)
         self.users.take(start.candidate.job, start.charge)
         self.lines.start(start.candidate)
 

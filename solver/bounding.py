@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from solver.certify import Proof
 from solver.plan.plan import Certificate
 from solver.program.entitled import EntitledBound, Manner
 from solver.program.optimiser import Effort
-from solver.promise import Promise
+from solver.promise import Promise, Tier
 from solver.rules.demand import Candidate, sub_layers_of
 from solver.rules.entitlement import Shares
 from solver.rules.freeable import Freeable
@@ -21,6 +21,7 @@ from solver.starts import Start
 from solver.world.arrays import Floats
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
+from solver.world.workload import JobName
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Bounding:
     soon: Room
     starts: Sequence[Start]
     promises: Sequence[Promise]
+    displacing: Mapping[JobName, Tier]
 
     def proof(self, certificate: Certificate) -> Proof:
         """What is asked of entitled layers, beside what is known of them."""
@@ -59,8 +61,14 @@ class Bounding:
         """What the round does, as a point of that program."""
         free: list[tuple[Start, Manner]] = [(start, "free") for start in self.starts]
         promised = [(promise.start, promise.tier) for promise in self.promises]
+        served = [(start, self._manner(start, manner)) for start, manner in (*free, *promised)]
         holders = (victim.holder for promise in self.promises for victim in promise.victims)
-        return stated.point([*free, *promised], [(holder.job.spec.queue, holder.charge) for holder in holders])
+        return stated.point(served, [(holder.job.spec.queue, holder.charge) for holder in holders])
+
+    def _manner(self, start: Start, otherwise: Manner) -> Manner | None:
+        """In which manner these layers count it; None: in none, though its queue holds it."""
+        tier = self.displacing.get(start.candidate.job.name)
+        return otherwise if tier is None else "displacing" if tier == "entitled" else None
 
     def _takers(self) -> Iterator[Taker]:
         for candidate in self.candidates:

@@ -53,7 +53,7 @@ def decide_with_evictions(
         return replace(decision, proof=None)
     if optimiser is None or not decision.promises:
         return decision
-    served = decision.starts, decision.promises
+    served = decision.starts, decision.promises, decision.displacing
     bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
     return replace(decision, proof=partial(bounding.proof, decision.certificate))
 

@@ -36,7 +36,8 @@ from solver.world.workload import JobName, QueueName
 class MakingRoom:
     """Evictions of one round. `attempts`: what is left to give, and what it would do.
 
-    `gone`: jobs that this round has asked to leave, or to shrink.
+    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: takers that got something though their queue holds
+    more than its share, by lower work, which stands behind them; each with its tier.
     """
 
     snapshot: Snapshot
@@ -46,6 +47,7 @@ class MakingRoom:
     moving: Moving
     starts: list[Start] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
+    displacing: dict[JobName, Tier] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
     _within: dict[QueueName, Duration] = field(default_factory=dict)
@@ -75,8 +77,9 @@ class MakingRoom:
             return
         self._refused = False
         wishes = self._wishes(candidate, taker, tier)
-        allowed = [wish for wish in wishes if self.attempts.may(wish, {})]
-        found, claimed = self._as_it_is(allowed)
+        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, {})]
+        allowed = [wish for wish in inside if self.attempts.is_below_limits(wish, {})]
+        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(wishes, taker)
         if wishes and found is None:
             found = next(self._with_harm(wishes, allowed, taker, tier), None)
         if found is None:
@@ -106,11 +109,32 @@ class MakingRoom:
                     return found, room
         return None, None
 
+    def _before_lower_work(self, wishes: Sequence[Wish], taker: Taker) -> tuple[Trial, Room | None] | tuple[None, None]:
+        """A place for a taker whose queue holds more than its share, though only by lower work, which stands behind it in line.
+
+        What is free, else the place of that work, GPU for GPU. Else it would take all to leave that lies beyond the share.
+        """
+        lower = self.givers.own(taker).charges
+        before = [replace(wish, displaces=True) for wish in wishes if self.attempts.could_displace(wish, lower)]
+        found, claimed = self._as_it_is([wish for wish in before if self.attempts.is_below_limits(wish, {})])
+        if found:
+            return found, claimed
+        patient = replace(taker, overdue=False)
+        for wish in before:
+            victims = self._each_lawful(self.givers.own(patient), wish, patient)
+            found = Fewest(self.attempts).find(wish, victims)
+            if found and self._keeps_to_limits(found, patient):
+                return found, None
+            self._refused |= found is not None
+        return None, None
+
     def keep(self, start: Start) -> bool:
-        """Hold on to a start that was decided before, if nobody has been given its room since."""
-        headroom = self.attempts.headroom
+        """Hold on to a start that was decided before, if nobody has been given its room since, or what it may have."""
+        headroom, users = self.attempts.headroom, self.attempts.users
         fits = self.attempts.room.has_free(start.held) and headroom.allows(start.queue, start.charge)
-        if not fits or (start.inside_only and not headroom.entitled.holds(start.queue, start.charge)):
+        if not fits or users.blocking(start.candidate.job, start.charge):
+            return False
+        if start.inside_only and not headroom.entitled.holds(start.queue, start.charge):
             return False
         self.starts.append(start)
         self.attempts.hold(start)
@@ -205,6 +229,8 @@ class MakingRoom:
 
     def _keep(self, start: Start, found: Trial, claimed: Room | None) -> None:
         attempts = self.attempts
+        if found.wish.displaces:
+            self.displacing[start.candidate.job.name] = found.wish.tier
         for victim in found.victims:
             leave(attempts.soon, victim.holder.job)
             self._unserved.open(victim.holder.charge)
@@ -216,7 +242,7 @@ class MakingRoom:
         if start.candidate.strict:
             self._unserved.open([None])
         attempts.charge_less(found.victims)
-        attempts.hold(start, found.pledged, claimed)
+        attempts.hold(start, found.pledged, claimed, displaces=found.wish.displaces)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
 
     def _ask(self, name: JobName) -> None:

@@ -48,7 +48,9 @@ def estimates(
     for name, reservation in held.items():
         kept = world.start_at(reservation.start)
         found[name] = min(found.get(name, kept), kept, key=_at)
-    otherwise = BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps()
+    otherwise = (
+        BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps(partitioned=bool(world.policy.mig))
+    )
     return {
         candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
         for candidate in first

@@ -123,11 +123,13 @@ def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
     return (*(f"{kind}{layer}" for kind in (ENTITLED, FAIR, LEFTOVER) for layer in sub_layers), FIT, TYPE_WEIGHT)
 
 
-def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
+def layer_values(
+    starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares, outside: Sequence[Start] = ()
+) -> tuple[float, ...]:
     """What the starts are worth in each layer, in GPUs, in the order of `layer_names`; the last two count downwards from 0.
 
     The fair and the left-over layers count all that their sub-layer got inside a fair share, or at all: what the layers
-    above settled is part of it, so only the rest can differ.
+    above settled is part of it, so only the rest can differ. `outside`: starts that are counted inside no share.
     """
     milli: dict[Segment, int] = {}
     weight: dict[Segment, float] = {}
@@ -135,16 +137,16 @@ def layer_values(starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares
         for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] = milli.get(segment, 0) + count
             weight[segment] = start.candidate.weight
-    headroom = Headroom(shares)
+    every, headroom = (*starts, *outside), Headroom(shares)
     entitled = _by_layer(parts_inside(milli, headroom.entitled), weight, sub_layers)
     fair = _by_layer(parts_inside(milli, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)
-    for start in starts:
+    for start in every:
         layer, weighs = start.candidate.sub_layer, start.candidate.weight
         served[layer] += weighs * start.option.worth
         if start.growth:
             served[layer.of_growth] += weighs * start.growth
-    unfit, heavy = sum(start.misfit for start in starts), sum(start.excess_weight for start in starts)
+    unfit, heavy = sum(start.misfit for start in every), sum(start.excess_weight for start in every)
     values = (*entitled, *fair, *served.values(), 0.0 - unfit, 0.0 - heavy)
     # Answers are compared layer by layer: the order in which floats were added up must not decide between them.
     return tuple(round(value, 9) for value in values)

@@ -7,7 +7,7 @@ are settled there, before anything is handed out below, so that nothing is evict
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import groupby
@@ -26,7 +26,7 @@ from solver.plan.plan import Certificate
 from solver.prices import fit_for
 from solver.program.optimiser import Optimiser
 from solver.promise import TIERS, Promise, Tier
-from solver.rules.demand import Candidate, sub_layers_of
+from solver.rules.demand import Candidate, SubLayer, sub_layers_of
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.holdings import Charges
 from solver.rules.law import Law
@@ -38,6 +38,7 @@ from solver.rules.users import UserRoom
 from solver.starts import Start, layer_values
 from solver.strain import strain_of
 from solver.world.kept import Kept
+from solver.world.quantities import MILLI_PER_GPU
 from solver.world.room import Room
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, QueueName
@@ -47,7 +48,7 @@ from solver.world.workload import JobName, QueueName
 class Decision:
     """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
-    `proof`: states what may be asked to know better how good it is.
+    `proof`: states what may be asked to know better how good it is. `displacing`: as in `MakingRoom`.
     """
 
     starts: tuple[Start, ...]
@@ -56,6 +57,7 @@ class Decision:
     shares: Shares
     room: Room
     proof: Callable[[], Proof] | None = None
+    displacing: Mapping[JobName, Tier] = field(default_factory=dict)
 
     def take(self, room: Room) -> None:
         """Everything that is given to somebody is nobody else's."""
@@ -92,7 +94,8 @@ class Ground:
 class Round:
     """A round while it is decided: what is settled already, and what the rest may count on.
 
-    `asked`: who starts on what is free, once that is waited for; `told`: how each answer so far came about.
+    `asked`: who starts on what is free, once that is waited for; `told`: how each answer so far came about; `displacing`: as in
+    `MakingRoom`.
     """
 
     ground: Ground
@@ -107,6 +110,7 @@ class Round:
     moving: Moving
     asked: Asked = field(init=False)
     told: list[Certificate] = field(default_factory=list)
+    displacing: dict[JobName, Tier] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, ground: Ground, optimiser: Optimiser | None) -> Self:
@@ -180,6 +184,7 @@ class Round:
     def _settle(self, making: MakingRoom) -> None:
         self.starts += making.starts
         self.promises += making.promises
+        self.displacing |= making.displacing
         done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
         self.room, self.soon = making.attempts.room, making.attempts.soon
@@ -195,13 +200,33 @@ def _conclude(this: Round, answer: Answer, room: Room) -> Decision:
     shares, candidates = this.ground.shares, this.ground.candidates
     after = shares.without(_charges(promises))
     sub_layers = sub_layers_of(candidates)
-    values = layer_values((*starts, *(promise.start for promise in promises)), sub_layers, after)
+    served = (*starts, *(promise.start for promise in promises))
+    displacing = [start for start in served if start.candidate.job.name in this.displacing]
+    held = after.beside([(start.queue, start.charge) for start in displacing])
+    others = [start for start in served if start.candidate.job.name not in this.displacing]
+    values = layer_values(others, sub_layers, held, displacing)
+    values = _with_displacing(values, sub_layers, displacing, this.displacing)
     # What no answer could exceed bounds these values: everybody is preempted, which makes room inside its own queue's guarantee.
     holdings = this.ground.lawful.holdings
     everybody = Charges(holdings, np.ones(len(holdings.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
-    return Decision(starts, promises, with_victims(this.told, layers, promises), after, room)
+    certificate = with_victims(this.told, layers, promises)
+    return Decision(starts, promises, certificate, after, room, displacing=this.displacing)
+
+
+def _with_displacing(
+    values: Sequence[float], sub_layers: Sequence[SubLayer], starts: Iterable[Start], tiers: Mapping[JobName, Tier]
+) -> tuple[float, ...]:
+    """The layers, with those who displace lower work of their queue: they are inside before that is."""
+    more, place = list(values), {layer: number for number, layer in enumerate(sub_layers)}
+    for start in starts:
+        candidate, gpus = start.candidate, sum(start.charge.values()) / MILLI_PER_GPU
+        for number, tier in enumerate(TIERS):
+            # What lies inside a guarantee is inside the fair share.
+            if tiers[candidate.job.name] in ("entitled", tier):
+                more[number * len(sub_layers) + place[candidate.sub_layer]] += candidate.weight * gpus
+    return tuple(round(value, 9) for value in more)
 
 
 def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:

@@ -20,12 +20,16 @@ from solver.world.workload import Job, TaskPlacement
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A taker served in one of its ways. `drains`: on GPUs, too, that are partitioned anew once others have left them."""
+    """A taker served in one of its ways. `drains`: on GPUs, too, that are partitioned anew once others have left them.
+
+    `displaces`: though its queue holds more than its share, by lower work: that stands behind it, and gives way GPU for GPU.
+    """
 
     candidate: Candidate
     option: Option
     tier: Tier
     drains: bool = False
+    displaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,11 @@ class _Court:
 
     @cached_property
     def _asked(self) -> list[TaskPlacement]:
-        """Tasks in flight, but for what is promised and not there yet: that is nobody's so far (check_pledges)."""
+        """Tasks in flight, but for what is promised and not there yet, or promised no more: that is nobody's (check_pledges)."""
         found: list[TaskPlacement] = []
         for intent in self.case.intents:
+            if intent.kind == "nominate" and intent.job in self.case.withdrawn:
+                continue
             later = unmade(self.case, intent.tasks) if intent.kind == "nominate" else {}
             gpus_of = ((task, {*task.devices, *((task.mig.gpu,) if task.mig else ())}) for task in intent.tasks)
             found += (task for task, gpus in gpus_of if gpus.isdisjoint(later))
@@ -159,10 +161,9 @@ class _Court:
             yield Violation("S1", device, "would be somebody's as a whole and hold instances")
 
     def _promised_no_more(self) -> Iterator[MigSlot]:
-        """What was promised to who is bound now, or gets nothing any more."""
-        done = self.case.bound | self.case.withdrawn
+        """What was promised to who is bound now."""
         for intent in self.case.intents:
-            if intent.kind == "nominate" and intent.job in done:
+            if intent.kind == "nominate" and intent.job in self.case.bound:
                 yield from (task.mig for task in intent.tasks if task.mig)
 
     def _promise(self, step: Nominate) -> Iterator[Violation]:

@@ -46,10 +46,16 @@ class BeyondHorizon(Estimate, frozen=True, tag="beyond-horizon"):
 
 
 class NoEndHelps(Estimate, frozen=True, tag="no-end-helps"):
-    """It would not start even if all that runs had ended: what it needs is cordoned or broken."""
+    """It would not start even if all that runs had ended: what it needs is cordoned or broken.
+
+    `partitioned`: or the GPUs may not be partitioned for it yet, of which no end of a job is a sign.
+    """
+
+    partitioned: bool = False
 
     def __str__(self) -> str:
-        return "earliest start unknown: nodes or GPUs that it needs are cordoned or broken"
+        not_yet = ", or may not be partitioned for it yet" if self.partitioned else ""
+        return f"earliest start unknown: nodes or GPUs that it needs are cordoned or broken{not_yet}"
 
 
 AnyEstimate = EarliestStart | EndUnknown | BeyondHorizon | NoEndHelps

@@ -32,7 +32,7 @@ class MigGeometry(Reason, frozen=True, tag="mig-geometry"):
 
     def __str__(self) -> str:
         what = f"{self.profile} of {self.gpu_type}" if self.profile else f"whole {self.gpu_type}"
-        changes = f"{self.fit_with_changes} with the {self.changes_left} changes left in this hour"
+        changes = f"{self.fit_with_changes} with the {count(self.changes_left, 'change')} left in this hour"
         return (
             f"group {self.group} needs room for {count(self.tasks, 'task')} on {what}: room for {self.fit_as_it_is} as the GPUs "
             f"are partitioned, {changes}, {self.fit_at_last} with any number"

@@ -31,6 +31,11 @@ def did_you_mean(nearest: tuple[str, ...]) -> str:
     return f"; did you mean {', '.join(nearest)}?" if nearest else ""
 
 
+def sentence(reasons: str) -> str:
+    """Reasons with a full stop, but for those that end with a question, as `did_you_mean` has it."""
+    return reasons if reasons.endswith("?") else f"{reasons}."
+
+
 def part_of(gpus: MilliGpu, keeps: MilliGpu) -> str:
     """The GPUs that a job gives up, `keeps` beside them."""
     return f"{gpus} of its {MilliGpu(gpus + keeps)} GPUs" if keeps else count(gpus.number, "GPU")

@@ -11,8 +11,8 @@ from solver.program.builder import ProgramBuilder, summed
 from solver.program.cells import Cell, Cells, bare, cost_in_slots, gpus_alone, reference_shapes
 from solver.program.classes import Group
 from solver.program.split import Portion
-from solver.program.ways import Kind
-from solver.world.cluster import GpuType, is_wider
+from solver.program.ways import Kind, Part
+from solver.world.cluster import GpuType, Level, is_wider
 from solver.world.held import Against
 from solver.world.quantities import MILLI_PER_GPU
 from solver.world.shape import Circle, MigShape, Shape, SharedShape, kept_to, nodes_of
@@ -123,23 +123,32 @@ class CapacityRows:
 
     def _bundle_rows(self) -> None:
         """Gangs kept together closer than a cell: each takes a bundle of slots out of one such domain."""
-        together = {
-            (kind.level, part): None
-            for kind in self.flows
-            if kind.level is not None and is_wider(self.cells.level, kind.level)
-            for part in kind.parts
-        }
-        together |= {(level, (kept_to(part[0], ""), *part[1:])): None for level, part in together if nodes_of(part[0])}
-        for level, (shape, gpu_type, count) in together:
+        for (level, (shape, gpu_type, count)), domains in self._kept_together().items():
             per_domain: dict[int, list[tuple[int, float]]] = defaultdict(list)
             for kind, columns in self.flows.items():
                 if kind.level is not None and not is_wider(kind.level, level):
                     bundles = self._slots_taken(kind, shape, gpu_type) // count
                     for domain, column in columns.items():
-                        per_domain[domain].append((column, float(bundles)))
+                        if domain in domains:
+                            per_domain[domain].append((column, float(bundles)))
             for domain, terms in per_domain.items():
                 limit = self.cells.bundles(shape, count, level, Cell(domain, gpu_type))
                 self.builder.at_most(summed(terms), limit)
+
+    def _kept_together(self) -> dict[tuple[Level, Part], set[int]]:
+        """What is kept together closer than a cell, and the domains it flows into.
+
+        Where it can't be, nothing is known of who takes its slots: a pool that is not shared has none of a share's to lose.
+        """
+        together: dict[tuple[Level, Part], set[int]] = defaultdict(set)
+        for kind, columns in self.flows.items():
+            if kind.level is not None and is_wider(self.cells.level, kind.level):
+                for part in kind.parts:
+                    together[kind.level, part] |= columns.keys()
+        for (level, (shape, gpu_type, count)), domains in list(together.items()):
+            if nodes_of(shape):
+                together[level, (kept_to(shape, ""), gpu_type, count)] |= domains
+        return together
 
     def _slots_taken(self, kind: Kind, reference: Shape, gpu_type: GpuType) -> int:
         return sum(cost_in_slots(shape, reference) * count for shape, other, count in kind.parts if other == gpu_type)

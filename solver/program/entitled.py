@@ -1,8 +1,9 @@
 """The most that entitled layers could be where others may have to leave: a program over shares, and counts of slots.
 
-A gang is served in one of three manners. `entitled`: others leave for it, so it lies inside its guarantees as a whole. `fair`:
-others leave for it, and it lies inside its fair shares. `free`: nobody leaves for it, so it starts on what is free now. Whoever may
-lawfully be evicted may leave, for whomever, and there is room as on one large node: more than a plan may do (docs/solver.md).
+A gang is served in one of four manners. `entitled`: others leave for it, so it lies inside its guarantees as a whole. `fair`:
+others leave for it, and it lies inside its fair shares. `displacing`: it stands before lower work of its queue, which holds more
+than it is guaranteed. `free`: nobody leaves for it, so it starts on what is free now. Whoever may lawfully be evicted may leave,
+for whomever, and there is room as on one large node: more than a plan may do (docs/solver.md).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from solver.program.builder import ProgramBuilder, summed
+from solver.program.loosening import Loosening
 from solver.rules.demand import Candidate, SubLayer
 from solver.rules.entitlement import Charge, Headroom, Shares
 from solver.rules.freeable import Freeable
@@ -28,8 +30,8 @@ from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.workload import QueueName
 
-Manner = Literal["entitled", "fair", "free"]
-MANNERS: tuple[Manner, ...] = ("entitled", "fair", "free")
+Manner = Literal["entitled", "fair", "displacing", "free"]
+MANNERS: tuple[Manner, ...] = ("entitled", "fair", "displacing", "free")
 
 
 class Ask(NamedTuple):
@@ -81,50 +83,14 @@ class Served(NamedTuple):
         """What each of them asks for."""
         return self.alike.asks[self.option]
 
+    @property
+    def gpus(self) -> float:
+        """GPUs of all types."""
+        return sum(milli for _, milli in self.ask.charge) / MILLI_PER_GPU
+
     def segment(self, gpu_type: GpuType) -> Segment:
         """Where its GPUs count. What may not borrow is counted first, which is left out: it only bounds more."""
         return Segment(True, self.alike.layer, self.alike.band, self.alike.queue, gpu_type)
-
-
-@dataclass(slots=True)
-class Loosening:
-    """What is left of nested lines as others leave: linear in the columns `leaving`, and never less than it can be.
-
-    What is left, the limit less min(limit, use), is convex in the use: it lies below the straight line between what it is if
-    nobody leaves and if everybody does.
-    """
-
-    shares: Shares
-    limits: Mapping[Line, int]
-    leaving: Mapping[Line, tuple[int, int]]
-    _known: dict[Line, tuple[int, int, list[tuple[int, float]]]] = field(default_factory=dict)
-
-    def left(self, line: Line) -> tuple[float, list[tuple[int, float]]]:
-        """GPUs that are left if nobody leaves, and what each column of those who do adds."""
-        limit = self.limits.get(line, 0)
-        now, _, terms = self._inside(line)
-        return (limit - now) / MILLI_PER_GPU, terms
-
-    def most(self, line: Line) -> int:
-        """Milli-GPU that are left if all leave."""
-        return self.limits.get(line, 0) - self._inside(line)[1]
-
-    def _inside(self, line: Line) -> tuple[int, int, list[tuple[int, float]]]:
-        """Of the use inside the line: now, once all have left, and GPUs by which each column lowers it."""
-        if line not in self._known:
-            below = [self._inside(child) for child in self.shares.tree.lines_below(line)]
-            if below:
-                now, least = sum(known[0] for known in below), sum(known[1] for known in below)
-                terms = [term for known in below for term in known[2]]
-            else:
-                now = self.shares.used.get(line, 0)
-                column, milli = self.leaving.get(line, (0, 0))
-                least, terms = now - milli, [(column, 1.0)] if milli else []
-            limit = self.limits.get(line, 0)
-            inside, inside_least = min(limit, now), min(limit, least)
-            part = (inside - inside_least) / (now - least) if now > least else 0.0
-            self._known[line] = inside, inside_least, [(column, factor * part) for column, factor in terms if part]
-        return self._known[line]
 
 
 @dataclass(slots=True)
@@ -148,50 +114,73 @@ class EntitledBound:
             self.leaving[line] = self.builder.column(milli / MILLI_PER_GPU, integer=False), milli
         entitled = Loosening(self.shares, self.shares.guaranteed, self.leaving)
         fair = Loosening(self.shares, self.shares.fair, self.leaving)
-        self._columns_for_gangs({"entitled": entitled, "fair": fair})
+        self._columns_for_gangs({"entitled": entitled, "fair": fair, "displacing": entitled})
         self._rows_of_room()
         self._rows_of_ceilings()
         self._rows_inside(entitled, lambda known: known.manner == "entitled" or known.ask.inside_only)
         self._rows_inside(fair, lambda known: known.manner == "fair")
         self._columns_inside(entitled)
+        self._rows_of_displacing(entitled)
         weight = {(known.sub_layer, known.band): known.weight for known in self.candidates}
         for layer in self.layers:
             mine = {segment: column for segment, column in self.inside.items() if segment.sub_layer == layer}
             terms = {column: weight[layer, segment.band] for segment, column in mine.items()}
+            for known, column in self.columns.items():
+                if known.manner == "displacing" and known.alike.layer == layer:
+                    terms[column] = weight[layer, known.alike.band] * known.gpus
             self.builder.maximise(f"{ENTITLED}{layer}", terms, exact=True)
 
-    def point(self, served: Sequence[tuple[Start, Manner]], gone: Sequence[tuple[QueueName, Charge]]) -> Floats:
-        """The columns' values where these are served and those have left."""
-        values, milli = np.zeros(self.builder.columns), dict[Segment, int]()
-        for start, manner in served:
-            if not any(start.charge.values()):
-                continue  # without GPUs it counts in no layer, and has no column
-            option = start.candidate.options.index(start.option)
-            values[self.columns[Served(Alike.of(start.candidate), option, manner)]] += 1
-            for segment, count in segments_of(start.candidate, start.option, start.charge):
-                milli[segment] = milli.get(segment, 0) + count
+    def point(self, served: Sequence[tuple[Start, Manner | None]], gone: Sequence[tuple[QueueName, Charge]]) -> Floats:
+        """The columns' values where these are served and those have left. Manner None: it counts in no layer, but is held."""
+        values, stated = np.zeros(self.builder.columns), {known.job.name: known for known in self.candidates}
+        # What is served without GPUs counts in no layer, and has no column.
+        with_gpus = [(start, manner) for start, manner in served if any(start.charge.values())]
+        for start, manner in with_gpus:
+            if manner is not None:
+                # Of options that found no room any more a later question of the round says nothing.
+                candidate = stated[start.candidate.job.name]
+                option = candidate.options.index(start.option)
+                values[self.columns[Served(Alike.of(candidate), option, manner)]] += 1
         for queue, charge in gone:
             for gpu_type, count in charge.items():
                 if count:
                     values[self.leaving[Line(queue, gpu_type)][0]] += count / MILLI_PER_GPU
-        for segment, part in parts_inside(milli, Headroom(self.shares.without(gone)).entitled).items():
+        for segment, part in self._inside(with_gpus, gone).items():
             if not segment.sub_layer.growth and part:
                 values[self.inside[segment._replace(may_borrow=True)]] += part / MILLI_PER_GPU
         return values
 
+    def _inside(
+        self, served: Sequence[tuple[Start, Manner | None]], gone: Sequence[tuple[QueueName, Charge]]
+    ) -> dict[Segment, int]:
+        """Milli-GPU inside guarantees, beside those of who displaces lower work: its queue holds these first."""
+        milli, displaced = dict[Segment, int](), list[tuple[QueueName, Charge]]()
+        for start, manner in served:
+            if manner in ("displacing", None):
+                displaced.append((start.queue, start.charge))
+                continue
+            for segment, count in segments_of(start.candidate, start.option, start.charge):
+                milli[segment] = milli.get(segment, 0) + count
+        return parts_inside(milli, Headroom(self.shares.without(gone).beside(displaced)).entitled)
+
     def _columns_for_gangs(self, loosened: Mapping[Manner, Loosening]) -> None:
-        for alike, members in Counter(map(Alike.of, self.candidates)).items():
-            mine = [
-                self._column(served, members, loosened.get(manner))
+        members, lower = Counter[Alike](), dict[Alike, Charge]()
+        for candidate in self.candidates:
+            alike, mine = Alike.of(candidate), self.freeable.lower[candidate.job.name]
+            members[alike] += 1
+            lower[alike] = max(lower.get(alike, mine), mine, key=lambda charge: sum(charge.values()))
+        for alike, count in members.items():
+            columns = [
+                self._column(served, count, loosened.get(manner), lower[alike])
                 for option, ask in enumerate(alike.asks)
                 for manner in (MANNERS if not ask.inside_only else ("entitled", "free"))
                 if sum(milli for _, milli in ask.charge)
                 for served in (Served(alike, option, manner),)
             ]
-            self.builder.at_most({column: 1.0 for column in mine if column is not None}, members)
+            self.builder.at_most({column: 1.0 for column in columns if column is not None}, count)
 
-    def _column(self, served: Served, members: int, inside: Loosening | None) -> int | None:
-        """None where not even one gang can be served so."""
+    def _column(self, served: Served, members: int, inside: Loosening | None, lower: Charge) -> int | None:
+        """None where not even one gang can be served so. `lower`: what work of its own queue is charged that may leave for it."""
         tree, ask = self.shares.tree, served.ask
         if inside is None:
             allowed = [self._free(gpu_type, gpus) // ask.slots(gpu_type, gpus) for gpu_type, gpus, _ in ask.tasks]
@@ -199,7 +188,7 @@ class EntitledBound:
             lines = ((line, milli) for known, milli in ask.charge for line in tree.lines(served.alike.queue, known))
             allowed = [inside.most(line) // milli for line, milli in lines if milli]
         most = min([members, *allowed])
-        if most <= 0:
+        if most <= 0 or (served.manner == "displacing" and not any(lower.get(gpu_type) for gpu_type, _ in ask.charge)):
             return None
         self.columns[served] = self.builder.column(most)
         return self.columns[served]
@@ -256,10 +245,10 @@ class EntitledBound:
         return terms
 
     def _columns_inside(self, entitled: Loosening) -> None:
-        """GPUs of each segment that lie inside guarantees, as the layers count them."""
+        """GPUs of each segment that lie inside guarantees, as the layers count them, beside those of who displaces lower work."""
         takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
         for served, column in self.columns.items():
-            for gpu_type, milli in served.ask.charge:
+            for gpu_type, milli in served.ask.charge if served.manner != "displacing" else ():
                 takers[served.segment(gpu_type)].append((column, -milli / MILLI_PER_GPU))
         lines: dict[Line, list[tuple[int, float]]] = defaultdict(list)
         for segment, terms in sorted(takers.items()):
@@ -273,3 +262,26 @@ class EntitledBound:
         for line, terms in lines.items():
             left, more = entitled.left(line)
             self.builder.at_most(summed([*terms, *((column, -factor) for column, factor in more)]), left)
+
+    def _rows_of_displacing(self, entitled: Loosening) -> None:
+        """Who displaces lower work is inside, beside all others who are, once that has left.
+
+        The first of them was not inside as things stood: all get less than what leaves and what it got. (Of two types it may have
+        been inside one.)
+        """
+        terms = self._charged(lambda known: known.manner == "displacing")
+        of_one_type = {
+            line: mine for line, mine in self._charged(_displaces_on_one_type).items() if line in self.leaving
+        }
+        for segment, column in self.inside.items():
+            for line in self.shares.tree.lines(segment.queue, segment.gpu_type):
+                if line in terms:
+                    terms[line].append((column, 1.0))
+        for line, both in terms.items():
+            self.builder.at_most(summed(both), entitled.most(line) / MILLI_PER_GPU)
+        for line, mine in of_one_type.items():
+            self.builder.at_most(summed(mine), self.leaving[line][1] / MILLI_PER_GPU + max(gpus for _, gpus in mine))
+
+
+def _displaces_on_one_type(served: Served) -> bool:
+    return served.manner == "displacing" and sum(milli > 0 for _, milli in served.ask.charge) == 1

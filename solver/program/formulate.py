@@ -13,7 +13,7 @@ Layers: entitled demand, fair shares, what is left over, each by sub-layer; fit;
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from solver.program.builder import ProgramBuilder, summed
@@ -71,12 +71,13 @@ class Formulation:
         """Write all columns, rows and layers."""
         self._columns_for_ways()
         self.takers = tuple(self._takers())
-        for kind, takers in self._demand_by_kind().items():
+        demand = self._demand_by_kind()
+        for kind, takers in demand.items():
             self.flows[kind] = self._columns_for_flow(kind)
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
             self.builder.equal(summed([*takers, *flowing]), 0.0)
         self.split.state(self.flows)
-        self._growth_near_its_gangs()
+        self._growth_near_its_gangs(demand)
         for view, cells in self.views():
             flows = {kind: columns for kind, columns in self.flows.items() if kind.against >= view}
             CapacityRows(self.builder, view, cells, flows, self.split.columns, self.opened).state()
@@ -88,9 +89,11 @@ class Formulation:
         self._layers()
 
     def kinds_of(self, way: Way) -> Iterable[tuple[Kind, int]]:
-        """What a gang served this way sends into cells, and how many of it."""
+        """What a gang served this way sends into cells, and how many of it: without GPUs nothing."""
         if self.kept_at(way):
-            yield Kind(way.level, None, tuple(self._parts(way)), self.classes[way.job_class].against), 1
+            parts = tuple(self._parts(way))
+            if parts:
+                yield Kind(way.level, None, parts, self.classes[way.job_class].against), 1
         else:
             for group in range(len(way.option.gpu_types)):
                 yield from self.kinds_of_group(way, group)
@@ -167,8 +170,9 @@ class Formulation:
                 column = self.growth[Growth(way, group)] = self.builder.column(extra * most)
                 self.builder.at_most({column: 1.0, self.ways[way]: -float(extra)}, 0.0)
 
-    def _growth_near_its_gangs(self) -> None:
-        """Where whole gangs flow into a cell, what they grow by flows into the same."""
+    def _growth_near_its_gangs(self, demand: Mapping[Kind, list[tuple[int, float]]]) -> None:
+        """Where whole gangs flow into a cell, what they grow by flows into the same; beside gangs that are as one task of it."""
+        growing = set(self.growth.values())
         extra: dict[Kind, dict[Kind, int]] = defaultdict(dict)
         for growth in self.growth:
             if self.kept_at(growth.way):
@@ -177,13 +181,11 @@ class Formulation:
                 near = extra[self.kind_of_growth(growth)]
                 near[gangs] = near.get(gangs, 0) + most
         for kind, near in extra.items():
+            alike = [(column, -count) for column, count in demand[kind] if column not in growing]
+            hosts_of = [(self.flows[gangs], -float(most)) for gangs, most in near.items()]
             for domain, column in self.flows[kind].items():
-                hosts = [
-                    (self.flows[gangs][domain], -float(most))
-                    for gangs, most in near.items()
-                    if domain in self.flows[gangs]
-                ]
-                self.builder.at_most(summed([(column, 1.0), *hosts]), 0.0)
+                hosts = [(columns[domain], most) for columns, most in hosts_of if domain in columns]
+                self.builder.at_most(summed([(column, 1.0), *hosts, *alike]), 0.0)
 
     def _takers(self) -> Iterable[Taker]:
         for way, column in self.ways.items():

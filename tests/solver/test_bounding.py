@@ -15,17 +15,19 @@ from solver.plan.plan import Bind, Evict
 from solver.program.highs import optimise
 from solver.program.optimiser import Effort, Program, Solution
 from solver.rules.demand import in_order, sub_layers_of
+from solver.rules.division import SharingPolicy
 from solver.rules.harm import Evictions
 from solver.rules.law import Law
 from solver.rules.lawful import Lawful
+from solver.rules.ordering import Ordering
 from solver.rules.partitioning import pool_rules
 from solver.rules.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy_of
 from solver.rules.sharing import sharing_of
 from solver.solve import competing, solve, standing
-from solver.starts import layer_values
+from solver.starts import ENTITLED
 from solver.world.arrays import Floats
 from solver.world.kept import Kept
-from solver.world.quantities import Instant
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -88,6 +90,43 @@ def test_so_is_one_in_which_a_job_without_gpus_starts() -> None:
     }
 
 
+def test_so_is_one_in_which_a_job_passes_another_of_its_strict_queue_on_a_type_that_one_does_not_want() -> None:
+    nodes = [node("a", 4, "A100"), node("h", 2, "H100")]
+    held = (TaskPlacement("worker", 0, nodes[0].name, tuple(gpu.id for gpu in nodes[0].gpus)),)
+    spec = JobSpec(QueueName("left"), (TaskGroup("worker", 1, Shape(4)),), "low")
+    runs = Job(JobName("runs"), Instant(0), spec, "", "running", 1, Instant(-HOUR_MS), held)
+    waiting = [
+        job("taker", "owner", 1, 4, types=["A100"], priority_class="low"),
+        job("stays", "left", 1, 1, types=["A100"], priority_class="low", submitted=-2),
+        job("passes", "left", 1, 1, types=["A100", "H100"], priority_class="low", submitted=-1),
+    ]
+    owner = Queue(QueueName("owner"), quota=(quota_of("A100", 4),))
+    left = Queue(QueueName("left"), quota=(quota_of("A100", 0),), ordering=Ordering("fifo", strict=True))
+    policy = policy_of((owner, left), CLASSES, SchedulingPolicy("low"))
+    plan = solve(snapshot_of(Instant(0), nodes, [runs, *waiting]), policy, judging)
+    assert {(type(step), step.job) for step in plan.steps if isinstance(step, Bind | Evict)} == {
+        (Evict, "runs"),
+        (Bind, "passes"),
+    }
+
+
+def test_so_is_one_in_which_a_gang_leaves_whole_gpus_and_a_part_of_another() -> None:
+    nodes = [node("whole", 2, GPU_TYPE), node("divided", 1, GPU_TYPE)]
+    half = Shape(gpu_fraction=MilliGpu(500))
+    spec = JobSpec(QueueName("left"), (TaskGroup("worker", 1, Shape(2)), TaskGroup("aside", 1, half)), "low")
+    held = (
+        TaskPlacement("worker", 0, nodes[0].name, tuple(gpu.id for gpu in nodes[0].gpus)),
+        TaskPlacement("aside", 0, nodes[1].name, (nodes[1].gpus[0].id,), MilliGpu(500), "mps"),
+    )
+    runs = Job(JobName("runs"), Instant(0), spec, "", "running", 1, Instant(-HOUR_MS), held)
+    queues = (Queue(QueueName(name), quota=(quota_of(GPU_TYPE, 2 if name == "owner" else 0),)) for name in QUEUES)
+    sharing = SharingPolicy("parts", (nodes[0].pool,), "mps")
+    policy = policy_of(tuple(queues), CLASSES, SchedulingPolicy("low"), sharing=(sharing,))
+    taker = job("taker", "owner", 1, 2, priority_class="low")
+    plan = solve(snapshot_of(Instant(0), nodes, [runs, taker]), policy, judging)
+    assert [step.job for step in plan.steps if isinstance(step, Evict)] == ["runs"]
+
+
 @worlds(200)
 @given(snapshots(elastic=True, held_one_in=1).flatmap(with_fractions), policies().flatmap(sharing_policies))
 def test_so_is_one_with_parts_of_gpus(snapshot: Snapshot, policy: Policy) -> None:
@@ -104,9 +143,9 @@ def rounds_in_any_order(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Bo
     begun = snapshot, policy, candidates, shares, Lawful(Law.of(snapshot, policy, shares)), room, soon
     for order, _ in zip(permutations(candidates), range(ORDERS_MAX), strict=False):
         made = decide_with_evictions(snapshot, policy, order, shares, None, frozenset(), {}, Kept())
-        starts = (*made.starts, *(promise.start for promise in made.promises))
-        values = layer_values(starts, sub_layers, made.shares)[: sum(not layer.growth for layer in sub_layers)]
-        yield Bounding(*begun, made.starts, made.promises), values
+        reached = {layer.name: layer.value for layer in made.certificate.layers}
+        values = tuple(reached.get(f"{ENTITLED}{layer}", 0.0) for layer in sub_layers if not layer.growth)
+        yield Bounding(*begun, made.starts, made.promises, made.displacing), values
 
 
 def best_by_program(bounding: Bounding) -> tuple[float, ...]:

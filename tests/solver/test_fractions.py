@@ -24,7 +24,7 @@ from solver.world.quantities import Instant, Memory, MilliGpu
 from solver.world.room import Room
 from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, TaskGroup, TaskPlacement
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, TopologyRequest
 from tests.drawn import counted, worlds
 from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both
@@ -93,6 +93,18 @@ def test_the_greedy_answer_satisfies_every_row(snapshot: Snapshot, policy: Polic
     solution = optimise(program, start, EFFORT)
     assert solution is not None
     assert program.is_satisfied_by(solution.values)
+
+
+def test_shares_kept_together_take_nothing_from_whole_gpus_where_nobody_shares() -> None:
+    """Two pools of one type in one program: one whose GPUs are divided, and one whose are not."""
+    halves = TaskGroup("halves", 2, Shape(gpu_fraction=MilliGpu(500)))
+    spec = JobSpec(QueueName("a"), (halves,), topology=TopologyRequest(required="island"))
+    together = Job(JobName("halves"), Instant(0), spec)
+    whole = job("whole", "a", 2, 1, required="island")
+    apart = node("n2", 2, pool="not-shared")
+    snapshot = snapshot_of(Instant(0), [NODE, apart], [together, whole, job("many", "a", 2, 2)])
+    program, start = formulated(snapshot, POLICY)
+    assert program.is_satisfied_by(start)
 
 
 @pytest.mark.thorough

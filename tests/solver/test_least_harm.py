@@ -5,7 +5,7 @@ Of two sets the one is less harmful whose most harmful victim that the other has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -90,11 +90,28 @@ class EverySet:
         return victims_of(law, Taker(self.taker, known.value if known else 0, overdue=False))
 
     def best(self) -> frozenset[JobName] | None:
-        """The least harmful set that suffices; None where none does."""
+        """The least harmful set that suffices; None where none does. Before all others those whose place it takes GPU for GPU."""
+        running = [known for known in self.snapshot.jobs if known.placement]
+        if not self._has_place(running) and not self._is_inside(running):
+            found = self._least(self._is_displaced)
+            if found is not None:
+                return found
+        return self._least(self._suffices)
+
+    def _least(self, suffices: Callable[[Sequence[Victim]], bool]) -> frozenset[JobName] | None:
         lawful = self.lawful
-        enough = [chosen for chosen in _subsets(range(len(lawful))) if self._suffices([lawful[i] for i in chosen])]
+        enough = [chosen for chosen in _subsets(range(len(lawful))) if suffices([lawful[i] for i in chosen])]
         least = min(enough, key=lambda chosen: sorted(chosen, reverse=True), default=None)
         return None if least is None else frozenset(lawful[i].name for i in least)
+
+    def _is_displaced(self, victims: Sequence[Victim]) -> bool:
+        """Lower work of its queue holds as much, and there is its place; it would be inside if all such work stood behind it."""
+        lower = {victim.name for victim in self.lawful if victim.holder.job.spec.queue == "owner"}
+        gone = {victim.name for victim in victims}
+        stay = [known for known in self.snapshot.jobs if known.placement and known.name not in gone]
+        higher = [known for known in self.snapshot.jobs if known.placement and known.name not in lower]
+        enough = sum(victim.holder.gpus for victim in victims) >= self.taker.spec.gpus
+        return gone <= lower and enough and self._is_inside(higher) and self._has_place(stay)
 
     def _suffices(self, victims: Sequence[Victim]) -> bool:
         """What is free needs no guarantee; for what others hold the taker has to lie inside its own."""

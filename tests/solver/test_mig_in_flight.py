@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.plan.check import violations
-from solver.plan.plan import Bind, Plan, Repartition
+from solver.plan.plan import Bind, Plan, Repartition, Withdraw
 from solver.rules.division import MigChanges, MigGeometry, MigMode
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
-from solver.world.inflight import Repartitioning
-from solver.world.quantities import Instant
+from solver.world.cluster import MigInstance
+from solver.world.inflight import InFlight, Intent, Repartitioning
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.world.workload import MigSlot, QueueName, TaskPlacement
 from tests.solver.aftermath import applied
 from tests.solver.test_mig import LAYOUTS, MODELS, asking, many, partitioned_by
 from tests.solver.worlds import job, node
@@ -91,3 +92,21 @@ def test_nothing_new_is_placed_on_what_is_overdue(world: tuple[Snapshot, Policy]
     }
     assert not used & lost
     assert not {step.device for step in again.steps if isinstance(step, Repartition)} & lost
+
+
+def test_an_instance_that_is_promised_no_more_is_nobodys() -> None:
+    """The promise is too old; in the same round a job that comes first gets the GPU as a whole."""
+    instances = tuple(MigInstance("1g.10gb", start) for start in range(7))
+    (bare,) = node("n1", 1, "H100").gpus
+    divided = msgspec.structs.replace(node("n1", 1, "H100"), gpus=(msgspec.structs.replace(bare, instances=instances),))
+    late = asking(job("late", "b", 1, 1, types=["H100"], submitted=1), "1g.10gb")
+    slot = MigSlot(bare.id, instances[0], MilliGpu(125))
+    task = TaskPlacement("worker", 0, divided.name, (slot.instance.id_on(bare.id),), mig=slot)
+    promise = Intent("nominate", late.name, 1, Instant(0), Instant(500), (task,))
+    parts = MigGeometry("parts", "h100", "bounded", MODELS["H100"], LAYOUTS["H100"], MigChanges(1))
+    policy = policy_of((Queue(QueueName("a")), Queue(QueueName("b"))), mig=(parts,))
+    first = job("first", "a", 1, 1, types=["H100"])
+    snapshot = snapshot_of(Instant(1000), [divided], [first, late], InFlight((promise,)))
+    plan = solve(snapshot, policy, None)
+    assert [type(step) for step in plan.steps] == [Withdraw, Repartition, Bind]
+    assert violations(snapshot, policy, plan) == ()

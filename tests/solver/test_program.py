@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import highspy
+import msgspec
 import numpy as np
 import pulp
 import pytest
@@ -26,8 +27,9 @@ from solver.solve import solve
 from solver.world.arrays import Floats
 from solver.world.quantities import Instant
 from solver.world.room import Room
+from solver.world.shape import Shape
 from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TopologyRequest
 from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import job, node, policies, snapshots
@@ -141,3 +143,19 @@ def test_the_program_knows_that_a_strict_queue_serves_its_first_before_a_larger_
     certificate = solve(snapshot_of(Instant(9), [node("n1", 8)], pending), policy, optimise).certificate
     assert certificate.columns, "the program was not asked"
     assert [layer.status for layer in certificate.layers] == ["proven"] * len(certificate.layers)
+
+
+def test_a_gang_of_one_gpu_flows_where_another_that_grows_by_such_tasks_does_not() -> None:
+    """Both are kept in a rack: the one fits in a rack of one GPU, of which the other needs two."""
+    grown = job("grows", "q", 3, 1, preferred="rack")
+    (group,) = grown.spec.task_groups
+    elastic = msgspec.structs.replace(
+        grown, spec=msgspec.structs.replace(grown.spec, task_groups=(msgspec.structs.replace(group, min_replicas=2),))
+    )
+    nodes = [node("small", 1, rack="r1", block="b1"), node("large", 2, rack="r2", block="b2")]
+    (worker,) = job("one", "q", 1, 1).spec.task_groups
+    groups = (worker, TaskGroup("aside", 1, Shape()))
+    one = Job(JobName("one"), Instant(0), JobSpec(QueueName("q"), groups, "", TopologyRequest(preferred="rack")))
+    snapshot = snapshot_of(Instant(9), nodes, [elastic, one, job("more", "q", 1, 2, submitted=1)])
+    program, start = formulated(snapshot, policy_of((Queue(QueueName("q")),)))
+    assert program.is_satisfied_by(start)

@@ -10,8 +10,10 @@ from solver.certify import better
 from solver.plan.check import violations
 from solver.plan.plan import Bind, LayerResult, Plan
 from solver.program.highs import optimise
+from solver.program.optimiser import Effort, Program, Reached, Solution
 from solver.rules.policy import Policy, Queue, policy_of
 from solver.solve import solve
+from solver.world.arrays import Floats
 from solver.world.cluster import Level, Links, Node
 from solver.world.quantities import Instant
 from solver.world.snapshot import Snapshot, snapshot_of
@@ -96,6 +98,28 @@ def test_the_strain_worked_out_by_hand(
         assert violations(snapshot, POLICY, plan) == ()
         claimed = with_fit(plan, fit_of(plan).value - 1)
         assert [found.rule for found in violations(snapshot, POLICY, claimed)] == ["fit"]
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [TopologyRequest(required="rack"), TopologyRequest(preferred="rack"), TopologyRequest(preferred="island")],
+)
+def test_a_gang_without_gpus_that_keeps_together_is_part_of_the_program(topology: TopologyRequest) -> None:
+    made = job("helpers", "q", 2, 0)
+    helpers = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, topology=topology))
+    gangs = [job(f"gang-{number}", "q", 5, 8) for number in range(2)]
+    asked: list[tuple[Program, Solution | None]] = []
+
+    def optimiser(program: Program, start: Floats, effort: Effort) -> Solution | None:
+        asked.append((program, optimise(program, start, effort)))
+        return asked[-1][1]
+
+    solve(snapshot_of(Instant(0), NODES, [helpers, *gangs]), POLICY, optimiser)
+    ((program, solution),) = asked
+    assert solution is not None, "what greedy starts does not satisfy the program"
+    reached = {layer.name: known for layer, known in zip(program.objectives, solution.reached, strict=True)}
+    assert reached["leftover.standard.0"].value == pytest.approx(40 * 1.07 + 0.001, rel=1e-4)
+    assert reached["fit"] == Reached(0.0, 0.0)
 
 
 def closed(known: Node, but: tuple[str, ...]) -> Node:
