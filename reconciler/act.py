@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
 from reconciler.causes import names_of, nodes_of, why_evicted
-from reconciler.checkpoints.record import CheckpointKey
-from reconciler.checkpoints.resume import resume_point
 from reconciler.checkpoints.saving import saving_of
-from reconciler.checkpoints.turns import storage_of
 from reconciler.deeds import Deeds
 from reconciler.health.effects import drained
 from reconciler.health.trials import under_way
@@ -29,10 +26,9 @@ from reconciler.operations import Operations
 from reconciler.partition import Partitioner
 from reconciler.passes import accrue
 from reconciler.settled import Settler
-from reconciler.store.checkpoints import CheckpointGoneError
+from reconciler.starts import Alone, Starts, in_turn
 from reconciler.store.protocols import Claim, ClaimRefusedError
 from solver.plan.plan import (
-    Bind,
     Evict,
     Grow,
     Nominate,
@@ -41,7 +37,6 @@ from solver.plan.plan import (
     Repartition,
     Reserve,
     Shrink,
-    Step,
     Unreserve,
     Withdraw,
 )
@@ -50,7 +45,7 @@ from solver.rules.policy import Policy
 from solver.world.cluster import DeviceId, Node
 from solver.world.inflight import Intent, Reservation, declared_name
 from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName
+from solver.world.workload import JobName, QueueName
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +67,18 @@ class Leader(Deeds):
             ),
             *abandoned(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
-        for settlement in decided:
-            Settler(self.plane, self.epoch).apply(settlement)
+        Settler(self.plane, self.epoch).apply_all(decided)
         return partitioned + len(decided)
 
     def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
         """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
-        ledger, job = self.plane.ledger, self.plane.jobs.job
-        holders = ((job(claim.job).spec.queue, claim) for claim in ledger.claims())
-        accrue(ledger, self.epoch, self.plane.clock.now(), policy, holders, declared)
+        accrue(self.plane.ledger, self.epoch, self.plane.clock.now(), policy, self._holders(), declared)
+
+    def _holders(self) -> Iterator[tuple[QueueName, Claim]]:
+        """Every claim with the queue of its job; read once somebody asks."""
+        claims = self.plane.ledger.claims()
+        records = self.plane.jobs.named([claim.job for claim in claims])
+        yield from ((records[claim.job].spec.queue, claim) for claim in claims)
 
     def wind(self, snapshot: Snapshot, policy: Policy, commit: str) -> Snapshot:
         """Keep the clocks of limits that are broken, and put them into the snapshot: they outlive this process."""
@@ -99,9 +97,11 @@ class Leader(Deeds):
 
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
-        refused, unmade = 0, set[DeviceId]()
-        for step in plan.steps:
-            if isinstance(step, Bind | Grow) and unmade & gpus_of(step.tasks):
+        refused, unmade, starts = 0, set[DeviceId](), Starts(self.plane, self.epoch)
+        for step in in_turn(plan.steps):
+            if isinstance(step, tuple):
+                refused += starts.bind(step, unmade)
+            elif isinstance(step, Grow) and unmade & gpus_of(step.tasks):
                 self.note("bind-refused", step.job, "a GPU that it needs may not be partitioned anew")
                 refused += 1
             elif not self._take(step):
@@ -109,10 +109,8 @@ class Leader(Deeds):
                 unmade |= {step.device} if isinstance(step, Repartition) else set()
         return refused
 
-    def _take(self, step: Step) -> bool:
+    def _take(self, step: Alone) -> bool:
         match step:
-            case Bind():
-                return self._bind(step)
             case Release(job, attempt):
                 now = self.plane.clock.now()
                 self.stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE)), "it did not become ready in time")
@@ -171,38 +169,6 @@ class Leader(Deeds):
         intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         self.plane.ledger.nominate(self.epoch, intent)
         self._note_waiting("promised", step.job, f"{nodes_of(step.tasks)}, once they are free")
-
-    def _bind(self, step: Bind) -> bool:
-        now = self.plane.clock.now()
-        try:
-            self._go_on(step)
-        except CheckpointGoneError as gone:
-            self.note("bind-refused", step.job, str(gone))
-            return False
-        intent = Intent("start", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
-        claim = Claim(
-            step.job, step.attempt, step.tasks, since=now, time_limit=step.time_limit, idle_limit=step.idle_limit
-        )
-        try:
-            self.plane.ledger.claim(self.epoch, claim, intent)
-        except ClaimRefusedError as refused:
-            self.note("bind-refused", step.job, str(refused))
-            return False
-        self.note("bound", step.job, f"attempt {step.attempt} on {nodes_of(step.tasks)}", "starting")
-        self.begin(order_of(intent, claim, self.plane.jobs.job(step.job)), step.tasks)
-        return True
-
-    def _go_on(self, step: Bind) -> None:
-        """Note from which checkpoint an attempt begins, before it does. Raises CheckpointGoneError."""
-        spec = self.plane.jobs.job(step.job).spec
-        if spec.checkpoint is None:
-            return
-        policies = self.plane.policies.current().operations.storages
-        resume = resume_point(self.plane.checkpoints, step.job, storage_of(spec, policies))
-        if resume is not None:
-            key = CheckpointKey(step.job, resume.attempt, resume.step)
-            self.plane.checkpoints.resume(self.epoch, key, step.attempt)
-            self.note("resumes", step.job, str(resume))
 
     def _note_waiting(self, kind: str, job: JobName, cause: str) -> None:
         """One line on record of a job that waits, or of the holder of a document's reservation."""

@@ -7,6 +7,7 @@ Every implementation passes tests/contracts/test_backend.py.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Literal, NewType, Protocol
 
 from reconciler.facts import NodeFacts
@@ -19,6 +20,8 @@ Epoch = NewType("Epoch", int)
 """Rises with every change of leader; whoever receives an order refuses one older than the newest it has seen."""
 
 Cursor = NewType("Cursor", int)
+
+AttemptKey = tuple[JobName, int]
 
 TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
 """`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
@@ -283,6 +286,9 @@ class Backend(Protocol):
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""
+
+    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> Mapping[AttemptKey, str]:
+        """The same of many, for whose answers it waits once; returns those of which it is not known, and why."""
 
 
 class Logs(Protocol):

@@ -44,7 +44,7 @@ from reconciler.client_watch import Watching
 from reconciler.jobs.record import JobState
 from reconciler.store.protocols import KeptEvent
 from reconciler.store.rounds import RoundRecord, RoundSummary
-from reconciler.token_file import default_token_file, read_token
+from reconciler.token_file import default_token_file, read_token, token_in_environment
 from solver.world.document import API_VERSION, decode, encode
 from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName, JobSpec
@@ -275,10 +275,10 @@ class Client:
 def connect(server: str | None = None) -> Client:
     """A client for the server given, else of QUORATE_SERVER, else on this machine; its token from QUORATE_TOKEN or the file.
 
-    Raises TokenFileError for a token file that others can read, or that is named and not there. Without a token the server decides.
+    Raises TokenFileError for no token, and a file of one that others can read or is not there. Without one the server decides.
     """
     where = server or os.environ.get("QUORATE_SERVER") or DEFAULT_SERVER
-    return Client(where, os.environ.get("QUORATE_TOKEN") or _token())
+    return Client(where, token_in_environment() or _token())
 
 
 def _token() -> str | None:

@@ -22,7 +22,7 @@ from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 
 LEASE = Duration(10_000)
-"""How long a leader that is not heard of keeps the lead. The loop renews every second; a pass may take some seconds."""
+"""How long a leader that is not heard of keeps the lead. The loop renews it every second, and beside passes that take longer."""
 
 
 class Solved(NamedTuple):

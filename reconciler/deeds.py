@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.backend import BackendUnreachableError, Epoch, GrowGang, Order, StartGang, StopGang
+from reconciler.backend import AttemptKey, BackendUnreachableError, Epoch, GrowGang, Order, StartGang, StopGang
 from reconciler.causes import names_of
 from reconciler.checkpoints.resume import begun_from, checkpoint_environment, resume_point
 from reconciler.checkpoints.turns import storage_of
@@ -20,7 +20,7 @@ from reconciler.store.protocols import Event
 from solver.world.cluster import DeviceId
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +88,21 @@ class Deeds:
             resume = begun_from(self.plane.checkpoints, order.job, order.attempt)
         return checkpoint_environment(order.job, checkpoint.interval, policy, resume)
 
-    def forget(self, job: JobName, attempt: int) -> None:
-        """Nobody needs to hear of an attempt any more."""
-        try:
-            self.plane.backend.forget(job, attempt, self.epoch)
-        except BackendUnreachableError as unknown:
-            # The backend reports the attempt again, and a later pass sees that nobody claims it.
-            self.note("unanswered", job, f"forget/{job}/{attempt}: {unknown}")
+    def forget_all(self, over: Collection[AttemptKey]) -> None:
+        """Nobody needs to hear of these attempts any more."""
+        unknown = self.plane.backend.forget_all(over, self.epoch) if over else {}
+        # The backend reports such an attempt again, and a later pass sees that nobody claims it.
+        self.plane.history.record_events(
+            self.event("unanswered", job, f"forget/{job}/{attempt}: {why}") for (job, attempt), why in unknown.items()
+        )
 
     def note(self, kind: str, subject: str, cause: str, state: JobState | None = None, attempt: int = 0) -> None:
         """One line on record; `state`: what the job is from now on; `attempt`: in which of its attempts."""
-        self.plane.history.record_event(
-            Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder, state or "", attempt)
-        )
+        self.plane.history.record_event(self.event(kind, subject, cause, state, attempt))
+
+    def event(self, kind: str, subject: str, cause: str, state: JobState | None = None, attempt: int = 0) -> Event:
+        """Such a line, to be put on record with others."""
+        return Event(self.plane.clock.now(), kind, subject, cause, self.plane.holder, state or "", attempt)
 
     def note_of(self, stop: Intent, cause: str) -> None:
         """The line of a gang that is asked to stop, with what it is for."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from reconciler.act import Leader
 from reconciler.backend import Cursor
 from reconciler.control import ControlPlane
+from reconciler.fallback import decide
 from reconciler.health.effects import cordons
 from reconciler.health.settle import Ward
 from reconciler.interventions.settle import Hands
 from reconciler.jobs.sighted import Sighted
 from reconciler.observe import observe
-from reconciler.passes import Laps, Pass, record_news, refuse_unsafe
+from reconciler.passes import Laps, Pass, record_news
 from reconciler.store.rounds import RoundRecord
 
 
@@ -18,7 +19,8 @@ def one_pass(plane: ControlPlane) -> Pass:
     """Take one step towards what Git wants.
 
     Raises NotLeaderError or StaleEpochError (another leads: stand by), NoPolicyError or BackendUnreachableError (try
-    again), PlanRefusedError (report it), StoreUnusableError (a person must act). It may be killed anywhere and called again.
+    again), PlanRefusedError or NoPlanError (report it), StoreUnusableError (a person must act). It may be killed anywhere
+    and called again.
     """
     laps = Laps(plane.clock)
     leader = Leader(plane, plane.ledger.lead(plane.holder, plane.clock.now(), plane.lease))
@@ -31,10 +33,7 @@ def one_pass(plane: ControlPlane) -> Pass:
     laps.end("settle")
     snapshot = leader.wind(observe(plane, sighted, declared, policy, operations), policy, revision)
     laps.end("observe")
-    plan, solution = plane.solve(snapshot, policy)
-    laps.end("solve")
-    refuse_unsafe(snapshot, policy, plan)
-    laps.end("check")
+    plan, solution, fault = decide(plane.solve, snapshot, policy, laps)
     # The record comes before the deed, so that no deed is ever without one.
     record = RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution)
     number = record_news(plane.history, leader.epoch, record)
@@ -42,5 +41,6 @@ def one_pass(plane: ControlPlane) -> Pass:
     laps.end("act")
     by_hand = (*plane.interventions.in_force(), *cordons(plane.health.all()))
     return Pass(
-        leader.epoch, revision, policy, snapshot, plan, number, settled, refused, laps.phase_ms, sighted, by_hand
+        *(leader.epoch, revision, policy, snapshot, plan, number, settled, refused),
+        *(laps.phase_ms, sighted, by_hand, fault),
     )

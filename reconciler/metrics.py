@@ -41,6 +41,11 @@ class Metrics:
             ["stage"],
             registry=self._registry,
         )
+        self._faults = Counter(
+            "quorate_round_faults",
+            "Rounds in which the solver failed or its plan was refused, so that the greedy answer stood. Report them.",
+            registry=self._registry,
+        )
         self._latest = _LatestRound()
         self._registry.register(self._latest)
 
@@ -56,6 +61,10 @@ class Metrics:
             self._phases.labels(phase).observe(duration_ms / 1_000)
         self._rounds.labels(plan.certificate.stage).inc()
         self._latest.seen = snapshot, plan, tuple(by_hand)
+
+    def fault(self) -> None:
+        """Count a round in which the solver's first plan could not be acted on."""
+        self._faults.inc()
 
     def add(self, figures: Collector) -> None:
         """Figures of another part, which are read at each scrape."""

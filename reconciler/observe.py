@@ -19,7 +19,7 @@ from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
-from reconciler.jobs.states import phase_of, state_of
+from reconciler.jobs.states import by_job, phase_of, state_of
 from reconciler.operations import Operations
 from reconciler.store.protocols import Claim
 from solver.rules.costs import near
@@ -47,15 +47,17 @@ def observe(
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()
     now = plane.clock.now()
-    records, holding = records_of(plane, claims), [claim.job for claim in claims]
+    records, holding = records_of(plane, claims), {claim.job: claim for claim in claims}
     by_hand, tallies = plane.interventions.in_force(), plane.jobs.tallies(depended_on(records))
-    unread_now = unread(records, attempts, operations.storages, plane.checkpoints)
+    # Who holds devices goes on with what it has: nobody looks through its checkpoints for that.
+    waiting = [record for record in records if record.name not in holding]
+    unread_now = unread(waiting, attempts, operations.storages, plane.checkpoints)
     # Who has been promised devices for its next attempt goes on from what was intact when it was read last.
     promised = {intent.job for intent in intents if intent.kind == "nominate"}
     awaited = {job: step for job, step in unread_now.items() if job not in promised}
     known = _Known(
-        {claim.job: claim for claim in claims},
-        intents,
+        holding,
+        by_job(intents),
         attempts,
         plane.ledger.evictions(),
         plane.ledger.served(),
@@ -118,7 +120,7 @@ class _Known:
     """What the stores hold of jobs. `saved`: until when the work of each attempt is saved, where its checkpoints are kept."""
 
     claims: Mapping[JobName, Claim]
-    intents: tuple[Intent, ...]
+    intents: Mapping[JobName, tuple[Intent, ...]]
     attempts: Mapping[JobName, int]
     evictions: Mapping[JobName, tuple[Instant, ...]]
     served: Mapping[JobName, int]
@@ -149,7 +151,7 @@ def _jobs(
             yield _job(
                 record,
                 node_sets,
-                phase=phase_of(state_of(record, claim, known.intents)),
+                phase=phase_of(state_of(record, claim, known.intents[record.name])),
                 attempt=claim.attempt,
                 started_at=claim.running_since,
                 time_limit=claim.time_limit,

@@ -24,6 +24,10 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import QueueName
 
 
+class NoPlanError(Exception):
+    """The solver failed. Nothing was done."""
+
+
 class PlanRefusedError(Exception):
     """The checker found the plan unsafe. Nothing was done; the fault is in the solver."""
 
@@ -36,7 +40,8 @@ class PlanRefusedError(Exception):
 class Pass:
     """What one pass saw (`sighted`: of the backend; `by_hand`: what people have put in force) and did.
 
-    `round` is None where it had nothing new to say; `refused` counts claims not granted.
+    `round` is None where it had nothing new to say; `refused` counts claims not granted; `fault` says what went wrong with the
+    solver, where only the greedy answer may be acted on.
     """
 
     epoch: Epoch
@@ -50,6 +55,7 @@ class Pass:
     phase_ms: dict[str, float]
     sighted: Sighted
     by_hand: tuple[Intervention, ...]
+    fault: str = ""
 
     @property
     def idle(self) -> bool:
@@ -93,7 +99,7 @@ def accrue(
 
 
 class Laps:
-    """How long each phase took, in milliseconds."""
+    """How long each phase took, in milliseconds; one that there was twice, in all."""
 
     def __init__(self, clock: Clock) -> None:
         self.phase_ms: dict[str, float] = {}
@@ -103,5 +109,5 @@ class Laps:
     def end(self, phase: str) -> None:
         """The phase that began where the last one ended is over."""
         now = self._clock.monotonic_s()
-        self.phase_ms[phase] = (now - self._since) * 1_000
+        self.phase_ms[phase] = self.phase_ms.get(phase, 0.0) + (now - self._since) * 1_000
         self._since = now

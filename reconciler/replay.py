@@ -22,7 +22,7 @@ class Replayed(Document, frozen=True, omit_defaults=False):
     replayed_plan: str
     difference: str
     from_recorded_answer: bool
-    """A clock had decided the round, so what its optimiser answered was recorded and is not computed again."""
+    """A clock had decided the round, or the program could not: what came of it was recorded, and is not computed again."""
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Replayed"] = "Replayed"
 

@@ -11,11 +11,12 @@ from typing import Final, Literal
 from reconciler.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.control import ControlPlane, NoPolicyError
 from reconciler.loop import one_pass
-from reconciler.passes import Pass, PlanRefusedError
+from reconciler.passes import NoPlanError, Pass, PlanRefusedError
+from reconciler.renewal import renewing
 from reconciler.store.protocols import NotLeaderError, StoreUnreachableError, StoreUnusableError
 
 Condition = Literal[
-    "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused",
+    "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused", "solver-failed",
     "store-unreachable", "store-unusable", "ended",
 ]  # fmt: skip
 
@@ -123,12 +124,16 @@ class Runner:
     def _one_pass(self) -> LoopStatus:
         began_s, status = self._plane.clock.monotonic_s(), self._passed()
         if status.condition != "store-unreachable":
-            self._led_s = float("-inf") if status.condition in _AWAY else began_s
+            self._led_s = float("-inf") if status.condition in _AWAY else max(began_s, self._led_s)
         return status
+
+    def _renewed(self, at_s: float) -> None:
+        self._led_s = at_s
 
     def _passed(self) -> LoopStatus:
         try:
-            done = one_pass(self._plane)
+            with renewing(self._plane, self._renewed):
+                done = one_pass(self._plane)
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.
             return LoopStatus("standing-by", str(other))
@@ -140,4 +145,6 @@ class Runner:
             return replace(self.status, condition="backend-unreachable", message=str(error))
         except PlanRefusedError as error:
             return replace(self.status, condition="plan-refused", message=str(error))
-        return LoopStatus("leading", "", done)
+        except NoPlanError as error:
+            return replace(self.status, condition="solver-failed", message=str(error))
+        return LoopStatus("leading", done.fault, done)

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
+from reconciler.at_once import Alone, ManyAtOnce, in_turn
 from reconciler.backend import StopGang
 from reconciler.causes import names_of, nodes_of
-from reconciler.checkpoints.lost import lost_words
 from reconciler.deeds import Deeds
 from reconciler.jobs.orders import order_of, request_to_save
-from reconciler.jobs.outcome import outcome_of
-from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.replicas import RESTART_DEADLINE
 from reconciler.jobs.settlements import (
-    Abandon,
     AskToLeave,
     AskToStop,
     BeginEnding,
     BeginSaving,
     CallOff,
-    Cancel,
-    Confirmation,
     ConfirmGrown,
-    ConfirmRunning,
     ConfirmShrunk,
-    Cull,
-    Fail,
-    Forget,
-    GiveBack,
-    GiveUp,
     Note,
-    Outlive,
     Restart,
-    Retry,
-    Send,
     Settlement,
-    Succeed,
-    TimeOut,
 )
-from reconciler.jobs.states import state_after, stopping_state
+from reconciler.jobs.states import stopping_state
 from reconciler.jobs.stopping import STOP_GRACE
 from solver.world.inflight import Intent, StopPurpose, StopStage
 from solver.world.workload import Job, JobName
@@ -50,36 +35,28 @@ from solver.world.workload import Job, JobName
 class Settler(Deeds):
     """What a leader does about settlements."""
 
-    def apply(self, settlement: Settlement) -> None:
-        """Make one true."""
+    def apply_all(self, decided: Iterable[Settlement]) -> None:
+        """Make all of them true, in their order, and of some kinds many at once."""
+        together = ManyAtOnce(self.plane, self.epoch)
+        for each in in_turn(decided):
+            if isinstance(each, tuple):
+                together.apply(each)
+            else:
+                self._apply(each)
+
+    def _apply(self, settlement: Alone) -> None:
         match settlement:
-            case ConfirmRunning() | ConfirmGrown() | ConfirmShrunk():
+            case ConfirmGrown() | ConfirmShrunk():
                 self._confirm(settlement)
             case AskToStop() | AskToLeave() | Restart():
                 self._ask(settlement)
-            case Succeed() | Fail() | TimeOut() | GiveUp() | Cull() | Cancel() | Abandon():
-                self._finish(settlement.job, outcome_of(settlement, self.plane.clock.now(), self.plane.logs))
-            case GiveBack():
-                self._give_back(settlement)
             case BeginSaving() | BeginEnding() | CallOff():
                 self._lead_on(settlement)
-            case Outlive() | Retry():
-                self._keep_failure(settlement)
-            case Forget(job, attempt):
-                self.forget(job, attempt)
             case Note():
                 self._remember(settlement)
-            case Send(order):
-                self.send(order)
 
-    def _confirm(self, seen: Confirmation) -> None:
+    def _confirm(self, seen: ConfirmGrown | ConfirmShrunk) -> None:
         match seen:
-            case ConfirmRunning(job, attempt, at, unwatched):
-                self.plane.ledger.confirm_running(self.epoch, job, attempt, at)
-                self.note("running", job, f"all tasks of attempt {attempt} run", "running", attempt)
-                if unwatched:
-                    told = "nobody says what its tasks do: as long as that is so, it is not known to be idle or stuck"
-                    self.note("unwatched", job, told)
             case ConfirmGrown(job, attempt):
                 self.plane.ledger.confirm_grown(self.epoch, job, attempt)
                 self.note("grown", job, f"all tasks that joined attempt {attempt} run")
@@ -119,29 +96,6 @@ class Settler(Deeds):
         claim = self.plane.ledger.restart(self.epoch, intent)
         self.note("restarts", due.job, f"{names_of(due.tasks)} begin again on {nodes_of(due.tasks)}")
         self.begin(order_of(intent, claim, self.plane.jobs.job(due.job)), due.tasks)
-
-    def _finish(self, job: JobName, outcome: JobOutcome) -> None:
-        attempt = self.plane.ledger.last_attempt(job)
-        self.plane.jobs.finish(self.epoch, job, msgspec.structs.replace(outcome, attempt=attempt))
-        self.note(outcome.state, job, outcome.message, outcome.state, attempt)
-
-    def _give_back(self, over: GiveBack) -> None:
-        record, now = self.plane.jobs.job(over.job), self.plane.clock.now()
-        claim = self.plane.ledger.held_by(over.job)
-        lost = "" if record.outcome or claim is None else lost_words(claim, self.plane.checkpoints.of(over.job), now)
-        if record.outcome is None and record.spec.checkpoint is not None:
-            self.plane.checkpoints.doubt(self.epoch, over.job)
-        self.plane.ledger.release(self.epoch, over.job, over.attempt, now)
-        state = None if record.outcome else state_after(record, over.attempt)
-        self.note("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state, over.attempt)
-
-    def _keep_failure(self, after: Outlive | Retry) -> None:
-        self.plane.jobs.retry(self.epoch, after.job, after.failure)
-        if isinstance(after, Outlive):
-            kind, cause = "outlived", f"{after.failure.message}; the others go on"
-        else:
-            kind, cause = "retried", f"{after.failure.message}; it begins again at {after.failure.not_before}"
-        self.note(kind, after.job, cause, attempt=after.failure.attempt)
 
     def _lead_on(self, stop: BeginSaving | BeginEnding | CallOff) -> None:
         if isinstance(stop, CallOff):

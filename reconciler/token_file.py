@@ -11,7 +11,7 @@ _TOKEN_BYTES = 32
 
 
 class TokenFileError(Exception):
-    """The token file can't be made, can't be read, or can be read by others."""
+    """The token file can't be made, can't be read, or can be read by others; or what stands for it is no token."""
 
 
 def default_state_folder() -> Path:
@@ -53,9 +53,26 @@ def read_token(path: Path, what: str = "token") -> str:
         found = os.fstat(file.fileno())
         if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
             raise TokenFileError(
-                f"{path}: others can read or own this {what}. Delete it; the next start makes a new one"
+                f"{path}: others can read or own this {what}. Run: chmod 600 {path}; or get another one, if they have read it"
             )
         token = file.read().strip()
-    if len(token) < _TOKEN_BYTES:
-        raise TokenFileError(f"{path}: holds no {what}. Delete it; the next start makes a new one")
+    if len(token) < _TOKEN_BYTES or not _is_plain(token):
+        raise TokenFileError(
+            f"{path}: holds no {what}. If a control plane made it, delete it: the next start makes a new one"
+        )
     return token
+
+
+def token_in_environment() -> str | None:
+    """What QUORATE_TOKEN says; None where it says nothing. Raises TokenFileError, which never quotes it."""
+    token = os.environ.get("QUORATE_TOKEN", "").strip()  # Whoever put it there may have put a line.
+    if not _is_plain(token):
+        raise TokenFileError(
+            "QUORATE_TOKEN: this is no token: it has characters that none has. Set it to one line, as it was printed"
+        )
+    return token or None
+
+
+def _is_plain(token: str) -> bool:
+    """Whether it can be sent: what else there is a header of HTTP can't have."""
+    return token.isascii() and token.isprintable() and " " not in token

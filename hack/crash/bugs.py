@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -11,7 +11,6 @@ import msgspec
 
 from hack.crash.harness import run_seed
 from reconciler import act
-from reconciler.act import Leader
 from reconciler.backend import BackendUnreachableError, Epoch, Order, PartitionGpu, StartGang, StopTasks, TellGang
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
@@ -26,9 +25,11 @@ from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Se
 from reconciler.jobs.sighted import Attempt, Sighted, TaskKey
 from reconciler.jobs.stuck import Standstill
 from reconciler.partition import Partitioner
-from reconciler.store.sql import database, ledger
+from reconciler.starts import Starts
+from reconciler.store.sql import attempts, database
 from reconciler.store.sql.ledger import SqlLedger
 from solver.plan.plan import Bind
+from solver.world.cluster import DeviceId
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
@@ -79,7 +80,7 @@ def an_unanswered_start_counts_as_refused() -> Patches:
 def attempt_numbers_are_used_again() -> Patches:
     """Every start is the first."""
     yield mock.patch.object(SqlLedger, "attempts", return_value={})
-    yield mock.patch.object(ledger, "_refuse_unless_next")
+    yield mock.patch.object(attempts, "refuse_unless_next")
 
 
 def a_job_is_finished_after_its_devices_are_released() -> Patches:
@@ -99,14 +100,15 @@ def an_order_is_repeated_under_a_new_attempt_number() -> Patches:
 
 def a_gang_is_started_before_it_is_claimed() -> Patches:
     """A crash in between leaves tasks that hold nothing."""
-    sound = Leader._bind
+    sound = Starts.bind
 
-    def bind(leader: Leader, step: Bind) -> bool:
-        spec = leader.plane.jobs.job(step.job).spec
-        leader.send(StartGang(step.job, step.attempt, step.tasks, spec))
-        return sound(leader, step)
+    def bind(starts: Starts, steps: Sequence[Bind], unmade: Collection[DeviceId]) -> int:
+        for step in steps:
+            spec = starts.plane.jobs.job(step.job).spec
+            starts.send(StartGang(step.job, step.attempt, step.tasks, spec))
+        return sound(starts, steps, unmade)
 
-    yield mock.patch.object(Leader, "_bind", bind)
+    yield mock.patch.object(Starts, "bind", bind)
 
 
 def forgetting_an_attempt_lets_it_start_again() -> Patches:

@@ -21,16 +21,16 @@ Told = tuple[JobName, int, int]
 """Job, attempt, and the number of what it was told."""
 
 WRITES = {
-    "jobs": ("finish", "retry"),
+    "jobs": ("finish_all", "retry"),
     "ledger": (
         "lead",
         "resign",
-        "claim",
+        "claim_all",
         "ask",
         "stage",
-        "confirm_running",
+        "confirm_running_all",
         "mark",
-        "release",
+        "release_all",
         "reserve",
         "grow",
         "restart",
@@ -40,8 +40,8 @@ WRITES = {
         "end_repartition",
     ),
     "checkpoints": ("record", "judge", "doubt", "resume"),
-    "history": ("record_round", "record_event"),
-    "backend": ("submit", "partition", "forget"),
+    "history": ("record_round", "record_event", "record_events"),
+    "backend": ("submit", "partition", "forget_all"),
 }
 """Every call by which the loop changes something outside itself. Submitting and cancelling jobs are the users'."""
 
@@ -84,7 +84,7 @@ class Gates:
         receiver = "backend" if door == "backend" else "stores"
         if name == "lead":
             self.newest["stores"] = max(self.newest["stores"], result)
-        elif name not in ("resign", "record_event"):
+        elif name not in ("resign", "record_event", "record_events"):
             epoch = cast("Epoch", args[-1] if door == "backend" else args[0])
             if epoch < self.newest[receiver]:
                 self.stale_accepted.append(f"{door}.{name} under epoch {epoch} after {self.newest[receiver]}")

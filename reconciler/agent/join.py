@@ -63,6 +63,7 @@ def join(host: str, port: int, token: JoinToken, path: Path) -> Identity:
     Repeated after an answer that never came, it asks with the same key, which the token then still serves.
     Raises JoinRefusedError, ControlPlaneUnreachableError, KeyFileError.
     """
+    _refuse_another_nodes(path, token.node)
     root = _pinned(_authorities(host, port), token.root)
     pending = path.with_name(path.name + ".joining")
     key = _kept_key(pending)
@@ -88,6 +89,17 @@ def renew(host: str, port: int, identity: Identity) -> Identity:
 def pem_of_request(node: NodeName, key: Key) -> str:
     """The request for a certificate of this node, as it is sent."""
     return request_for(node, key).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _refuse_another_nodes(path: Path, node: NodeName) -> None:
+    try:
+        there = read_identity(path)
+    except KeyFileError:  # None, or none that is good for anything.
+        return
+    if there.node != node:
+        raise KeyFileError(
+            f"{path}: it is {there.node}'s, and the token is for {node}. Name another file, or delete it"
+        )
 
 
 def _kept_key(pending: Path) -> Key:

@@ -14,7 +14,7 @@ from reconciler.api.services import Services
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
-from reconciler.store.job_source import UnknownJobError
+from reconciler.store.job_source import NoJobYetError, UnknownJobError
 from solver.rules.policy import Policy, policy_of
 from solver.world.workload import JobName, QueueName
 
@@ -89,6 +89,8 @@ class Authority:
         """A job. Raises RefusedError where there is none of that name."""
         try:
             return self._services.jobs.job(name)
+        except NoJobYetError as error:
+            raise RefusedError(404, "unknown-job", error.message, error.fix) from error
         except UnknownJobError as error:
             raise RefusedError(
                 404, "unknown-job", f"There is no job {name}.", _instead(name, self._services)

@@ -18,7 +18,7 @@ from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, Queue
 from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import readable_interventions, readable_round, readable_snapshot
 from reconciler.api.services import Services
-from reconciler.api.views import job_viewer, node_views, queue_views
+from reconciler.api.views import live_states, node_views, queue_views
 from reconciler.health.effects import cordons
 from reconciler.interventions.effects import about
 from reconciler.metrics import CONTENT_TYPE
@@ -94,8 +94,7 @@ class ClusterRoutes:
 
     def status(self, request: Request) -> Response:
         """Conditions, revisions, the leader, how many jobs are in which state, and what is in force by hand."""
-        view = job_viewer(self._services)
-        states = Counter(view(record).state for record in self._services.jobs.live_jobs())
+        states = Counter(live_states(self._services))
         now = self._services.clock.now()
         in_force = (*self._services.interventions.in_force(), *cordons(self._services.health.all()))
         by_hand = readable_interventions(

@@ -16,7 +16,7 @@ from reconciler.api.payloads import JobView
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import job_viewer
+from reconciler.api.views import JobViews
 from reconciler.documents.pipeline import read_submission
 from reconciler.jobs.groups import GroupRecord
 from reconciler.store.job_source import UnknownJobError
@@ -96,8 +96,8 @@ class GroupRoutes:
             raise RefusedError(404, "unknown-group", f"There is no array or pipeline {name}.", fix) from error
 
     def _view(self, group: GroupRecord) -> GroupView:
-        view = job_viewer(self._services)
-        jobs = tuple(view(record) for record in self._services.jobs.members(group.name))
+        members = self._services.jobs.members(group.name)
+        jobs = tuple(map(JobViews(self._services).of(members), members))
         element = jobs[0].array if group.kind == "array" else None
         return GroupView(
             name=group.name,

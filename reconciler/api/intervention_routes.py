@@ -85,30 +85,29 @@ class InterventionRoutes:
 
     def cordon(self, node: str, request: Request, body: Body) -> Response:
         """Let nothing new start on a node for a while; what runs there stays."""
-        known = [declared.name for declared in self._services.snapshot().nodes]
-        if node not in known:
-            fix = did_you_mean(node, known) or "List the nodes to see their names."
-            raise RefusedError(404, "unknown-node", f"There is no node {node}.", fix)
+        self._require_node(node)
         return self._begin("cordon", Subject("node", node), request, body)
 
     def uncordon(self, node: str, request: Request) -> Response:
         """End a node's cordon, by hand or for its health; harmless where there is none, and without effect on what Git says."""
-        now, user = self._services.clock.now(), request.state.user
+        now, user, subject = self._services.clock.now(), request.state.user, Subject("node", node)
         record = self._services.health.forgive(NodeName(node), now)
+        if record is None and not self._is_in_force("cordon", subject):
+            self._require_node(node)
         of_health = None if record is None else ended(record, now, user)
-        return self._release("cordon", Subject("node", node), request, of_health)
+        return self._release("cordon", subject, request, of_health)
 
     def hold_queue(self, queue: str, request: Request, body: Body) -> Response:
         """Let no job of a queue, or of those below it, begin for a while; what runs there stays."""
-        known = [each.name for each in self._services.policy()[1].queues]
-        if queue not in known:
-            fix = did_you_mean(queue, known) or "List the queues to see their names."
-            raise RefusedError(404, "unknown-queue", f"There is no queue {queue}.", fix)
+        self._require_queue(queue)
         return self._begin("hold", Subject("queue", queue), request, body)
 
     def release_queue(self, queue: str, request: Request) -> Response:
         """End a queue's hold by hand; harmless where there is none, and without effect on what Git says."""
-        return self._release("hold", Subject("queue", queue), request)
+        subject = Subject("queue", queue)
+        if not self._is_in_force("hold", subject):
+            self._require_queue(queue)
+        return self._release("hold", subject, request)
 
     def hold(self, name: JobName, request: Request, body: Body) -> Response:
         """Let a job not begin for a while; one that runs stays, and does not begin again."""
@@ -168,6 +167,22 @@ class InterventionRoutes:
             fix = "Say what others need to know who find it tomorrow."
             raise RefusedError(422, "no-reason", f"A reason has 1 to {REASON_MAX} characters.", fix)
         return reason, until
+
+    def _require_node(self, node: str) -> None:
+        known = [declared.name for declared in self._services.snapshot().nodes]
+        if node not in known:
+            fix = did_you_mean(node, known) or "List the nodes to see their names."
+            raise RefusedError(404, "unknown-node", f"There is no node {node}.", fix)
+
+    def _require_queue(self, queue: str) -> None:
+        known = [each.name for each in self._services.policy()[1].queues]
+        if queue not in known:
+            fix = did_you_mean(queue, known) or "List the queues to see their names."
+            raise RefusedError(404, "unknown-queue", f"There is no queue {queue}.", fix)
+
+    def _is_in_force(self, kind: InterventionKind, subject: Subject) -> bool:
+        """Also about what is there no more: it may have been lost since."""
+        return any((each.kind, each.subject) == (kind, subject) for each in self._services.interventions.in_force())
 
     def _require_live(self, name: JobName) -> None:
         if self._authority.record(name).outcome is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -17,7 +17,7 @@ from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import job_view, job_viewer, words_of
+from reconciler.api.views import JobViews, job_view, words_of
 from reconciler.documents.job import read_job
 from reconciler.jobs.groups import NewJob
 from reconciler.jobs.record import JobRecord
@@ -119,10 +119,10 @@ class JobRoutes:
     ) -> Response:
         """The newest jobs, live and ended, that the caller may see, page by page."""
         rights: Rights = request.state.rights
-        view, wanted = job_viewer(self._services), asked.test(self._services.policy)
+        wanted = asked.test(self._services.policy)
         items: list[JobView] = []
         last, more = "", False
-        for looked_at, record in enumerate(self._newest(JobName(place_of(cursor)))):
+        for looked_at, (record, view) in enumerate(self._newest(JobName(place_of(cursor)))):
             if len(items) == limit or looked_at == LOOKED_AT_MAX:
                 more = True
                 break
@@ -199,7 +199,8 @@ class JobRoutes:
 
     def requeue(self, name: JobName, request: Request) -> Response:
         """Let a job that holds devices give them back and begin anew; harmless to repeat, without effect on one that waits."""
-        attempt = next((claim.attempt for claim in self._services.ledger.claims() if claim.job == name), 0)
+        held = self._services.ledger.of([name]).claims.get(name)
+        attempt = held.attempt if held else 0
         return self._asked(self._services.jobs.request_requeue(name, attempt, request.state.user), "requeue", request)
 
     def _asked(self, record: JobRecord, verb: str, request: Request) -> Response:
@@ -217,15 +218,19 @@ class JobRoutes:
         self._services.wake()
         return answer(readable_view(view, request.state.rights))
 
-    def _newest(self, after: JobName) -> Iterator[JobRecord]:
-        """Jobs from the newest, or from behind `after`, as long as somebody asks. Raises RefusedError for a bad cursor."""
-        last: JobName | None = after or None
+    def _newest(self, after: JobName) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
+        """Jobs from the newest, or from behind `after`, as long as somebody asks, each with what views it.
+
+        Raises RefusedError for a bad cursor.
+        """
+        last, views = after or None, JobViews(self._services)
         while True:
             try:
                 chunk = self._services.jobs.jobs(_CHUNK, last)
             except UnknownJobError as error:
                 raise bad_cursor() from error
-            yield from chunk
+            view = views.of(chunk)
+            yield from ((record, view) for record in chunk)
             if len(chunk) < _CHUNK:
                 return
             last = chunk[-1].name

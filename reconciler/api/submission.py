@@ -15,6 +15,7 @@ from reconciler.jobs.expansion import UnfitBatchError, expand_array
 from reconciler.jobs.groups import Batch, NewJob
 from reconciler.jobs.pipelines import NamedPipeline, expand_pipeline
 from solver.plan.advice import what_would_fit
+from solver.plan.reason import sentence
 from solver.world.document import digest
 from solver.world.workload import JobSpec, QueueName, SecretUse
 
@@ -32,7 +33,11 @@ def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:
 
 
 def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
-    """Raise RefusedError where one of the jobs could never run. Those that differ only in their environment are judged once."""
+    """Raise RefusedError where one of the jobs could never run, JobsAreElsewhereError where none is submitted here.
+
+    Those that differ only in their environment are judged once.
+    """
+    services.jobs.accepts()
     asked = set()
     for job in jobs:
         bare = bare_spec(job.spec)
@@ -44,9 +49,9 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
         require_allowed_image(bare, services.operations())
         reasons = services.admit(bare)
         if reasons:
-            told = "; ".join(str(reason) for reason in reasons)
+            told = sentence("; ".join(str(reason) for reason in reasons))
             raise RefusedError(
-                422, "inadmissible", f"{job.name} could never run: {told}.", what_would_fit(reasons), reasons
+                422, "inadmissible", f"{job.name} could never run: {told}", what_would_fit(reasons), reasons
             )
 
 

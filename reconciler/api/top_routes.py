@@ -10,7 +10,7 @@ from reconciler.api.answers import answer, answers
 from reconciler.api.payloads import JobView
 from reconciler.api.services import Services
 from reconciler.api.top import Top, TopLine
-from reconciler.api.views import job_viewer
+from reconciler.api.views import JobViews
 from reconciler.backend import ENDED, MemoryUse, Progress, TaskStatus
 from reconciler.jobs.sighted import Sighted
 from solver.world.quantities import MilliGpu
@@ -27,8 +27,11 @@ class TopRoutes:
     def top(self, request: Request) -> Response:
         """What runs of what the caller may see, how far it is, and what memory it has."""
         sighted, rights = self._services.sighted(), request.state.rights
-        view, live = job_viewer(self._services), self._services.jobs.live_jobs()
-        seen = (view(record) for record in live if rights.may("see-job", record.spec.queue, record.user))
+        # What waits has no line: of tens of thousands of jobs nothing is read.
+        holding = self._services.jobs.named([claim.job for claim in self._services.ledger.claims()])
+        held_by = [record for record in holding.values() if record.outcome is None]
+        view = JobViews(self._services).of(held_by)
+        seen = (view(record) for record in held_by if rights.may("see-job", record.spec.queue, record.user))
         held = [job for job in seen if job.tasks]
         lines = [line_of(job, sighted) for job in held]
         return answer(Top(items=tuple(sorted(lines, key=lambda line: (-line.gpus, line.name)))))

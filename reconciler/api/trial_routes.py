@@ -36,4 +36,5 @@ class TrialRoutes:
         batch = batch_of(read_submission(body, "job"))
         for queue in sorted({job.spec.queue for job in batch.jobs}):
             self._authority.require(request, "submit", queue)
+        self._services.jobs.accepts()
         return answer(tried(self._services, batch, request.state.user))

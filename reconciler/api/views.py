@@ -19,10 +19,11 @@ from reconciler.islands import contradictions, told_cliques
 from reconciler.jobs.dependencies import depended_on
 from reconciler.jobs.eligible import blocks
 from reconciler.jobs.idleness import activity_of, idle_for
-from reconciler.jobs.record import JobRecord
+from reconciler.jobs.record import JobRecord, JobState
 from reconciler.jobs.sighted import Sighted
-from reconciler.jobs.states import state_of
+from reconciler.jobs.states import by_job, state_of
 from reconciler.queue_use import queue_uses
+from reconciler.store.holdings import Holdings, JobHoldings
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
 from reconciler.verdict_words import verdict_words
@@ -39,16 +40,33 @@ from solver.world.workload import Job, TaskPlacement
 
 def job_view(services: Services, record: JobRecord) -> JobView:
     """One job. No other is read for it but where it may be the turn of others in its array: thousands may live."""
-    takes_turns = record.array is not None and record.array.max_running is not None
-    return job_viewer(services, None if takes_turns else (record,))(record)
+    return JobViews(services).of((record,))(record)
+
+
+class JobViews:
+    """Views of jobs, some after the other, each under one reading of what they need."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._of_all: Callable[[JobRecord], JobView] | None = None
+
+    def of(self, records: Sequence[JobRecord]) -> Callable[[JobRecord], JobView]:
+        """Views of these; where it may be the turn of others in an array, all that live are read, once."""
+        if self._of_all is None and any(record.array and record.array.max_running is not None for record in records):
+            self._of_all = job_viewer(self._services)
+        view = self._of_all or job_viewer(self._services, records)
+        # Who holds nothing any more may have ended after its record was read, and before what it holds was.
+        waiting = [each.name for each in records if each.outcome is None and view(each).since is None]
+        newer = self._services.jobs.named(waiting)
+        return lambda record: view(newer.get(record.name, record))
 
 
 def job_viewer(services: Services, of: Sequence[JobRecord] | None = None) -> Callable[[JobRecord], JobView]:
     """Views of jobs under one reading of the stores and one look at the backend. `of`: of which jobs; None: of all that live."""
-    ledger, sighted = services.ledger, services.sighted()
-    claims = {claim.job: claim for claim in ledger.claims()}
-    intents, reservations, attempts = ledger.intents(), ledger.reservations(), ledger.attempts()
-    records = services.jobs.live_jobs() if of is None else of
+    records, sighted = services.jobs.live_jobs() if of is None else of, services.sighted()
+    holds = holdings_of_all(services.ledger) if of is None else services.ledger.of([each.name for each in of])
+    claims, reservations, attempts = holds.claims, holds.reservations, holds.attempts
+    asked = by_job(holds.intents)
     now, by_hand = services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
@@ -63,7 +81,7 @@ def job_viewer(services: Services, of: Sequence[JobRecord] | None = None) -> Cal
             spec=record.spec,
             user=record.user,
             submitted_at=record.submitted_at,
-            state=state_of(record, claim, intents, reservations, attempt),
+            state=state_of(record, claim, asked[record.name], reservations, attempt),
             attempt=claim.attempt if claim else attempt,
             since=claim.since if claim else None,
             running_since=claim.running_since if claim else None,
@@ -83,6 +101,22 @@ def job_viewer(services: Services, of: Sequence[JobRecord] | None = None) -> Cal
         )
 
     return view
+
+
+def holdings_of_all(ledger: Holdings) -> JobHoldings:
+    """What every job holds and is promised."""
+    claims = {claim.job: claim for claim in ledger.claims()}
+    return JobHoldings(claims, ledger.intents(), ledger.reservations(), ledger.attempts())
+
+
+def live_states(services: Services) -> Iterator[JobState]:
+    """The state of every live job, and nothing else of it: thirty thousand are counted for each look at the status."""
+    holds = holdings_of_all(services.ledger)
+    asked, kept = by_job(holds.intents), {each.holder: (each,) for each in holds.reservations}
+    for record in services.jobs.live_jobs():
+        name = record.name
+        claim, attempt = holds.claims.get(name), holds.attempts.get(name, 0)
+        yield state_of(record, claim, asked[name], kept.get(name, ()), attempt)
 
 
 def _policy(services: Services) -> Policy:

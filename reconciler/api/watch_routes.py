@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from threading import Event as Flag
 from typing import Annotated, Final, Literal
@@ -21,7 +21,7 @@ from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import bare_event
 from reconciler.api.services import Services
 from reconciler.control import NoPolicyError
-from reconciler.store.job_source import UnknownJobError
+from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Event, KeptEvent, StoreUnusableError
 from solver.world.document import encode
 from solver.world.workload import JobName
@@ -116,18 +116,20 @@ class WatchRoutes:
         if not rights.may_look():
             raise RefusedError(403, "not-allowed", "No role.")
         kept = self._services.history.events_since(since, subject, _CHUNK)
-        seen = [(each.number, self._seen(each.event, rights)) for each in kept]
+        # At once: a hundred may watch while thousands of jobs begin.
+        records = self._services.jobs.named({JobName(each.event.subject) for each in kept})
+        seen = [(each.number, _seen(each.event, records, rights)) for each in kept]
         return kept, [KeptEvent(number, event) for number, event in seen if event is not None]
 
-    def _seen(self, event: Event, rights: Rights) -> Event | None:
-        try:
-            record = self._services.jobs.job(JobName(event.subject))
-        except UnknownJobError:
-            # Of a node or a revision.
-            return event
-        if not rights.may("see-job", record.spec.queue, record.user):
-            return None
-        return event if rights.may("read-job", record.spec.queue, record.user) else bare_event(event)
+
+def _seen(event: Event, records: Mapping[JobName, JobRecord], rights: Rights) -> Event | None:
+    record = records.get(JobName(event.subject))
+    if record is None:
+        # Of a node or a revision.
+        return event
+    if not rights.may("see-job", record.spec.queue, record.user):
+        return None
+    return event if rights.may("read-job", record.spec.queue, record.user) else bare_event(event)
 
 
 class _Stream(StreamingResponse):

@@ -127,6 +127,12 @@ class Storage:
             raise StorageUnusableError(self.url, error) from error
         return Instant(int(max(time.timestamp() for time in times) * 1_000))
 
+    def require_folder(self) -> None:
+        """Raise StorageUnusableError where it is a local folder that is not there, as while its file system is not mounted."""
+        if self._real and not os.path.isdir(self._real):
+            problem = "this folder is gone, as while it is not mounted; if what it had is gone for good, make it anew and empty"
+            raise StorageUnusableError(self.url, FileNotFoundError(problem))
+
     def is_reachable(self) -> bool:
         """Whether the storage answers at all: what fails here then concerns one file or folder, and its owner."""
         try:

@@ -43,7 +43,17 @@ def verify(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> t
 
 
 def verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> Verification:
-    """The same a piece at a time. `storage` is the job's own folder. Raises StorageUnusableError."""
+    """The same a piece at a time. `storage` is the job's own folder. Raises StorageUnusableError, also where that folder is gone.
+
+    What is judged corrupt is never read again: a file system that is not mounted for a while must not cost a job its work.
+    """
+    found = yield from _verifying(storage, job, folder, digest)
+    if found:
+        storage.require_folder()
+    return found
+
+
+def _verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> Verification:
     content = storage.read(f"{folder}/{MANIFEST}")
     if content is None:
         return (UnreadableManifest("there is none"),)

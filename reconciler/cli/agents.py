@@ -12,6 +12,7 @@ from reconciler.api.agent_payloads import AgentView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.params import Address, AddressParam
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
 from reconciler.clock import SystemClock
@@ -77,11 +78,17 @@ def revoke(node: str, output: str, server: str | None) -> None:
 
 
 @agents.command(short_help="On the node: get its certificate, by a token.")
-@click.option("--server", required=True, metavar="HOST:PORT", help="Where the control plane listens for agents.")
+@click.option(
+    "--server",
+    type=AddressParam(),
+    required=True,
+    metavar="HOST:PORT",
+    help="Where the control plane listens for agents.",
+)
 @click.option(
     "--token-file",
     "token_file",
-    type=click.File("r"),
+    type=click.File("r", errors="replace"),
     metavar="FILE",
     help="Where the token is; - for standard input; else QUORATE_JOIN_TOKEN.",
 )
@@ -92,17 +99,14 @@ def revoke(node: str, output: str, server: str | None) -> None:
     metavar="FILE",
     help="Where the node's key and certificate are kept from then on.",
 )
-def join(server: str, token_file: TextIO | None, identity: Path) -> None:
+def join(server: Address, token_file: TextIO | None, identity: Path) -> None:
     """Become the agent of the node that the token is for. Run again after a failure, it goes on where it was."""
     from reconciler.agent.join import ControlPlaneUnreachableError, JoinRefusedError
     from reconciler.agent.join import join as join_as
     from reconciler.backends.baremetal.key_files import KeyFileError
 
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdecimal():
-        raise click.UsageError("--server is HOST:PORT, such as control-plane.example.com:7420.")
     try:
-        joined = join_as(host.strip("[]"), int(port), _token(token_file), identity)
+        joined = join_as(server.host, server.port, _token(token_file), identity)
     except ControlPlaneUnreachableError as error:
         raise CommandFailedError(str(error), exit_code=Exit.SERVER_UNREACHABLE) from error
     except JoinRefusedError as error:
@@ -141,9 +145,12 @@ def _token(file: TextIO | None) -> JoinToken:
     from reconciler.backends.baremetal.join_token import JoinTokenError, read_token
 
     # Never an argument: those are seen by everybody on the machine.
-    written = file.read() if file is not None else os.environ.get("QUORATE_JOIN_TOKEN", "")
+    written = str(file.read() if file is not None else os.environ.get("QUORATE_JOIN_TOKEN", ""))
+    if not written.strip():
+        where = "--token-file is empty" if file is not None else "neither --token-file nor QUORATE_JOIN_TOKEN is given"
+        raise CommandFailedError(f"there is no token: {where}", fix="Make one with `quorate agents token NODE`.")
     try:
-        return read_token(str(written))
+        return read_token(written)
     except JoinTokenError as error:
         raise CommandFailedError(str(error)) from error
 

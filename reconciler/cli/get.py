@@ -17,7 +17,7 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
 from reconciler.cli.trees import tree_of
-from reconciler.cli.wording import class_of, nodes_of, standing, with_idleness
+from reconciler.cli.wording import class_of, gpus_of, nodes_of, standing, with_idleness
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.documents.problem import did_you_mean
@@ -131,7 +131,7 @@ def _folded_row(array: Folded, now: Instant, wide: bool) -> list[str]:
 
 def _row(job: JobView, age_ms: int, wide: bool) -> list[str]:
     spec = job.spec
-    row = [job.name, spec.queue, class_of(spec), job.state, str(spec.gpus), span(age_ms), standing(job)]
+    row = [job.name, spec.queue, class_of(spec), job.state, gpus_of(job), span(age_ms), standing(job)]
     if not wide:
         return row
     row[-1] = with_idleness(", ".join(nodes_of(job)), job) or standing(job)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -114,8 +113,6 @@ class ShortForm:
 
 def submission_in_file(path: str, name: str | None, queue: str | None) -> Submission:
     """The job or pipeline in a file (`-`: stdin), under another name or in another queue where they are given."""
-    if path == "-" and sys.stdin is None:
-        raise CommandFailedError("standard input is closed", fix="Send it the document, or name a file.")
     try:
         with click.open_file(path, "rb") as file:
             found = read_submission(file.read(), "stdin" if path == "-" else path)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, print_error
@@ -123,11 +124,17 @@ def run(arguments: Sequence[str]) -> int:
 
 def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> int:
     """Run a command line of a program. Commands end with other exit codes than 0 by `ctx.exit` or by an error."""
+    _open_streams()
     try:
         result: Any = command.main(list(arguments), prog_name=program, standalone_mode=False)
     except CommandFailedError as failure:
         print_error(failure.problem, failure.place, failure.fix)
         return failure.exit_code
+    except (
+        NoArgsIsHelpError
+    ) as asked:  # A group without its command: what click raises is the help, not an error's text.
+        click.echo(asked.format_message(), err=True)
+        return Exit.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else program
         print_error(error.format_message(), fix=f"See `{path} --help`.")
@@ -139,6 +146,9 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
         print_error("interrupted")
         return Exit.INTERRUPTED
     except OSError as error:
+        if error.filename is not None:  # A file or folder that this command can't use, whichever it is.
+            print_error(error.strerror or str(error), place=str(error.filename))
+            return Exit.ERROR
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
         # Whoever read the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
@@ -147,6 +157,13 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
             print_error(os.strerror(errno.ENOSPC))
         return Exit.ERROR
     return result if isinstance(result, int) else Exit.OK
+
+
+def _open_streams() -> None:
+    """What was closed at the start (`<&-`) is None to Python: to every command it is an empty file, or one that takes all."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (open until the process ends)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from reconciler.store.rounds import RoundRecord
 @server_option
 @click.option(
     "--state",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     help="Read the round from a control plane's state folder; no server needs to run.",
 )
 @store_options
@@ -70,13 +70,17 @@ def _from_server(server: str | None, number: int) -> RoundRecord:
 
 
 def _from_folder(state: Path, number: int) -> RoundRecord:
-    from reconciler.server.folder import StateFolder
+    from reconciler.server.folder import FolderUnusableError, StateFolder
 
-    database = StateFolder(state).database
-    if not database.exists():
+    folder = StateFolder(state)
+    try:
+        is_there = folder.has_store()
+    except FolderUnusableError as error:
+        raise CommandFailedError(str(error)) from error
+    if not is_there:
         fix = "Name the folder that `quorate run` was given as --state."
         raise CommandFailedError("no control plane's state here", place=str(state), fix=fix)
-    return _from_store(database, None, number)
+    return _from_store(folder.database, None, number)
 
 
 def _from_store(where: Path | str, password_file: Path | None, number: int) -> RoundRecord:

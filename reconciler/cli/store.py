@@ -115,10 +115,10 @@ def _opened(
     folder = StateFolder((state or default_state_folder()).absolute())
     if url is not None and state is not None:
         raise click.UsageError("--store and --state name two stores. Leave one of them out.")
-    if url is None and not is_new and not folder.database.exists():
-        fix = "Name the folder that `quorate run` was given as --state, or its database with --store."
-        raise CommandFailedError("there is no store here", place=str(folder.path), fix=fix)
     with _said(), ExitStack() as closing:
+        if url is None and not is_new and not folder.has_store():
+            fix = "Name the folder that `quorate run` was given as --state, or its database with --store."
+            raise CommandFailedError("there is no store here", place=str(folder.path), fix=fix)
         if url is None and is_alone:
             closing.enter_context(folder.locked())
         found = open_store(url or folder.database, password_file)

@@ -9,7 +9,7 @@ from reconciler.cli.times import local, span
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.idleness import idle_for
 from solver.plan.reason import count
-from solver.world.quantities import Instant
+from solver.world.quantities import Instant, MilliGpu
 from solver.world.shape import Shape
 from solver.world.workload import JobSpec, TaskPlacement
 
@@ -19,12 +19,32 @@ _REVISION_CHARACTERS = 12
 
 
 def size_of(spec: JobSpec) -> str:
-    """`4 tasks, 32 GPUs`; an elastic gang: `4 tasks, 32 GPUs; at least 2 tasks, 16 GPUs`."""
-    whole = f"{count(spec.tasks, 'task')}, {count(spec.gpus.number, 'GPU')}"
-    least = sum(group.least for group in spec.task_groups)
-    if least == spec.tasks:
-        return whole
-    return f"{whole}; at least {count(least, 'task')}, {count(spec.least_gpus.number, 'GPU')}"
+    """`4 tasks, 32 GPUs`, or `3 tasks, 3 MIG instances`; an elastic gang: `4 tasks, 32 GPUs; at least 2 tasks, 16 GPUs`."""
+    whole = _size([(group.replicas, group.shape) for group in spec.task_groups])
+    least = [(group.least, group.shape) for group in spec.task_groups]
+    return whole if sum(tasks for tasks, _ in least) == spec.tasks else f"{whole}; at least {_size(least)}"
+
+
+def _size(groups: list[tuple[int, Shape]]) -> str:
+    gpus = MilliGpu(sum(tasks * shape.cost for tasks, shape in groups))
+    # What part of a GPU these are depends on the type that they get.
+    instances = sum(tasks for tasks, shape in groups if shape.mig is not None)
+    by_memory = sum(tasks for tasks, shape in groups if shape.gpu_memory is not None)
+    parts = (
+        count(sum(tasks for tasks, _ in groups), "task"),
+        count(gpus.number, "GPU") if gpus or not (instances or by_memory) else "",
+        count(instances, "MIG instance") if instances else "",
+        count(by_memory, "part") + " of GPUs" if by_memory else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def gpus_of(job: JobView) -> str:
+    """Of all its tasks; of MIG instances and parts by memory what it holds: before, nobody knows of which type they will be."""
+    shapes = [group.shape for group in job.spec.task_groups]
+    if all(shape.mig is None and shape.gpu_memory is None for shape in shapes):
+        return str(job.spec.gpus)
+    return str(MilliGpu(sum(task.gpus for task in job.tasks))) if job.tasks else ""
 
 
 def class_of(spec: JobSpec) -> str:
@@ -39,6 +59,7 @@ def shape_words(shape: Shape) -> str:
         f"{count(shape.gpus, 'GPU')}{types}" if shape.gpus else "",
         f"{shape.gpu_fraction} of a GPU{types}" if shape.gpu_fraction is not None else "",
         f"{shape.gpu_memory} of a GPU's memory{types}" if shape.gpu_memory is not None else "",
+        f"a MIG instance {shape.mig}{types}" if shape.mig is not None else "",
         f"{shape.cpu} CPU cores" if shape.cpu else "",
         f"{shape.memory} memory" if shape.memory else "",
     )
@@ -97,7 +118,11 @@ def state_line(job: JobView, now: Instant) -> str:
     if job.outcome is not None:
         code = f" with exit code {job.outcome.exit_code}," if job.outcome.exit_code else ""
         return f"{job.state}{code} {span(now - job.outcome.at)} ago{_attempt(job.outcome.attempt)}"
-    since = job.running_since or job.since or job.submitted_at
+    since = job.running_since or job.since
+    if since is None and (job.attempt or job.state == "suspended"):  # It has not waited since it was submitted.
+        after = f", after attempt {job.attempt}" if job.attempt else ""
+        return f"{job.state}, submitted {span(now - job.submitted_at)} ago{after}"
+    since = since or job.submitted_at
     return with_idleness(f"{job.state} for {span(now - since)}{_attempt(job.attempt)}", job)
 
 

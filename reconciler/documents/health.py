@@ -39,7 +39,7 @@ def _time_problems(health: Declared[HealthPolicy]) -> Iterator[Problem]:
     if policy.node_lease < LEASE_LEAST:
         message = f"an agent that speaks up every 5 s is late sometimes; a lease of {policy.node_lease} lets nodes come and go"
         yield health.problem(("spec", "nodeLease"), "lease-too-short", message, f"Write at least {LEASE_LEAST}.")
-    held: tuple[tuple[Path, int], ...] = (
+    held: tuple[tuple[Path, Duration], ...] = (
         (("spec", "nodeLostAfter"), policy.node_lost_after),
         (("spec", "throttle", "for"), policy.throttle.held),
         (("spec", "nic", "downFor"), policy.nic.down_for),
@@ -48,5 +48,8 @@ def _time_problems(health: Declared[HealthPolicy]) -> Iterator[Problem]:
     shortest = min(policy.suspect_ttl, policy.bad_node_ttl)
     for at, span in held:
         if span > shortest:
-            message = f"it takes longer to be found than a finding counts ({shortest})"
-            yield health.problem(at, "forgotten-too-soon", message, "Lower it, or raise suspectTtl and badNodeTtl.")
+            field = ".".join(map(str, at[1:]))
+            message = f"{field} is {span}, and what is found after so long counts for {shortest} alone"
+            yield health.problem(
+                at, "forgotten-too-soon", message, f"Lower {field}, or raise suspectTtl and badNodeTtl."
+            )

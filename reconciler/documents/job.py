@@ -30,8 +30,11 @@ def read_job(raw: bytes, file: str) -> NamedJob:
     """The one job of a file, YAML or JSON; raises InvalidDocumentsError with everything that is wrong."""
     documents = read_yaml(raw, file)
     if len(documents) != 1:
-        message = f"the file has {len(documents)} documents, expected one Job"
-        raise InvalidDocumentsError([problem_at(file, START, "one-job", message, "Submit one file for each job.")])
+        found, fix = (
+            (f"has {len(documents)} documents", "Submit one file for each job.") if documents else ("is empty", "")
+        )
+        message = f"the file {found}, expected one Job"
+        raise InvalidDocumentsError([problem_at(file, START, "one-job", message, fix)])
     return job_of(documents[0], file)
 
 

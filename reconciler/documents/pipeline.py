@@ -22,8 +22,9 @@ def read_submission(raw: bytes, file: str) -> NamedJob | NamedPipeline:
     if len(documents) == 1 and kind_of(documents[0], file) == "Pipeline":
         return _pipeline_of(documents[0], file)
     if len(documents) != 1:
-        message = f"the file has {len(documents)} documents, expected one Job or Pipeline"
-        raise InvalidDocumentsError([problem_at(file, START, "one-job", message, "Submit one file for each.")])
+        found, fix = (f"has {len(documents)} documents", "Submit one file for each.") if documents else ("is empty", "")
+        message = f"the file {found}, expected one Job or Pipeline"
+        raise InvalidDocumentsError([problem_at(file, START, "one-job", message, fix)])
     return job_of(documents[0], file)
 
 

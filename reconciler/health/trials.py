@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Set
 
 import msgspec
 
-from reconciler.backend import ENDED, StartGang, TaskStatus
+from reconciler.backend import ENDED, AttemptKey, StartGang, TaskStatus
 from reconciler.health.effects import AUTHOR
 from reconciler.health.policy import NodeTest
 from reconciler.health.record import NodeHealth, Trial
-from reconciler.jobs.sighted import Attempt, AttemptKey
+from reconciler.jobs.sighted import Attempt
 from reconciler.store.protocols import Claim
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.quantities import Instant

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.backend import Logs
+from reconciler.backend import AttemptKey, Logs
 from reconciler.checkpoints.saving import NOTHING_SAVED, Saving
 from reconciler.jobs.record import JobRecord
-from reconciler.jobs.sighted import AttemptKey, Sighted
+from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.operations import Operations
 from reconciler.store.protocols import Claim

@@ -35,7 +35,7 @@ from reconciler.jobs.settlements import (
     leads_to,
 )
 from reconciler.jobs.sighted import Attempt, Sighted
-from reconciler.jobs.states import require_transition, state_after, state_of
+from reconciler.jobs.states import by_job, require_transition, state_after, state_of
 from reconciler.jobs.stopping import STOP_GRACE, asked_by_people, resent, settle_stop
 from reconciler.jobs.stuck import settle_stuck
 from reconciler.store.protocols import Claim
@@ -55,10 +55,10 @@ def settlements(
 ) -> Iterable[Settlement]:
     """Everything that follows from one look, job by job. `records` has every live job and every job with a claim."""
     by_name = {record.name: record for record in records}
-    intents = tuple(intents)
+    asked = by_job(intents)
     claimed = {(claim.job, claim.attempt): claim for claim in claims}
     for key, claim in claimed.items():
-        own = tuple(intent for intent in intents if (intent.job, intent.attempt) == key)
+        own = tuple(intent for intent in asked[claim.job] if intent.attempt == claim.attempt)
         holding = Holding(by_name[claim.job], claim, own, sighted.attempt(*key), now, ground, evidence)
         yield from _lawful(holding.record, state_of(holding.record, claim, own), settle(holding))
     holders = {claim.job for claim in claimed.values()}

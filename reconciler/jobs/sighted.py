@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.backend import ENDED, Changes, GpuPartitioned, TaskStatus
+from reconciler.backend import ENDED, AttemptKey, Changes, GpuPartitioned, TaskStatus
 from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.workload import JobName, JobSpec, TaskPlacement
 
-AttemptKey = tuple[JobName, int]
 TaskKey = tuple[str, int]
 """Group and index."""
 

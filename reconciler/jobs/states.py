@@ -8,7 +8,8 @@ says it to a job's owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from reconciler.jobs.record import TERMINAL, WAITING, JobRecord, JobState
 from reconciler.store.protocols import Claim
@@ -62,6 +63,14 @@ def state_of(
     if stop is not None:
         return stopping_state(stop)
     return "starting" if claim.running_since is None else "running"
+
+
+def by_job(intents: Iterable[Intent]) -> Mapping[JobName, tuple[Intent, ...]]:
+    """Those of each job, in their order; () of one that has none. For whoever asks of thousands of jobs, one by one."""
+    found: defaultdict[JobName, tuple[Intent, ...]] = defaultdict(tuple)
+    for intent in intents:
+        found[intent.job] += (intent,)
+    return found
 
 
 def stopping_state(stop: Intent) -> JobState:

@@ -34,6 +34,11 @@ START_LIMIT_S: Final = 60.0
 _BYTES_PER_VALUE = 8
 _ANSWER_BYTES_BESIDE_VALUES = 1_000_000
 
+REFUSED = (
+    "the optimiser refused a program of which the greedy answer breaks a row; that answer stands. "
+    "This is a defect of Quorate: please report it"
+)
+
 
 class _Child(NamedTuple):
     process: subprocess.Popen[bytes]
@@ -69,7 +74,7 @@ class KillableOptimiser(Beside):
 
     def _answer(self, asked: Future[Solution | None], until_s: float, limit_s: float) -> Solution | None:
         try:
-            return asked.result(max(0.0, until_s - monotonic()))
+            solution = asked.result(max(0.0, until_s - monotonic()))
         except TimeoutError:
             if asked.cancel():
                 self._report("the optimiser is still starting, or answers another")
@@ -78,6 +83,10 @@ class KillableOptimiser(Beside):
             failure = f"gave no answer within {limit_s:.2f} s"
         except (WireError, OSError) as found:
             failure = str(found)
+        else:
+            if solution is None:
+                self._report(REFUSED)
+            return solution
         self._report(f"the optimiser {failure}; it was ended and starts anew")
         self._talking.submit(self._renew)  # Should that fail, whoever asks next is told.
         return None

@@ -23,6 +23,10 @@ NO_CLOCK_S = 1e6
 """A time limit that nobody meets: solving again must not be cut where the first time was not."""
 
 
+WITHOUT_PROGRAM = "without a program"
+"""What is recorded of a round that was decided so."""
+
+
 class BadRecordingError(Exception):
     """A recorded answer can't be read, or is not one to what the round asks."""
 
@@ -41,6 +45,11 @@ def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> So
         return Solved(plan, recording.text if recording else "")
 
     return solve_once
+
+
+def without_program(snapshot: Snapshot, policy: Policy) -> Solved:
+    """A round decided from nothing, by the greedy answer alone, and recorded so that it is decided in this way again."""
+    return Solved(solve(snapshot, policy, None), WITHOUT_PROGRAM)
 
 
 class Recording(Beside):
@@ -70,11 +79,15 @@ class Recording(Beside):
         return base64.b64encode(msgspec.msgpack.encode(frames)).decode("ascii")
 
 
-def optimiser_of(recorded: str, optimiser: Optimiser) -> Optimiser:
+def optimiser_of(recorded: str, optimiser: Optimiser) -> Optimiser | None:
     """What answers a round again: its recorded answers, or where there are none the optimiser, without a time limit.
+
+    None where the round was decided without one.
 
     Raises BadRecordingError, also when asked for more than was recorded.
     """
+    if recorded == WITHOUT_PROGRAM:
+        return None
     if recorded:
         return _Recorded(recorded)
 

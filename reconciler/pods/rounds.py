@@ -11,10 +11,12 @@ from reconciler.backends.kubernetes.budgets import by_namespace
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.telling.queues import Standing
 from reconciler.backends.kubernetes.telling.teller import Facts
+from reconciler.fallback import decide
 from reconciler.interventions.effects import about
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.sighted import Sighted
-from reconciler.passes import Laps, Pass, refuse_unsafe
+from reconciler.passes import Laps, Pass
+from reconciler.pods.attempts import PodAttempts
 from reconciler.pods.geometry import enforceable, geometry_of, with_geometry
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.sight import Sight, claims_of, seen, snapshot_from
@@ -26,8 +28,8 @@ from solver.world.workload import QueueName
 async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     """Take one step towards what Git wants.
 
-    Raises NotLeaderError (another leads: stand by), NoPolicyError or KubernetesError (try again), PlanRefusedError (report it),
-    StoreUnusableError (a person must act). It may be killed anywhere and called again.
+    Raises NotLeaderError (another leads: stand by), NoPolicyError or KubernetesError (try again), PlanRefusedError or
+    NoPlanError (report it), StoreUnusableError (a person must act). It may be killed anywhere and called again.
     """
     laps = Laps(plane.handed.clock)
     epoch = plane.hands.lead() if plane.hands else Epoch(0)
@@ -48,10 +50,7 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     snapshot = plane.handed.memory.wind(snapshot, policy, revision)
     laps.end("observe")
     # Off the event loop: watches go on, and the lease is renewed, while it is solved.
-    plan, solution = await asyncio.to_thread(plane.handed.solve, snapshot, policy)
-    laps.end("solve")
-    await asyncio.to_thread(refuse_unsafe, snapshot, policy, plan)
-    laps.end("check")
+    plan, solution, fault = await asyncio.to_thread(decide, plane.handed.solve, snapshot, policy, laps)
     # The record comes before the deed, so that no deed is ever without one.
     record = RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution)
     number = (plane.observer or plane.handed.memory).keep_round(record)
@@ -63,7 +62,12 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
         plane.teller.note(Facts(plan, sight.cluster, sight.pods, snapshot, policy, _standing(plane, revision, by_hand)))
     done = Pass(
         *(epoch, revision, policy, snapshot, plan, number, settled, refused),
-        *(laps.phase_ms, Sighted({node.name: node for node in sight.cluster.nodes}, {}), by_hand),
+        *(
+            laps.phase_ms,
+            Sighted({node.name: node for node in sight.cluster.nodes}, PodAttempts(sight)),
+            by_hand,
+            fault,
+        ),
     )
     return done, sight
 

@@ -13,7 +13,7 @@ from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock
 from reconciler.control import NoPolicyError
 from reconciler.followed import FollowedKind
-from reconciler.passes import PlanRefusedError
+from reconciler.passes import NoPlanError, PlanRefusedError
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.rounds import one_pass
 from reconciler.pods.sight import NOTHING_SEEN, Sight
@@ -117,7 +117,9 @@ class PodRunner:
             return replace(self.status, condition="backend-unreachable", message=str(error))
         except PlanRefusedError as error:
             return replace(self.status, condition="plan-refused", message=str(error))
+        except NoPlanError as error:
+            return replace(self.status, condition="solver-failed", message=str(error))
         except StoreUnusableError as error:
             self.status = replace(self.status, condition="store-unusable", message=str(error))
             raise
-        return LoopStatus("leading" if plane.hands else "observing", "", done)
+        return LoopStatus("leading" if plane.hands else "observing", done.fault, done)

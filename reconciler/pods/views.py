@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from reconciler.backend import Epoch
 from reconciler.clock import Clock
@@ -14,13 +14,16 @@ from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.pods.sight import Sight, claims_of, records_of
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.health import NodeHealths
+from reconciler.store.holdings import JobHoldings
 from reconciler.store.interventions import Interventions
-from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
+from reconciler.store.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
 from reconciler.store.protocols import Claim, History
 from reconciler.terminals import NO_TERMINALS, Terminals
 from solver.world.inflight import Intent, Reservation
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
+
+_CREATE: Final = "Create pods with schedulerName: quorate."
 
 
 class PodJobs:
@@ -30,11 +33,21 @@ class PodJobs:
         self._sight = sight
 
     def job(self, name: JobName) -> JobRecord:
-        """A gang whose pods are there. Raises UnknownJobError."""
+        """A gang whose pods are there. Raises UnknownJobError, of a gang that is refused or not whole NoJobYetError."""
         found = next((record for record in self.live_jobs() if record.name == name), None)
-        if found is None:
+        if found is not None:
+            return found
+        gang = self._sight().gangs.get(name)
+        if gang is None or not gang.members:
             raise UnknownJobError(name)
-        return found
+        message = f"The pods of {name} are no job yet: they are refused, or some are not there."
+        pod = gang.members[0]
+        raise NoJobYetError(message, f"Ask with `kubectl quorate why {pod.name} -n {pod.namespace}`.")
+
+    def named(self, names: Collection[JobName]) -> dict[JobName, JobRecord]:
+        """Those whose pods are there."""
+        wanted = frozenset(names)
+        return {record.name: record for record in self.live_jobs() if record.name in wanted}
 
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """All gangs that a round can be asked about."""
@@ -63,15 +76,19 @@ class PodJobs:
         """There is none."""
         raise UnknownJobError(name)
 
+    def accepts(self) -> None:
+        """Not here."""
+        _elsewhere("submit", _CREATE)
+
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Not here."""
         del name, spec, user, at, idempotency_key
-        _elsewhere("submit", "Create pods with schedulerName: quorate.")
+        _elsewhere("submit", _CREATE)
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Not here."""
         del batch, user, at, idempotency_key
-        _elsewhere("submit", "Create pods with schedulerName: quorate.")
+        _elsewhere("submit", _CREATE)
 
     def request_cancel_all(self, name: JobName, actor: str) -> None:
         """Not here."""
@@ -108,6 +125,11 @@ class PodJobs:
         del epoch, name, outcome
         _elsewhere("end", "Delete what made the pods, such as their Job.")
 
+    def finish_all(self, epoch: Epoch, ended: Mapping[JobName, JobOutcome]) -> None:
+        """Not here: pods say themselves how they ended."""
+        del epoch, ended
+        _elsewhere("end", "Delete what made the pods, such as their Job.")
+
 
 class PodHoldings:
     """Implements Holdings on what the last pass saw."""
@@ -131,14 +153,29 @@ class PodHoldings:
         """Of what holds something; pods that are made anew are told of none before."""
         return {claim.job: claim.attempt for claim in self.claims()}
 
+    def of(self, names: Collection[JobName]) -> JobHoldings:
+        """Of some gangs."""
+        wanted = frozenset(names)
+        claims = {claim.job: claim for claim in self.claims() if claim.job in wanted}
+        intents = tuple(intent for intent in self.intents() if intent.job in wanted)
+        reservations = tuple(kept for kept in self.reservations() if kept.holder in wanted)
+        return JobHoldings(claims, intents, reservations, {job: claim.attempt for job, claim in claims.items()})
+
 
 class Logless:
     """Implements Logs: what pods write is kept by their nodes, and read with `kubectl logs`."""
 
+    def __init__(self, sight: Callable[[], Sight]) -> None:
+        self._sight = sight
+
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
-        """Raises KeyError, as for a task that is not known."""
-        del attempt, group, index, offset, limit
-        raise KeyError(f"{job}: the output of pods is read with `kubectl logs`")
+        """Raises JobsAreElsewhereError with what to ask instead, KeyError for a task that is not known."""
+        del attempt, offset, limit
+        gang = self._sight().gangs.get(job)
+        pods = [one for one in gang.members if (one.group, one.task_index) == (group, index)] if gang else []
+        if not pods:
+            raise KeyError(f"{job} has no task {group}/{index}")
+        _elsewhere("keep what is written by", f"Read it with `kubectl logs {pods[0].name} -n {pods[0].namespace}`.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,10 @@ class CheckpointKeeping:
                 self.log.warning("checkpoint-storage", policy=name, message=message)
 
     def _records(self, now: Instant) -> tuple[JobRecord, ...]:
-        """Live jobs, those that ended lately, and, now and then, those that still have a checkpoint."""
-        live = {record.name: record for record in self.plane.jobs.live_jobs()}
+        """Live jobs that have begun, those that ended lately, and, now and then, those that still have a checkpoint."""
+        # Who has never had a device has saved nothing: thousands may wait, and a look at a folder takes its time.
+        begun = self.plane.ledger.attempts()
+        live = {record.name: record for record in self.plane.jobs.live_jobs() if record.name in begun}
         ended = {
             record.name: record
             for record in self.plane.jobs.jobs()

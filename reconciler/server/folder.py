@@ -60,6 +60,18 @@ class StateFolder:
         """The nodes of that cluster, as a snapshot without jobs."""
         return self.path / "observed-snapshot.json"
 
+    def has_store(self) -> bool:
+        """Whether there is a database to be read. Raises FolderUnusableError where whoever asks may not look."""
+        try:
+            self.database.stat()  # Path.exists would raise, or say no, as the version of Python has it.
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise FolderUnusableError(
+                f"{self.path}: can't be read ({error.strerror}). Run this as the user of the control plane"
+            ) from error
+        return True
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other control plane out. The system gives the lock back when this process ends, however it ends.

@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.kubernetes.credentials import Credentials, CredentialsError, in_cluster
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
+from reconciler.backends.kubernetes.leader import NoNamespaceError
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock, SystemClock
@@ -101,7 +102,7 @@ def parts_on_kubernetes(
     standing = PodStanding(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
-    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(), clock, *stores)
+    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
     desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     pruning = Pruning(history, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")
@@ -161,6 +162,9 @@ def _told_to_people(on: KubernetesSettings) -> Iterator[None]:
     """What the API server does not let us do is for a person to mend."""
     try:
         yield
+    except NoNamespaceError as error:
+        fix = f"Make it, kubectl create namespace {on.namespace}, or name another with --namespace."
+        raise KubernetesFailedError(str(error), fix) from error
     except KubernetesError as error:
         where = on.kubeconfig or "the pod's service account"
         raise KubernetesFailedError(

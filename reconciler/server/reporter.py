@@ -24,8 +24,11 @@ class Reporter:
         """One pass is over."""
         if status.condition in _DECIDES and status.last is not None:
             self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms, status.last.by_hand)
+            if status.last.fault:
+                self.metrics.fault()
         saying = status.condition, status.message
         if saying != self._said:
             self._said = saying
-            say = self.log.info if status.condition in _DECIDES else self.log.warning
+            is_well = status.condition in _DECIDES and not status.message
+            say = self.log.info if is_well else self.log.warning
             say(status.condition, **({"message": status.message} if status.message else {}))

@@ -236,7 +236,10 @@ class Watch:
     def _last_pass(self) -> Pass:
         status = self._runner.status
         if status.last is None:
-            raise NotReadyError(f"The loop has not decided a round yet: {status.message or status.condition}.")
+            if status.condition == "no-policy":
+                self._standing.current()  # Raises what is to be done about it, which is not to wait.
+            told = (status.message or status.condition).rstrip(".")
+            raise NotReadyError(f"The loop has not decided a round yet: {told}.")
         return status.last
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from reconciler.backend import Epoch
@@ -21,6 +21,15 @@ class UnknownJobError(KeyError):
     """There is no job of that name."""
 
 
+class NoJobYetError(UnknownJobError):
+    """Something has that name, and is no job so far; `fix` says how to learn why."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+
 class JobsAreElsewhereError(Exception):
     """Jobs of this source are only read here; `fix` says how what was wanted is done where they are."""
 
@@ -31,6 +40,9 @@ class JobsAreElsewhereError(Exception):
 
 class JobSource(Protocol):
     """What wants to run. Where jobs are somebody else's to change, what would change one raises JobsAreElsewhereError."""
+
+    def accepts(self) -> None:
+        """Whether jobs are submitted here at all, asked before anything is said of one: raises JobsAreElsewhereError if not."""
 
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
@@ -55,6 +67,9 @@ class JobSource(Protocol):
 
     def job(self, name: JobName) -> JobRecord:
         """One job, live or ended. Raises UnknownJobError."""
+
+    def named(self, names: Collection[JobName]) -> Mapping[JobName, JobRecord]:
+        """The jobs of these names, live and ended; unknown names are left out."""
 
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
@@ -82,3 +97,6 @@ class JobSource(Protocol):
 
     def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
         """Record how a job ended; the first outcome stays. Raises StaleEpochError, UnknownJobError."""
+
+    def finish_all(self, epoch: Epoch, ended: Mapping[JobName, JobOutcome]) -> None:
+        """As `finish` for many jobs, in one write, or for none. Raises StaleEpochError, UnknownJobError."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from reconciler.backend import Epoch
 from solver.world.cluster import DeviceId
 from solver.world.inflight import Repartitioning
 from solver.world.quantities import Instant
+
+COUNTED_MS: Final = 24 * 3_600_000
+"""For how long a change is known. Rounds ask for those of one hour; the rest is for clocks that disagree."""
 
 
 class Partitionings(Protocol):
@@ -29,4 +32,4 @@ class Partitionings(Protocol):
         """The last attempt of every GPU that was ever to be partitioned anew."""
 
     def repartitioned_since(self, at: Instant) -> tuple[tuple[DeviceId, Instant], ...]:
-        """Which GPUs were asked to be partitioned anew after an instant, and when, the oldest first."""
+        """Which GPUs were asked to be partitioned anew after an instant, and when, the oldest first. Known for COUNTED_MS."""

@@ -7,10 +7,12 @@ Each has a conformance suite under tests/contracts that every implementation pas
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from reconciler.backend import Epoch
+from reconciler.store.holdings import Claim as Claim  # noqa: PLC0414  (it is known by the protocols)
+from reconciler.store.holdings import Holdings as Holdings  # noqa: PLC0414  (as above)
 from reconciler.store.marks import Marks
 from reconciler.store.partitionings import Partitionings
 from reconciler.store.past_use import PastUse
@@ -19,7 +21,7 @@ from solver.world.cluster import DeviceId
 from solver.world.document import Document
 from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.world.workload import JobName
 
 
 class StoreUnusableError(Exception):
@@ -50,32 +52,6 @@ class ClaimRefusedError(Exception):
         self.devices = devices
 
 
-class Claim(Document, frozen=True):
-    """One gang's hold on its devices, from the moment it is decided until its tasks are known to have ended.
-
-    `time_limit` counts from `running_since`. Both limits are fixed with the claim: a later policy does not shorten what runs.
-    An elastic gang has other `tasks` when its size changes; `growth` counts how often it grew.
-    `marks`: what is remembered of it while it runs.
-    """
-
-    job: JobName
-    attempt: int
-    tasks: tuple[TaskPlacement, ...]
-    since: Instant
-    running_since: Instant | None = None
-    time_limit: Duration | None = None
-    growth: int = 0
-    idle_limit: Duration | None = None
-    marks: Marks = Marks()
-
-    @property
-    def limit_reached_at(self) -> Instant | None:
-        """When it will have run for as long as it may; None: never, or it does not run yet."""
-        if self.running_since is None or self.time_limit is None:
-            return None
-        return self.running_since.after(self.time_limit)
-
-
 class Event(Document, frozen=True):
     """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on.
 
@@ -100,22 +76,6 @@ class KeptEvent(Document, frozen=True):
     event: Event
 
 
-class Holdings(Protocol):
-    """Who holds which device, to be read."""
-
-    def claims(self) -> tuple[Claim, ...]:
-        """Every hold, sorted by job."""
-
-    def intents(self) -> tuple[Intent, ...]:
-        """Every intent not yet confirmed and every promise not yet kept, sorted by id."""
-
-    def reservations(self) -> tuple[Reservation, ...]:
-        """What is kept for gangs that wait and by documents, sorted by holder."""
-
-    def attempts(self) -> dict[JobName, int]:
-        """The last attempt number of every job that was ever bound and has no outcome yet (others may be left out)."""
-
-
 class Ledger(Holdings, Partitionings, Protocol):
     """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
@@ -125,11 +85,20 @@ class Ledger(Holdings, Partitionings, Protocol):
         `now`: the caller's clock. A ledger that callers reach from several machines goes by its own instead.
         """
 
+    def renew(self, holder: str, now: Instant, lease: Duration) -> bool:
+        """Prolong the lease of whoever leads, if that is `holder`, and say whether it is; without effect on any other.
+
+        `now`: as in `lead`.
+        """
+
     def held_by(self, job: JobName) -> Claim | None:
         """What one job holds; None: nothing."""
 
     def last_attempt(self, job: JobName) -> int:
         """The last attempt number of one job, live or ended; 0: it was never bound."""
+
+    def last_attempts(self, names: Collection[JobName]) -> Mapping[JobName, int]:
+        """The same of some jobs; those that were never bound are left out."""
 
     def asked(self, intent: str) -> Intent | None:
         """The intent of that id, which is no promise; None: it was confirmed, or never asked."""
@@ -142,6 +111,12 @@ class Ledger(Holdings, Partitionings, Protocol):
 
         The job must be live, not suspended, and hold nothing, and the attempt be one above its last.
         Raises ClaimRefusedError, StaleEpochError.
+        """
+
+    def claim_all(self, epoch: Epoch, wanted: Sequence[tuple[Claim, Intent]]) -> Mapping[JobName, ClaimRefusedError]:
+        """As `claim` for one gang after the other, in one write; returns why those were refused that were.
+
+        Raises StaleEpochError.
         """
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
@@ -186,6 +161,9 @@ class Ledger(Holdings, Partitionings, Protocol):
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """All tasks run: the start intent is done. Idempotent. Raises StaleEpochError."""
 
+    def confirm_running_all(self, epoch: Epoch, seen: Iterable[tuple[JobName, int, Instant]]) -> None:
+        """As `confirm_running` for many attempts, in one write. Raises StaleEpochError."""
+
     def mark(self, epoch: Epoch, job: JobName, attempt: int, marks: Marks) -> None:
         """Remember this of an attempt, in place of what was; no effect on one that holds nothing. Raises StaleEpochError."""
 
@@ -217,6 +195,9 @@ class Ledger(Holdings, Partitionings, Protocol):
 
         `at`: until when it counts as having run, if it ever did.
         """
+
+    def release_all(self, epoch: Epoch, over: Collection[tuple[JobName, int]], at: Instant) -> None:
+        """As `release` for many attempts, in one write. Raises StaleEpochError."""
 
     def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
         """When each live job was evicted, the oldest first; jobs that never were are left out."""

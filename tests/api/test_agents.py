@@ -96,6 +96,10 @@ def test_from_the_token_to_the_revocation(
         assert f"joined as {NODE}; the certificate is good until" in capsys.readouterr().out
         assert run([*arguments, "--token-file", str(token)]) == 6
         assert "used before, with another key" in capsys.readouterr().err
+        assert run(arguments) == 1
+        assert "neither --token-file nor QUORATE_JOIN_TOKEN is given" in capsys.readouterr().err
+        (tmp_path / "other").write_bytes(b"\xff")
+        assert run([*arguments, "--token-file", str(tmp_path / "other")]) == 1
         monkeypatch.setenv("QUORATE_JOIN_TOKEN", "nonsense")
         assert run(arguments) == 1
         assert "no join token" in capsys.readouterr().err
@@ -113,6 +117,27 @@ def test_from_the_token_to_the_revocation(
         "agent-revoked",
     ]
     assert run(["agents", "revoke", "nobody"]) == 1
+
+
+def test_a_node_does_not_join_in_place_of_another(
+    site: Site, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where a token was taken for that of the neighbour."""
+    first, second = NODES[0].name, NODES[1].name
+    identity, token = tmp_path / "node" / "identity.pem", tmp_path / "token"
+    with door(trust_of(site)) as port:
+        arguments = ["agents", "join", "--identity", str(identity), "--token-file", str(token), "--server"]
+        token.write_text(client.agents.token(first).token)
+        assert run([*arguments, f"127.0.0.1:{port}"]) == 0
+        before = identity.read_bytes()
+        token.write_text(client.agents.token(second).token)
+        assert run([*arguments, f"127.0.0.1:{port}"]) == 1
+        assert f"it is {first}'s, and the token is for {second}" in capsys.readouterr().err
+        assert identity.read_bytes() == before
+        token.write_text(client.agents.token(first).token)
+        assert run([*arguments, f"127.0.0.1:{port}"]) == 0  # anew
+        assert identity.read_bytes() != before
+        assert run(["agents", "join", "--identity", str(identity), "--server", f"127.0.0.1:{port + 65536}"]) == 64
 
 
 def test_a_node_is_no_user(site: Site, server: ApiServer, client: Client, tmp_path: Path) -> None:

@@ -140,6 +140,17 @@ def test_what_does_not_exist_is_said_to_be_missing_with_the_nearest_name(client:
     ]
 
 
+def test_nor_is_what_does_not_exist_let_go_unless_something_is_in_force_about_it(client: Client, site: Site) -> None:
+    with pytest.raises(ApiError, match="Did you mean n1") as node:
+        client.by_hand.uncordon("n11")
+    with pytest.raises(ApiError, match="Did you mean team") as queue:
+        client.by_hand.release_queue("taem")
+    assert [problem(caught) for caught in (node, queue)] == [(404, "unknown-node"), (404, "unknown-queue")]
+    client.by_hand.hold_queue("team", WHY)
+    site.policy = policy_of((Queue(QueueName("org")),))
+    assert client.by_hand.release_queue("team") is not None
+
+
 def test_what_would_change_nothing_is_refused(client: Client, site: Site) -> None:
     client.submit(JOB, spec())
     turns = Ordering("least-served", turns=Turns())

@@ -11,11 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.api.guard import Guard
 from reconciler.api.job_routes import BODY_BYTES_MAX
 from reconciler.api.payloads import HeldDevice
-from reconciler.api.problems import NotReadyError
+from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.serve import ApiServer
+from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.facts import GpuFacts, NodeFacts
+from reconciler.jobs.groups import NewJob
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.sighted import Sighted
 from reconciler.queue_use import QueueLine
@@ -24,7 +26,7 @@ from reconciler.store.sql.jobs import SqlJobSource
 from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import QuotaMax
-from solver.plan.refusals import AboveMax
+from solver.plan.refusals import AboveMax, UnknownName
 from solver.rules.images import ImagePolicy
 from solver.rules.policy import Queue, Quota, policy_of
 from solver.world.cluster import MigInstance
@@ -337,3 +339,10 @@ def test_errors_are_sorted_by_who_must_act(server: ApiServer) -> None:
     for nonsense in ("ftp://host", "no url", "http://", "http://[::1"):
         with pytest.raises(ServerUnreachableError, match="Write it like"):
             Client(nonsense, None)
+
+
+def test_what_could_never_run_is_said_in_one_sentence_also_where_it_ends_in_a_question(site: Site) -> None:
+    unknown = UnknownName("priority-class", ("trainin",), ("training",))
+    services = replace(site.services(), admit=lambda _: (unknown,))
+    with pytest.raises(RefusedError, match=r"^train could never run: .*; did you mean training\?$"):
+        require_admissible(services, [NewJob(JobName("train"), spec())])

@@ -79,3 +79,27 @@ def test_a_token_in_a_state_folder_that_is_closed_to_us_is_none_of_ours(
     monkeypatch.setattr(os, "stat", stat_of)
     with connect(server.url) as client, pytest.raises(NotAuthorisedError, match="QUORATE_STATE"):
         client.jobs()
+
+
+@pytest.mark.parametrize("written", ["secret-\u00fc", "secret-a\nsecret-b", "secret-a secret-b", "secret-\x00b"])
+def test_what_can_be_no_token_is_refused_and_not_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.delenv("QUORATE_TOKEN_FILE", raising=False)
+    if "\x00" not in written:  # which no environment has
+        monkeypatch.setenv("QUORATE_TOKEN", written)
+        with pytest.raises(TokenFileError, match="QUORATE_TOKEN: this is no token") as refused:
+            connect("http://127.0.0.1:1")
+        assert "secret" not in str(refused.value)
+    path = tmp_path / "own"
+    path.touch(0o600)
+    path.write_text(written * 9)
+    with pytest.raises(TokenFileError, match="holds no token") as refused:
+        read_token(path)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_line_in_the_environment_is_a_token(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUORATE_TOKEN", f"{TOKEN}\r\n")
+    with connect(server.url) as client:
+        assert client.jobs().items == ()

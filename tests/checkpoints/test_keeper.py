@@ -168,6 +168,32 @@ def test_damage_after_verification_is_found_before_a_job_goes_on(site: Site) -> 
     assert site.unread() == {}
 
 
+@pytest.mark.parametrize("gone", ["storage", "the job's folder"])
+def test_a_file_system_that_is_not_mounted_costs_nobody_his_work(site: Site, gone: str) -> None:
+    site.save(100)
+    assert site.step() == [PUBLISHED, VERIFIED]
+    site.store.checkpoints.doubt(site.epoch, JOB)
+    folder = site.folder.parent if gone == "storage" else site.folder
+    folder.rename(site.scratch / "elsewhere")
+    for _ in range(2):
+        kept = site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+        assert (kept.events, list(kept.problems)) == ((), ["default/pretrain"])
+        assert "not mounted" in kept.problems["default/pretrain"]
+        assert site.unread() == {JOB: 100}  # and so waits
+    (site.scratch / "elsewhere").rename(folder)
+    assert site.step() == [VERIFIED]
+    assert site.unread() == {}
+
+
+def test_what_somebody_deleted_is_corrupt_once_the_folder_is_there_again(site: Site) -> None:
+    site.save(100)
+    site.step()
+    site.store.checkpoints.doubt(site.epoch, JOB)
+    shutil.rmtree(site.folder)
+    site.folder.mkdir()
+    assert site.step() == [CORRUPT]
+
+
 def test_what_a_job_waits_for_is_read_first_and_the_newest_of_it(site: Site) -> None:
     other = site.store.jobs.submit(JobName("other"), SAVES, "eve", site.now, "other")
     for step in (100, 200):

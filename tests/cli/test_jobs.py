@@ -15,10 +15,12 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim, Event
+from solver.world.cluster import DeviceId, MigInstance
 from solver.world.inflight import Intent
-from solver.world.quantities import Duration
-from solver.world.workload import JobName, Stuck, TimeLimitWarning
-from tests.api.conftest import NOW, Site, spec
+from solver.world.quantities import Cpu, Duration, Memory, MilliGpu
+from solver.world.shape import Shape
+from solver.world.workload import JobName, MigSlot, Stuck, TaskPlacement, TimeLimitWarning
+from tests.api.conftest import H100, NOW, Site, spec
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES
 
@@ -269,3 +271,45 @@ def test_the_nearest_job_is_offered(quorate: Quorate, command: str) -> None:
 
 def test_the_nearest_queue_is_offered(quorate: Quorate) -> None:
     assert quorate("get", "--queue", "taem") == (1, "", "error: there is no queue taem\n  Did you mean team?\n")
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "each"),
+    [
+        (
+            Shape(mig="1g.10gb", gpu_types=(H100,), cpu=Cpu(4000)),
+            "3 MIG instances",
+            "a MIG instance 1g.10gb (H100), 4 CPU cores",
+        ),
+        (Shape(gpu_memory=Memory(20 << 30)), "3 parts of GPUs", "20Gi of a GPU's memory"),
+        (Shape(cpu=Cpu(4000)), "0 GPUs", "4 CPU cores"),
+    ],
+)
+def test_what_a_job_asks_for_of_gpus_is_said(quorate: Quorate, site: Site, shape: Shape, size: str, each: str) -> None:
+    group = msgspec.structs.replace(spec().task_groups[0], replicas=3, shape=shape)
+    site.store.jobs.submit(JobName("small"), msgspec.structs.replace(spec(), task_groups=(group,)), "ada", NOW, "")
+    described = quorate("describe", "small").out
+    assert f"Gang       3 tasks, {size}\n" in described
+    assert f"worker   3 x {each}\n" in described
+    row = quorate("get", "small").out.splitlines()[1].split()
+    assert row[4] == ("0" if size == "0 GPUs" else "1m30s")  # nobody knows before it starts
+
+
+def test_what_a_mig_instance_is_of_a_gpu_is_known_once_it_is_held(quorate: Quorate, site: Site) -> None:
+    group = msgspec.structs.replace(spec().task_groups[0], shape=Shape(mig="1g.10gb"))
+    job = JobName("small")
+    site.store.jobs.submit(job, msgspec.structs.replace(spec(), task_groups=(group,)), "ada", NOW, "")
+    slot = MigSlot(DeviceId("n2/2"), MigInstance("1g.10gb", 0), MilliGpu(125))
+    task = TaskPlacement("worker", 0, NODES[1].name, (slot.instance.id_on(slot.gpu),), mig=slot)
+    site.store.ledger.claim(site.epoch(), Claim(job, 1, (task,), NOW), Intent("start", job, 1, NOW, NOW.after(1)))
+    assert quorate("get", "small").out.splitlines()[1].split()[4] == "0.125"
+
+
+def test_how_long_a_job_waits_is_not_counted_from_its_submission_where_it_ran_since(
+    quorate: Quorate, site: Site, now: Now
+) -> None:
+    job, epoch = JobName("llama"), site.epoch()
+    site.store.jobs.request_suspend(JobName("big"), "ada")
+    site.store.ledger.release(epoch, job, 1, now.instant)
+    assert quorate("why", "big").out.splitlines()[0] == "big: suspended, submitted 1m30s ago"
+    assert quorate("why", "llama").out.splitlines()[0] == "llama: queued, submitted 2d2h ago, after attempt 1"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
 from reconciler.cli.exits import Exit
-from reconciler.cli.main import COMMANDS, LazyGroup, run
+from reconciler.cli.main import COMMANDS, LazyGroup, cli, run
 from reconciler.cli.output import CommandFailedError, print_error
 from tests.cli.conftest import Quorate
 
@@ -56,6 +57,21 @@ def test_usage_errors_exit_with_64(quorate: Quorate, arguments: tuple[str, ...])
     assert ran.exit_code == Exit.USAGE
     assert ran.err.startswith("error: ")
     assert "Traceback" not in ran.err
+
+
+GROUPS = [
+    name
+    for name in COMMANDS
+    if isinstance(command := cli.get_command(click.Context(cli), name), click.Group)
+    and not command.invoke_without_command
+]
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_without_its_command_says_plainly_which_there_are(quorate: Quorate, name: str) -> None:
+    ran = quorate(name)
+    assert (ran.exit_code, ran.out) == (Exit.USAGE, "")
+    assert ran.err == quorate(name, "--help").out
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -129,8 +145,40 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [("file/x", "Not a directory"), ("x" * 300, "File name too long"), ("/proc/x", "No such file")],
+)
+def test_a_folder_that_can_not_be_used_is_said(
+    quorate: Quorate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    ran = quorate("init", folder)
+    assert (ran.exit_code, ran.err.startswith(f"error: {folder}: {problem}")) == (1, True)
+
+
 def test_a_full_disk_is_no_traceback() -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "reconciler.cli.main", "explain"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "told"),
+    [
+        ("submit -f - <&-", 1, "error: stdin:1:1: the file is empty, expected one Job or Pipeline\n"),
+        (
+            "agents join --server a:1 --identity no/where --token-file - <&-",
+            1,
+            "error: there is no token: --token-file is empty\n  Make one with `quorate agents token NODE`.\n",
+        ),
+        ("explain plan >&-", 0, ""),
+        ("nonsense 2>&-", 64, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_empty_one(command: str, exit_code: int, told: str) -> None:
+    shell = ["bash", "-c", f"{sys.executable} -m reconciler.cli.main {command}"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (exit_code, "", told)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +89,31 @@ def test_a_store_that_is_not_there_is_not_made(quorate: Quorate, tmp_path: Path,
     ran = quorate("store", command, *file, "--state", str(tmp_path / "absent"))
     assert (ran.exit_code, "there is no store here" in ran.err, "--store" in ran.err) == (Exit.ERROR, True, True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("store", "backup", "copy.gz"), ("store", "check"), ("replay", "1")])
+def test_a_state_folder_that_is_closed_to_us_is_said_to_be(
+    quorate: Quorate, state: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    closed_to_us(state, monkeypatch)
+    ran = quorate(*command, "--state", str(state))
+    assert ran == (
+        1,
+        "",
+        f"error: {state}: can't be read (Permission denied). Run this as the user of the control plane\n",
+    )
+
+
+def closed_to_us(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests may run as root, to whom nothing is closed."""
+    real = os.stat
+
+    def stat_of(path: str | Path, **options: Any) -> os.stat_result:
+        if isinstance(path, str | Path) and Path(path).parent == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "stat", stat_of)
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,6 @@ def test_stdin_is_a_file(quorate: Quorate, site: Site, monkeypatch: pytest.Monke
     assert [record.name for record in site.store.jobs.jobs()] == ["llama"]
 
 
-def test_a_stdin_that_is_closed_is_said(quorate: Quorate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    ran = quorate("submit", "-f", "-")
-    assert ran == (1, "", "error: standard input is closed\n  Send it the document, or name a file.\n")
-
-
 def test_a_document_without_f_is_not_taken_for_a_command(quorate: Quorate, site: Site, job_file: str) -> None:
     for options in ((), SHORT[1:]):
         ran = quorate("submit", job_file, *options)

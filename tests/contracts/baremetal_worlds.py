@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from reconciler.agent.deeds import NodeDeeds
 from reconciler.agent.folder import AgentFolder
 from reconciler.agent.join import join
 from reconciler.agent.pace import Pace
-from reconciler.backend import Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
+from reconciler.backend import AttemptKey, Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import SentSecret
+from reconciler.backends.forgetting import forget_each
 from reconciler.backends.local.gpus import Gpus
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim
@@ -94,6 +95,9 @@ class Recorded:
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         self._backend.forget(job, attempt, epoch)
         self._claims.pop((job, attempt), None)
+
+    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> dict[AttemptKey, str]:
+        return forget_each(self.forget, over, epoch)
 
 
 class BareMetalWorld(LocalWorld):

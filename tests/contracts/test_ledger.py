@@ -35,6 +35,21 @@ def test_renewing_keeps_the_epoch_and_prolongs_the_lease(stores: Stores) -> None
         lead(stores, "second", NOW.after(LEASE + 1))
 
 
+def test_a_lease_is_prolonged_for_who_leads_and_for_nobody_else(stores: Stores) -> None:
+    first = lead(stores, "first")
+    assert not stores.ledger.renew("second", NOW.after(LEASE - 1), LEASE)
+    assert stores.ledger.renew("first", NOW.after(LEASE - 2), LEASE)
+    with pytest.raises(NotLeaderError) as refused:
+        lead(stores, "second", NOW.after(LEASE))
+    assert refused.value.until == NOW.after(2 * LEASE - 2)
+    second = lead(stores, "second", NOW.after(2 * LEASE))
+    assert not stores.ledger.renew("first", NOW.after(2 * LEASE), LEASE)  # an echo from before changes nothing
+    assert lead(stores, "second", NOW.after(2 * LEASE)) == second > first
+    stores.ledger.resign(second)
+    assert not stores.ledger.renew("second", NOW.after(2 * LEASE), LEASE)
+    assert lead(stores, "third", NOW.after(2 * LEASE)) > second
+
+
 def test_leadership_survives_reopening(stores: Stores) -> None:
     first = lead(stores, "first")
     stores.reopen()

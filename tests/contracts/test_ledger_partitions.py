@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.backend import Epoch, StaleEpochError
+from reconciler.store.partitionings import COUNTED_MS
 from reconciler.store.protocols import Claim, ClaimRefusedError
 from solver.world.cluster import DeviceId, MigInstance, NodeName
 from solver.world.inflight import Repartitioning
@@ -68,6 +69,15 @@ def test_the_next_change_takes_the_place_of_one_in_flight(stores: Stores, epoch:
     stores.ledger.repartition(epoch, asked(1, SMALL, gpu="g2"))
     assert stores.ledger.repartitions() == (whole(2), asked(1, SMALL, gpu="g2"))
     assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW), (GPU, NOW), (DeviceId("g2"), NOW))
+
+
+def test_changes_are_counted_for_a_day(stores: Stores, epoch: Epoch) -> None:
+    for attempt, ms in ((1, 0), (2, 1), (3, COUNTED_MS + 1)):
+        change = msgspec.structs.replace(asked(attempt), asked_at=NOW.after(ms), instances=(SMALL,) * (attempt % 2))
+        stores.ledger.repartition(epoch, change)
+    kept = stores.ledger.repartitioned_since(NOW.after(-1))
+    assert kept == ((GPU, NOW.after(1)), (GPU, NOW.after(COUNTED_MS + 1)))
+    assert stores.ledger.repartition_attempts() == {GPU: 3}
 
 
 def test_nobody_loses_what_is_held(stores: Stores, epoch: Epoch) -> None:

@@ -32,7 +32,14 @@ CHUNKS = 3
 
 LOOP_WRITES = [f"{door}.{name}" for door, names in WRITES.items() for name in names if name != "resign"]
 """A pass never resigns; whoever runs the loop does, at its end."""
-DEEDS = ("ledger.claim", "ledger.grow", "ledger.release", "checkpoints.record", "backend.submit", "backend.partition")
+DEEDS = (
+    "ledger.claim_all",
+    "ledger.grow",
+    "ledger.release_all",
+    "checkpoints.record",
+    "backend.submit",
+    "backend.partition",
+)
 """Those between which most can go wrong: the others are tried by `make test-long`."""
 
 

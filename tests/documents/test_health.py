@@ -54,6 +54,17 @@ def test_what_is_refused(spec: str, problems: list[tuple[str, str]]) -> None:
     assert sorted(set(codes(FILES | {"policies/h.yaml": policy(spec)}))) == problems
 
 
+def test_what_is_forgotten_too_soon_is_named_also_where_it_is_a_default() -> None:
+    found = reading(FILES | {"policies/h.yaml": policy("{badNodeTtl: 7m}")}).problems
+    assert {(problem.message, problem.fix) for problem in found} == {
+        (
+            f"{field}.for is 10m, and what is found after so long counts for 7m alone",
+            f"Lower {field}.for, or raise suspectTtl and badNodeTtl.",
+        )
+        for field in ("straggler", "throttle")
+    }
+
+
 def test_a_second_one_is_refused() -> None:
     files = FILES | {"policies/h.yaml": policy("{}"), "policies/i.yaml": policy("{}", "other")}
     assert codes(files) == [("i.yaml:2:7", "second-health-policy")]

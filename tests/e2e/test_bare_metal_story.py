@@ -145,7 +145,9 @@ def a_more_important_job_comes(cluster: Cluster) -> None:
     cluster.client.submit(SERVING, cluster.server())
     assert cluster.outcome(SERVING).state == "succeeded"
     (ends,) = cluster.causes("ends")
-    (saved,) = map(int, re.findall(r"it has saved step (\d+)", ends))
+    told = re.fullmatch(r"it has saved step (\d+)", ends)
+    assert told, ends
+    saved = int(told[1])
     eventually("the gang is back", lambda: cluster.runs(3))
     begun = resumed(cluster)[-1]
     assert begun >= saved, "it saves on, until it is told to end"

@@ -103,6 +103,27 @@ def test_a_pods_token_is_read_anew_each_minute(tmp_path: Path) -> None:
     assert credentials.token.now() == "second"
 
 
+@pytest.mark.parametrize("spoilt", ["gone", "empty", "folder"])
+def test_a_token_that_can_not_be_read_for_a_moment_is_that_of_before(tmp_path: Path, spoilt: str) -> None:
+    (tmp_path / "ca.crt").write_bytes(AUTHORITY.pem)
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    clock = ManualClock()
+    credentials = in_cluster({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}, clock, tmp_path)
+    token.unlink()
+    if spoilt == "empty":
+        token.write_text("")
+    elif spoilt == "folder":
+        token.mkdir()
+    clock.now_s += TOKEN_READ_EVERY_S
+    assert credentials.token.now() == "first"
+    if spoilt == "folder":
+        token.rmdir()
+    token.write_text("second\n")
+    clock.now_s += TOKEN_READ_EVERY_S
+    assert credentials.token.now() == "second"
+
+
 def test_outside_a_cluster_there_is_no_account() -> None:
     with pytest.raises(CredentialsError, match="Name a kubeconfig"):
         in_cluster({}, ManualClock())

@@ -12,7 +12,8 @@ import structlog
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import Election, Timing
+from reconciler.backends.kubernetes.leader import Election, NoNamespaceError, Timing
+from reconciler.backends.kubernetes.refusals import NotAllowedError
 from reconciler.backends.kubernetes.resource import LEASES
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
@@ -259,6 +260,55 @@ def test_a_lease_that_was_deleted_is_lost_and_epochs_go_on(cluster: Cluster) -> 
             await until(lambda: any(one.leads for one in running))
             (leader,) = (one for one in running if one.leads)
             assert leader.election.leadership().epoch > epoch
+
+    asyncio.run(story())
+
+
+class Refused(Api):
+    """A server that does not know for a while who asks, or what that one may do."""
+
+    refuses = False
+
+    async def get(self, path: str, *args: Any) -> Any:
+        self._judge(path)
+        return await super().get(path, *args)
+
+    async def patch(self, path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._judge(path)
+        return await super().patch(path, *args, **kwargs)
+
+    def _judge(self, path: str) -> None:
+        if self.refuses:
+            raise NotAllowedError(path, 401, "Unauthorized", "Unauthorized")
+
+
+def test_who_is_refused_the_lease_for_a_while_goes_on_afterwards(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with session(cluster, kind=Refused) as api, candidates(api, "a") as (_, (a,)):
+            assert isinstance(api, Refused)
+            epoch = (await a.election.elected()).epoch
+            api.refuses = True
+            await a.rested(3)
+            assert a.leads, "for as long as the lease is its own"
+            a.clock.ahead_s += LONG.lease_s
+            assert not a.leads
+            api.refuses = False
+            await until(lambda: a.leads)
+            assert a.election.leadership().epoch == epoch
+
+    asyncio.run(story())
+
+
+def test_who_was_never_let_near_the_lease_says_so(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with session(cluster, kind=Refused) as api, session(cluster) as open_api:
+            assert isinstance(api, Refused)
+            api.refuses = True
+            path = LEASES.path(await a_namespace(open_api), "quorate")
+            with pytest.raises(NotAllowedError):
+                await Candidate(api, "a", path).task
+            with pytest.raises(NoNamespaceError, match='namespaces "nowhere" not found'):
+                await Candidate(open_api, "a", LEASES.path("nowhere", "quorate")).task
 
     asyncio.run(story())
 

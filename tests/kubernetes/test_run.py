@@ -21,7 +21,7 @@ from reconciler.backends.kubernetes.telling.events import EVENTS
 from reconciler.backends.kubernetes.telling.told_queues import QUEUES
 from reconciler.client_transport import ApiError
 from solver.world.workload import JobName
-from tests.e2e.control_plane import ControlPlane, until
+from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
 from tests.kubernetes.installing import with_queues
 from tests.kubernetes.kubelet import kubelet
@@ -36,6 +36,10 @@ POLICY = {
         "spec: {quota: [{gpuType: H100-SXM5-80GB, guaranteed: 8}]}\n"
     ),
 }
+A_JOB = (
+    b"{apiVersion: quorate.dev/v1, kind: Job, metadata: {name: x}, spec: {queue: research, command: [sleep, '1'], "
+    b"taskGroups: [{name: worker, replicas: 1, shape: {gpus: 1}}]}}"
+)
 GPU_NODE = {"cpu": "64", "memory": "256Gi", "pods": "110", names.GPU: "4"}
 H100S = {"metadata": {"labels": {names.PRODUCT: "NVIDIA-H100-80GB-HBM3"}}}
 
@@ -159,5 +163,7 @@ def _is_told(plane: ControlPlane, space: str) -> None:
         (queue,) = client.queues().items
         assert [(line.guaranteed, line.held) for line in queue.gpus] == [(8000, 8000)]
         assert client.why(late).words
-        with pytest.raises(ApiError, match="Jobs of this cluster are pods"):
-            client.cancel(late)
+        changes = lambda: client.cancel(late), lambda: submit(client, ["x"], sh("true")), lambda: client.test(A_JOB)
+        for change in changes:
+            with pytest.raises(ApiError, match="Jobs of this cluster are pods"):
+                change()

@@ -254,7 +254,7 @@ def test_a_recorded_round_gives_the_same_plan_again(site: Site) -> None:
         assert solve(record.snapshot, record.policy, None) == record.plan
 
 
-def test_an_unsafe_plan_is_refused_and_nothing_is_done(site: Site) -> None:
+def test_an_unsafe_plan_is_refused_and_nothing_is_done(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     name = site.submit("job", ("sleep", "forever"))
 
     def unsafe(snapshot: Snapshot, policy: Policy) -> Solved:
@@ -264,6 +264,7 @@ def test_an_unsafe_plan_is_refused_and_nothing_is_done(site: Site) -> None:
         elsewhere = (TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n2/0"),)),)
         return Solved(msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind, tasks=elsewhere),)))
 
+    monkeypatch.setattr("reconciler.fallback.without_program", unsafe)
     with pytest.raises(PlanRefusedError, match="S1 job: device n2/0 is not a healthy device of n1"):
         one_pass(replace(site.only_plane, solve=unsafe))
     assert site.state(name) == "queued"

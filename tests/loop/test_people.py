@@ -92,7 +92,7 @@ def test_a_job_whose_attempt_failed_waits_until_its_time_has_come(site: Site) ->
     plane = site.only_plane
     epoch = plane.ledger.lead(plane.holder, site.clock.now(), plane.lease)
     failure = Failure(1, "node", site.clock.now(), site.clock.now().after(30_000), message="node n0 is gone")
-    Settler(plane, epoch).apply(Retry(JOB, failure))
+    Settler(plane, epoch).apply_all([Retry(JOB, failure)])
     site.store.ledger.release(epoch, JOB, 1, site.clock.now())
     assert site.state(JOB) == "retrying"
     site.passes(5)

@@ -11,13 +11,18 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from reconciler import renewal
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce, Solved
+from reconciler.optimiser.recording import solver_with
 from reconciler.passes import PlanRefusedError
 from reconciler.runner import LoopStatus, Pace, Runner
-from reconciler.store.protocols import StoreUnusableError
+from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
+from reconciler.store.sql.history import SqlHistory
+from reconciler.store.sql.ledger import SqlLedger
 from solver.rules.policy import Policy
 from solver.solve import solve
+from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 from tests.loop.plane import Site
 
@@ -95,6 +100,72 @@ def test_it_polls_when_nobody_wakes_it(site: Site) -> None:
         until(lambda: len(reported) >= 3)
 
 
+def test_who_decides_for_longer_than_a_lease_goes_on_leading_and_acts(site: Site) -> None:
+    """Another would take as long, and be followed in turn: no plan would ever be acted on."""
+    lease, began = Duration(400), threading.Event()
+
+    def slowly(snapshot: Snapshot, policy: Policy) -> Solved:
+        began.set()
+        time.sleep(3 * lease.seconds)
+        return solver_with(None)(snapshot, policy)
+
+    site.submit("job", ("sleep", "forever"))
+    first, second = (
+        Runner(replace(plane_of(site, name), lease=lease, solve=slowly), Pace(poll_s=0.01))
+        for name in ("first", "second")
+    )
+    with running(first):
+        assert began.wait(PATIENCE_S)
+        with running(second):
+            until(lambda: first.status.condition == "leading")
+            assert second.status.condition == "standing-by"
+            assert site.state("job") != "queued"
+
+
+@pytest.mark.parametrize("when", ["in it", "after it"])
+def test_who_has_kept_its_lease_in_a_long_pass_leads_when_the_store_is_away_for_a_moment(
+    site: Site, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Else all agents were sent away by one lost connection, whenever a pass had taken longer than a lease lasts."""
+    lease, passes = Duration(400), list[float]()
+
+    def slowly(snapshot: Snapshot, policy: Policy) -> Solved:
+        time.sleep(3 * lease.seconds * len(passes))
+        passes.append(time.monotonic())
+        return solver_with(None)(snapshot, policy)
+
+    def away(*_: object) -> None:
+        raise StoreUnreachableError("it can't be reached")
+
+    runner = Runner(replace(plane_of(site), lease=lease, solve=slowly))
+    runner.status = runner._one_pass()
+    site.submit("job", ("sleep", "forever"))
+    if when == "after it":
+        runner.status = runner._one_pass()
+        assert runner.status.condition == "leading"
+    owner, name = (SqlHistory, "record_round") if when == "in it" else (SqlLedger, "lead")
+    monkeypatch.setattr(owner, name, away)
+    runner.status = runner._one_pass()
+    assert (runner.status.condition, runner.leads(), len(passes)) == ("store-unreachable", True, 2)
+    until(lambda: not runner.leads())
+
+
+def test_who_hangs_in_a_pass_is_followed_in_the_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewal, "PASS_S_MAX", 0.5)
+    lease, over = Duration(200), threading.Event()
+
+    def never(snapshot: Snapshot, policy: Policy) -> Solved:
+        assert over.wait(PATIENCE_S)
+        return solver_with(None)(snapshot, policy)
+
+    first = Runner(replace(plane_of(site, "first"), lease=lease, solve=never), Pace(poll_s=0.01))
+    second = Runner(replace(plane_of(site, "second"), lease=lease), Pace(poll_s=0.01))
+    with running(first), running(second):
+        until(lambda: second.status.condition == "leading")
+        second.stop()
+        over.set()
+
+
 def test_it_resigns_so_that_another_can_lead_at_once(site: Site) -> None:
     first, second = (
         Runner(plane_of(site, "first"), Pace(poll_s=0.01)),
@@ -149,13 +220,14 @@ def test_it_waits_for_a_policy(site: Site) -> None:
         until(lambda: runner.status.condition == "leading")
 
 
-def test_it_says_that_a_plan_was_refused_and_goes_on(site: Site) -> None:
+def test_it_says_that_a_plan_was_refused_and_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = threading.Event()
 
     def solve_or_break(snapshot: Snapshot, policy: Policy) -> Solved:
         plan = solve(snapshot, policy, None)
         return Solved(msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan)
 
+    monkeypatch.setattr("reconciler.fallback.without_program", solve_or_break)
     runner = Runner(replace(plane_of(site), solve=solve_or_break), Pace(poll_s=0.01))
     broken.set()
     with running(runner):

@@ -57,7 +57,6 @@ def announce_too_much(_: Question) -> bytes:
 
 ACTS: dict[str, Callable[[Question], bytes]] = {
     "good": good,
-    "none": lambda _: encode(Answer(None)),
     "hang": hang,
     "crash": crash,
     "eat-memory": eat_memory,

@@ -136,6 +136,7 @@ def test_answers_are_recorded_in_the_order_of_their_questions() -> None:
     second()
     first()
     replayed = optimiser_of(recording.text, optimise)
+    assert replayed is not None
     found = [replayed(PROGRAM, START, PATIENCE) for _ in range(2)]
     assert [known.solver for known in found if known] == ["1", "2"]
 

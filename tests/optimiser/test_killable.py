@@ -120,10 +120,13 @@ def test_a_child_killed_between_rounds_is_replaced(asked: Asked) -> None:
     assert optimiser(PROGRAM, START, PATIENCE) is not None
 
 
-def test_no_answer_is_an_answer(asked: Asked) -> None:
-    optimiser, heard = asked("none")
-    assert optimiser(PROGRAM, START, PATIENCE) is None
-    assert heard == []
+def test_a_program_that_its_own_start_breaks_is_told() -> None:
+    heard: list[str] = []
+    with KillableOptimiser(report=heard.append) as optimiser:
+        assert optimiser(PROGRAM, np.array([10.0, 6.0]), PATIENCE) is None
+        assert optimiser(PROGRAM, START, PATIENCE) is not None
+    (said,) = heard
+    assert said.startswith("the optimiser refused a program")
 
 
 def test_the_child_is_kept_between_rounds(asked: Asked) -> None:

@@ -15,8 +15,8 @@ from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.interventions.record import Intervention, Subject
 from reconciler.pods.sight import Remembered, Sight, claims_of, seen, snapshot_from
 from reconciler.pods.starts import bindings_of
-from reconciler.pods.views import PodHoldings, PodJobs
-from reconciler.store.job_source import JobsAreElsewhereError, UnknownJobError
+from reconciler.pods.views import Logless, PodHoldings, PodJobs
+from reconciler.store.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Grow, Release, Shrink
 from solver.rules.policy import Policy, Queue, policy_of
@@ -147,6 +147,27 @@ def test_jobs_are_told_of_and_not_changed_here() -> None:
     with pytest.raises(JobsAreElsewhereError) as refused:
         jobs.request_cancel(JobName("vision.pod.a"), "ada")
     assert refused.value.fix == "Delete what made the pods, such as their Job."
+    with pytest.raises(JobsAreElsewhereError, match="does not submit them"):
+        jobs.accepts()
+
+
+def test_of_pods_that_are_no_job_yet_it_is_said_where_to_ask() -> None:
+    sight = sight_of(
+        [node("n1", 4)], [pod("a", 1, annotations={"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"})]
+    )
+    with pytest.raises(NoJobYetError) as unknown:
+        PodJobs(lambda: sight).job(JobName("vision.gang.g"))
+    assert unknown.value.fix == "Ask with `kubectl quorate why a -n vision`."
+
+
+def test_output_of_pods_is_read_where_it_is() -> None:
+    sight = sight_of([node("n1", 4)], [pod("a", 1, "n1")])
+    logs = Logless(lambda: sight)
+    with pytest.raises(JobsAreElsewhereError) as elsewhere:
+        logs.read_log(JobName("vision.pod.a"), 1, "worker", 0, 0, 10)
+    assert elsewhere.value.fix == "Read it with `kubectl logs a -n vision`."
+    with pytest.raises(KeyError):
+        logs.read_log(JobName("vision.pod.a"), 1, "worker", 1, 0, 10)
 
 
 def test_the_newest_jobs_come_first_page_by_page() -> None:

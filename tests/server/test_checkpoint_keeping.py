@@ -19,7 +19,7 @@ from reconciler.loop import one_pass
 from reconciler.operations import Operations
 from reconciler.server.checkpoints import LATE_PARTS, LONG_ENDED_EVERY_S, CheckpointKeeping
 from solver.world.quantities import Duration
-from solver.world.workload import Checkpoint
+from solver.world.workload import Checkpoint, JobName
 from tests.checkpoints.storages import JOB, hand_in
 from tests.contracts.stores import SPEC
 from tests.loop.plane import Site
@@ -58,6 +58,22 @@ def test_what_a_job_saves_is_recorded_with_its_events(site: Saving, tmp_path: Pa
     assert [(known.step, known.state) for known in site.store.checkpoints.of(JOB)] == [(100, "verified")]
     kinds = [event.kind for event in site.store.history.events(JOB)]
     assert kinds[-2:] == ["checkpoint-published", "checkpoint-verified"]
+
+
+def test_folders_of_jobs_that_have_never_begun_are_not_looked_at(site: Saving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands may wait, and a look at a folder takes its time, which those need that save."""
+    epoch = one_pass(site.only_plane).epoch
+    spec = site.store.jobs.job(JOB).spec
+    site.store.jobs.submit(JobName("waits"), spec, "ada", site.clock.now(), "")
+    looked_at: list[JobName] = []
+
+    def look(_: Keeper, __: Epoch, ___: CheckpointPolicy, job: JobName, *____: object) -> tuple[()]:
+        looked_at.append(job)
+        return ()
+
+    monkeypatch.setattr(Keeper, "_look", look)
+    keeping_of(site, epoch).look()
+    assert looked_at == [JOB]
 
 
 def test_who_leads_no_more_keeps_nothing_and_goes_on(site: Saving, tmp_path: Path) -> None:

@@ -100,6 +100,12 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()
+        runner.status = LoopStatus("backend-unreachable", "It is away.")
+        with pytest.raises(NotReadyError, match=r"not decided a round yet: It is away\.$"):
+            services.snapshot()
+        runner.status = LoopStatus("no-policy", "there is none.")
+        with pytest.raises(NoPolicyError, match="no revision has been fetched yet"):
+            services.snapshot()
         for asked in (services.policy, lambda: services.admit(JobSpec(QueueName("q"), ()))):
             with pytest.raises(NoPolicyError, match="no revision has been fetched yet"):
                 asked()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,25 @@ def test_a_copy_that_was_changed_is_refused(
         restore(other.database, path)
     assert other.jobs.jobs() == ()
     other.close()
+
+
+def test_the_name_of_a_copy_is_on_the_disk_too(full: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written comes first, then the name, then the folder that has the name."""
+    deeds: list[str] = []
+    real_sync, real_rename = os.fsync, os.rename
+
+    def sync(handle: int) -> None:
+        deeds.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        real_sync(handle)
+
+    def rename(source: Path, target: Path) -> None:
+        deeds.append("name")
+        real_rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", rename)
+    back_up(full.database, tmp_path / "copy.gz", NOW)
+    assert deeds == ["file", "name", "folder"]
 
 
 def test_a_copy_that_can_not_be_written_leaves_nothing(full: SqlStore, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
-from reconciler.backends.baremetal.told import AttemptKey, Heard, TaskKey, key_of
+from reconciler.backend import ENDED, AttemptKey, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
+from reconciler.backends.baremetal.told import Heard, TaskKey, key_of
 from reconciler.store.protocols import Claim
 from solver.world.cluster import Node, NodeName
 from solver.world.quantities import Duration, Instant

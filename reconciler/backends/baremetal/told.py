@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.backend import ENDED, AttemptStopped, Changes, GpuPartitioned, TaskLeft, TaskStatus
+from reconciler.backend import ENDED, AttemptKey, AttemptStopped, Changes, GpuPartitioned, TaskLeft, TaskStatus
 from reconciler.facts import NodeFacts
 from solver.world.cluster import DeviceId, Node, NodeName
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
-AttemptKey = tuple[JobName, int]
 TaskKey = tuple[JobName, int, str, int]
 """Job, attempt, group, index."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class FixedToken:
 
 
 class TokenFile:
-    """A token in a file that somebody else renews."""
+    """A token in a file that somebody else renews. Raises CredentialsError where it can't be read at first."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -40,10 +41,12 @@ class TokenFile:
         self._read_s = clock.monotonic_s()
 
     def now(self) -> str:
-        """The token, not older than TOKEN_READ_EVERY_S. Raises CredentialsError."""
+        """The token as it was read last, at most TOKEN_READ_EVERY_S ago where the file can be read."""
         if self._clock.monotonic_s() - self._read_s >= TOKEN_READ_EVERY_S:
-            self._token = self._read()
             self._read_s = self._clock.monotonic_s()
+            # The last one is good for minutes yet. A file that can't be read just now must end nothing.
+            with suppress(CredentialsError):
+                self._token = self._read()
         return self._token
 
     def _read(self) -> str:

@@ -25,7 +25,7 @@ Told = Callable[[Sequence[Change[T]]], None]
 AGAIN_S = 300.0
 """After so long, or down to half of it, a kind is looked for again that was not there, or that we may not read."""
 NEEDED_AGAIN_S = 10.0
-"""As that, for a kind that is needed, which was there before: an API server that has just begun refuses what it will allow."""
+"""As that, for a kind that was there before and is refused: an API server that has just begun refuses what it will allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class Followed(Generic[T]):
     """All objects of a kind, decoded as `kind`, and `told` of each change of them.
 
     `resources`: the names under which a server may know the kind, the newest first. `needed`: without it nothing can be decided,
-    so that `run` raises where it can't be read from the start. A kind that is not needed has no objects where it can't be read.
+    so that `run` raises where it can't be read from the start. A kind that is not needed has no objects where it can't be read,
+    but for AGAIN_S after it was.
     """
 
     def __init__(
@@ -80,6 +81,8 @@ class Followed(Generic[T]):
         self._breaks = 0
         self._problem = ""
         self._absent = False
+        self._refused_s: float | None = None
+        """Since when it is refused, having been followed."""
         self.settled = asyncio.Event()
         """All of it was read once, or is known not to be there."""
 
@@ -113,9 +116,10 @@ class Followed(Generic[T]):
             refused = await self._until_refused()
             if self._needed and self._listed_at is None:
                 raise refused
-            self._say(refused)
+            stays = self._stays(refused)
+            self._say(refused, stays=stays)
             self.settled.set()
-            again_s = NEEDED_AGAIN_S if self._needed else AGAIN_S
+            again_s = NEEDED_AGAIN_S if stays else AGAIN_S
             await self._seams.sleep(again_s * (1 - self._seams.chance.random() / 2))
 
     async def _until_refused(self) -> KubernetesError:
@@ -142,13 +146,24 @@ class Followed(Generic[T]):
             async for changes in batches:
                 if self._watched.lists != self._lists:
                     self._lists, self._listed_at = self._watched.lists, self._seams.clock.now()
-                self._problem, self._absent = "", False
+                self._problem, self._absent, self._refused_s = "", False, None
                 self._told(changes)
                 self.settled.set()
 
-    def _say(self, refused: KubernetesError) -> None:
-        """Once for each problem. What is needed stays as it was known last; the rest is as if it were not there."""
-        if not self._needed:
+    def _stays(self, refused: KubernetesError) -> bool:
+        """Whether it is as it was known last: what is needed, and for a while what was followed and is there, but refused.
+
+        A token that has run out, or a server that has just begun, is no reason to take devices and sizes of gangs for gone.
+        """
+        if self._needed or isinstance(refused, NotFoundError) or not self._watched.lists:
+            return self._needed
+        now_s = self._seams.clock.monotonic_s()
+        self._refused_s = now_s if self._refused_s is None else self._refused_s
+        return now_s - self._refused_s < AGAIN_S
+
+    def _say(self, refused: KubernetesError, *, stays: bool) -> None:
+        """Once for each problem. What does not stay is as if it were not there."""
+        if not stays:
             self._forget()
         self._absent = isinstance(refused, NotFoundError)
         if self._problem != str(refused):

@@ -34,6 +34,10 @@ HOLDER_MAX = 96
 """Characters: a field manager, which has the holder in it, may have 128."""
 
 
+class NoNamespaceError(KubernetesError):
+    """There is no namespace for the Lease: a person has to make it."""
+
+
 class Leadership(NamedTuple):
     """`epoch` rises with every new holder. No write may be sent after `until_s` of the monotonic clock: the lease ends later."""
 
@@ -132,6 +136,8 @@ class Election:
         """The resourceVersion under which we hold it; empty where that has to be looked at first."""
         self._led: Leadership | None = None
         self._leads = asyncio.Event()
+        self._was_there = False
+        """The Lease was read or written once: what is refused later may be given again."""
 
     def leadership(self) -> Leadership:
         """What may be written under until its `until_s`; NotLeaderError where it does not lead now."""
@@ -153,7 +159,7 @@ class Election:
     async def run(self) -> None:
         """Takes the Lease when it is free, renews it, and gives it up when it is cancelled; for ever.
 
-        Raises NotAllowedError or UnreadableError: a person has to act.
+        Raises KubernetesError where it could never be read or made: a person has to act.
         """
         try:
             while True:
@@ -171,6 +177,12 @@ class Election:
         except (ConflictError, NotFoundError):
             # Somebody was faster, or has touched it: what is there now is looked at the next time.
             self._version = ""
+        except KubernetesError as refused:
+            if not self._was_there:
+                raise
+            # A server that has just begun, or can't ask who this is, refuses what it will allow: others may lead meanwhile.
+            self._version = ""
+            self._log.warning("lease-not-asked", error=str(refused))
 
     async def _stood(self) -> None:
         """As one of those who wait."""
@@ -217,6 +229,7 @@ class Election:
             lease = await self._asked(self._api.get(self._path, _Lease))
         except NotFoundError:
             return None
+        self._was_there = True
         if lease.spec != self._seen:
             self._seen, self._seen_s = lease.spec, self._clock.monotonic_s()
         return lease
@@ -237,7 +250,11 @@ class Election:
             answer = await self._asked(self._api.patch(self._path, body))
         else:
             collection, _, name = self._path.rpartition("/")
-            answer = await self._asked(self._api.create(collection, _Lease(_Metadata(name), spec)))
+            try:
+                answer = await self._asked(self._api.create(collection, _Lease(_Metadata(name), spec)))
+            except NotFoundError as absent:
+                raise NoNamespaceError(str(absent)) from absent
+            self._was_there = True
         self._version = answer["metadata"]["resourceVersion"]
         self._seen, self._seen_s = spec, self._clock.monotonic_s()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -10,6 +10,7 @@ from typing import Final
 
 from reconciler.backend import (
     ENDED,
+    AttemptKey,
     AttemptStopped,
     Changes,
     Cursor,
@@ -25,6 +26,7 @@ from reconciler.backend import (
     TaskStatus,
     TellGang,
 )
+from reconciler.backends.forgetting import forget_each
 from reconciler.backends.local.attempts import (
     Accepted,
     LeaveRequest,
@@ -141,6 +143,10 @@ class LocalBackend:
         with self._acting(epoch):
             if self._folders.attempt(job, attempt).exists():
                 self._folders.forget(job, attempt)
+
+    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> dict[AttemptKey, str]:
+        """One after the other."""
+        return forget_each(self.forget, over, epoch)
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes of a task's output and errors from `offset`, with the values of its secrets covered as far as may be.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from reconciler.backend import (
+    AttemptKey,
     BackendUnreachableError,
     Changes,
     Cursor,
@@ -13,6 +14,7 @@ from reconciler.backend import (
     PartitionGpu,
     StaleEpochError,
 )
+from reconciler.backends.forgetting import forget_each
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
@@ -47,6 +49,10 @@ class SimulatedBackend:
             raise BackendUnreachableError(f"the simulated network lost the message to forget {job}/{attempt}")
         self._check(epoch)
         self.cluster.journal.forget(job, attempt)
+
+    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> dict[AttemptKey, str]:
+        """One after the other."""
+        return forget_each(self.forget, over, epoch)
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
         """A made-up log: one line each time that the task began and one when it ended."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 
 from reconciler.jobs.groups import Batch, GroupRecord, NewJob, Tally
 from reconciler.store.job_source import DuplicateJobError
+from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import groups, jobs
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
-
-_NAMES_MAX = 500
-"""In one statement: databases bound the number of its parameters."""
 
 
 def group_named(connection: Connection, name: JobName) -> Row[Any] | None:
@@ -36,7 +34,7 @@ def part_of(group: GroupRecord) -> ColumnElement[bool]:
 def taken(connection: Connection, names: Sequence[JobName]) -> list[JobName]:
     """Those of the names that a job or group has already."""
     found: list[str] = []
-    for some in _pieces(names):
+    for some in pieces(names):
         for column in (jobs.c.name, groups.c.name):
             found += connection.execute(select(column).where(column.in_(some))).scalars()
     return sorted(map(JobName, found))
@@ -58,7 +56,7 @@ def insert_batch(connection: Connection, batch: Batch, user: str, at: Instant, i
 def tallied(connection: Connection, names: Collection[JobName]) -> dict[JobName, Tally]:
     """How the jobs stand that are named, or belong to a group that is."""
     counts: dict[JobName, dict[str, int]] = {}
-    for some in _pieces(sorted(set(names))):
+    for some in pieces(names):
         for column in (jobs.c.name, jobs.c.array_id, jobs.c.pipeline):
             asked = select(column, jobs.c.ended_as, func.count()).where(column.in_(some))
             for name, ended_as, number in connection.execute(asked.group_by(column, jobs.c.ended_as)):
@@ -74,8 +72,3 @@ def _columns(job: NewJob) -> dict[str, object]:
         "array_id": None if job.array is None else job.array.id,
         "pipeline": job.pipeline or None,
     }
-
-
-def _pieces(names: Sequence[JobName]) -> Iterator[Sequence[JobName]]:
-    for start in range(0, len(names), _NAMES_MAX):
-        yield names[start : start + _NAMES_MAX]

@@ -13,6 +13,7 @@ from reconciler.checkpoints.findings import AnyFinding
 from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
 from reconciler.store.checkpoints import CheckpointGoneError
 from reconciler.store.sql.database import Database
+from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import checkpoints
 from solver.world.document import encode
 from solver.world.quantities import Instant, Memory
@@ -78,8 +79,12 @@ class SqlCheckpoints:
         """Those to be read again."""
         unread = and_(checkpoints.c.state == "published", checkpoints.c.storage.in_(sorted(storages)))
         oldest_first = checkpoints.c.at, checkpoints.c.job, checkpoints.c.attempt, checkpoints.c.step
-        urgent = [one for job in sorted(waiting) for one in self.of(job) if _is_unread(one, storages)]
+        newest_first = checkpoints.c.job, checkpoints.c.attempt.desc(), checkpoints.c.step.desc()
+        urgent: list[CheckpointRecord] = []
         with self._database.reading() as connection:
+            for some in pieces(waiting):
+                of_some = select(checkpoints).where(unread, checkpoints.c.job.in_(some)).order_by(*newest_first)
+                urgent += map(self._read, connection.execute(of_some.limit(limit)))
             rows = connection.execute(select(checkpoints).where(unread).order_by(*oldest_first).limit(limit)).all()
         return tuple(dict.fromkeys((*urgent[:limit], *(self._read(row) for row in rows))))[:limit]
 
@@ -93,10 +98,6 @@ class SqlCheckpoints:
         columns = row._asdict()
         columns["findings"] = self._database.read_document(row.findings, tuple[AnyFinding, ...])
         return CheckpointRecord(**columns | {"size": Memory(row.size), "at": Instant(row.at)})
-
-
-def _is_unread(checkpoint: CheckpointRecord, storages: Collection[str]) -> bool:
-    return checkpoint.state == "published" and checkpoint.storage in storages
 
 
 def _named(key: CheckpointKey) -> ColumnElement[bool]:

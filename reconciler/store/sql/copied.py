@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from reconciler.store.sql.kept import TIED_TO
 from reconciler.store.sql.migrations import BASELINE
 from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
 from reconciler.store.sql.tables import attempts, groups, jobs, kept, leadership, rounds, schema_version
+from reconciler.supervisor.taskfiles import sync_folder
 from solver.world.document import Document, decode, encode
 from solver.world.quantities import Instant
 
@@ -60,7 +62,7 @@ class Tail(Document, frozen=True, omit_defaults=False):
 
 
 def back_up(database: Database, path: Path, at: Instant) -> Tail:
-    """Write a copy; the file is there whole, or not at all. Raises CopyError, StoreUnusableError."""
+    """Write a copy; it is there whole, or not at all, also where the machine loses power. Raises CopyError, StoreUnusableError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         # What jobs were given in their environment is in it.
@@ -73,6 +75,8 @@ def back_up(database: Database, path: Path, at: Instant) -> Tail:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+        with suppress(PermissionError):  # of a folder into which one may only write
+            sync_folder(str(path.parent))
     except OSError as error:
         raise CopyError(
             f"{path}: can't be written ({error.strerror}). Name a file in a folder that you can write."

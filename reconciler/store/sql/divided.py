@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, select
 
 from reconciler.store.protocols import ClaimRefusedError
-from reconciler.store.sql.database import Database
+from reconciler.store.sql.occupancy import Occupancy
 from reconciler.store.sql.tables import holdings, partitions
 from solver.world.cluster import DeviceId
 from solver.world.inflight import Repartitioning
 from solver.world.workload import TaskPlacement
 
 
-def refuse_divided(database: Database, connection: Connection, tasks: Iterable[TaskPlacement]) -> None:
+def refuse_divided(occupancy: Occupancy, tasks: Iterable[TaskPlacement]) -> None:
     """Raises ClaimRefusedError where a GPU would be held as a whole and in instances, or is being made into something else."""
     tasks = tuple(tasks)
     instances = {device: task.mig.gpu for task in tasks if task.mig for device in task.devices}
@@ -23,12 +23,11 @@ def refuse_divided(database: Database, connection: Connection, tasks: Iterable[T
     both = tuple(sorted(wholes & set(instances.values())))
     if both:
         raise ClaimRefusedError(f"{both[0]} is wanted as a whole and in instances", both)
-    for row in connection.execute(select(holdings).where(holdings.c.gpu.in_(wanted)).order_by(holdings.c.device)):
-        if (row.gpu in wholes) != (row.device == row.gpu):
-            raise ClaimRefusedError(f"already held: {row.device} by {row.job}", (DeviceId(row.gpu),))
-    in_flight = select(partitions).where(partitions.c.gpu.in_(wanted), partitions.c.in_flight)
-    for row in connection.execute(in_flight.order_by(partitions.c.gpu)):
-        _refuse_other_than(database.read_document(row.asked, Repartitioning), wholes, instances)
+    for held in occupancy.held(wanted):
+        if (held.gpu in wholes) != (held.device == held.gpu):
+            raise ClaimRefusedError(f"already held: {held.device} by {held.job}", (held.gpu,))
+    for asked in occupancy.changing(wanted):
+        _refuse_other_than(asked, wholes, instances)
 
 
 def _refuse_other_than(asked: Repartitioning, wholes: set[DeviceId], instances: dict[DeviceId, DeviceId]) -> None:

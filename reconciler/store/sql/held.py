@@ -3,61 +3,69 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select
 
 from reconciler.store.protocols import ClaimRefusedError
-from reconciler.store.sql.tables import attempts, claims, holdings
+from reconciler.store.sql.occupancy import Held, Occupancy, gpus_under
+from reconciler.store.sql.pieces import pieces
+from reconciler.store.sql.tables import holdings
 from solver.world.cluster import DeviceId
 from solver.world.quantities import MILLI_PER_GPU, Instant
 from solver.world.workload import JobName, TaskPlacement
 
 
-def refuse_held(connection: Connection, job: JobName, tasks: Iterable[TaskPlacement]) -> None:
+def refuse_held(occupancy: Occupancy, job: JobName, tasks: Iterable[TaskPlacement]) -> None:
     """Raises ClaimRefusedError where these tasks want more of a device than is free, the job's own other tasks included."""
+    tasks = tuple(tasks)
     wanted = _wanted(tasks)
     twice = tuple(device for device, milli in wanted.items() if milli > MILLI_PER_GPU)
     if twice:
         raise ClaimRefusedError(f"{job} names a device twice", twice)
-    query = select(holdings).where(holdings.c.device.in_(wanted)).order_by(holdings.c.device, holdings.c.job)
-    held = connection.execute(query).all()
-    for row in held:
-        wanted = wanted + Counter({DeviceId(row.device): row.milli})
-    full = [row for row in held if wanted[DeviceId(row.device)] > MILLI_PER_GPU]
+    held = [one for one in occupancy.held(gpus_under(tasks)) if one.device in wanted]
+    for one in held:
+        wanted[one.device] += one.milli
+    full = [one for one in held if wanted[one.device] > MILLI_PER_GPU]
     if full:
-        whose = ", ".join(f"{row.device} by {row.job}" for row in full)
-        raise ClaimRefusedError(f"already held: {whose}", tuple(dict.fromkeys(DeviceId(row.device) for row in full)))
+        whose = ", ".join(f"{one.device} by {one.job}" for one in full)
+        raise ClaimRefusedError(f"already held: {whose}", tuple(dict.fromkeys(one.device for one in full)))
 
 
-def hold(connection: Connection, job: JobName, tasks: Iterable[TaskPlacement]) -> None:
-    """Write what the tasks of a job hold, which held nothing before."""
+def held_by(job: JobName, tasks: Iterable[TaskPlacement]) -> Iterator[Held]:
+    """What a job holds by its tasks."""
     tasks = tuple(tasks)
     slots = {device: task.mig for task in tasks if task.mig for device in task.devices}
-    rows = [
-        {"device": device, "job": job, "milli": milli, "gpu": device, "charged": milli}
-        | ({"gpu": slots[device].gpu, "charged": slots[device].cost} if device in slots else {})
-        for device, milli in _wanted(tasks).items()
-    ]
+    for device, milli in _wanted(tasks).items():
+        slot = slots.get(device)
+        yield Held(device, job, milli, slot.cost if slot else milli, slot.gpu if slot else device)
+
+
+def hold(connection: Connection, held: Iterable[Held]) -> None:
+    """Write it, in one statement."""
+    rows = [one._asdict() for one in held]
     if rows:
         connection.execute(insert(holdings), rows)
 
 
-def add_served(connection: Connection, job: JobName, attempt: int, at: Instant) -> None:
-    """Keep what an attempt has run, whose claim is about to go."""
-    added = attempts.c.served_gpu_ms + ran(connection, job, attempt, at)
-    connection.execute(update(attempts).where(attempts.c.job == job).values(served_gpu_ms=added))
+def ran(connection: Connection, held: Sequence[Row[Any]], at: Instant) -> dict[JobName, int]:
+    """GPU-milliseconds that attempts have run until `at`, at all their sizes, by job. `held`: the rows of their claims."""
+    running = {row.job: row for row in held if row.running_since is not None}
+    charged: dict[str, int] = {}
+    for some in pieces(running):
+        query = select(holdings.c.job, func.sum(holdings.c.charged)).where(holdings.c.job.in_(some))
+        charged.update(tuple(row) for row in connection.execute(query.group_by(holdings.c.job)))
+    return {
+        JobName(job): int(row.ran_gpu_ms + charged.get(job, 0) * _span_ms(row, at) // MILLI_PER_GPU)
+        for job, row in running.items()
+    }
 
 
-def ran(connection: Connection, job: JobName, attempt: int, at: Instant) -> int:
-    """GPU-milliseconds that an attempt has run until `at`, at all its sizes."""
-    held = select(claims).where(claims.c.job == job, claims.c.attempt == attempt)
-    claim = connection.execute(held).one_or_none()
-    if claim is None or claim.running_since is None:
-        return 0
-    milli = connection.execute(select(func.coalesce(func.sum(holdings.c.charged), 0)).where(holdings.c.job == job))
-    span_ms = max(0, at - max(claim.running_since, claim.sized_at or 0))
-    return int(claim.ran_gpu_ms + milli.scalar_one() * span_ms // MILLI_PER_GPU)
+def _span_ms(row: Row[Any], at: Instant) -> int:
+    """How long it has run at the size that it has."""
+    sized_at: int = max(row.running_since, row.sized_at or 0)
+    return max(0, at - sized_at)
 
 
 def _wanted(tasks: Iterable[TaskPlacement]) -> Counter[DeviceId]:

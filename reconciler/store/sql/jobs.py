@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, select, update
 
 from reconciler.backend import Epoch
 from reconciler.jobs.failure import Failure
@@ -14,12 +14,11 @@ from reconciler.jobs.record import ArrayElement, JobOutcome, JobRecord
 from reconciler.store.job_source import DuplicateJobError, UnknownJobError
 from reconciler.store.sql.batches import group_named, group_of, insert_batch, part_of, taken, tallied
 from reconciler.store.sql.database import Database
+from reconciler.store.sql.pieces import NAMES_MAX, pieces
 from reconciler.store.sql.tables import failures, jobs, nominations, reservations
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
-
-_NAMES_MAX = 500
 
 
 class SqlJobSource:
@@ -27,6 +26,9 @@ class SqlJobSource:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def accepts(self) -> None:
+        """They are."""
 
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Accept a job; an empty key matches nothing."""
@@ -79,6 +81,11 @@ class SqlJobSource:
         with self._database.reading() as connection:
             return self._read(connection, name)
 
+    def named(self, names: Collection[JobName]) -> dict[JobName, JobRecord]:
+        """Those of these names."""
+        with self._database.reading() as connection:
+            return {record.name: record for record in self._named(connection, names)}
+
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
         with self._database.reading() as connection:
@@ -125,13 +132,29 @@ class SqlJobSource:
 
     def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
         """Record how a job ended; the first outcome stays."""
+        self.finish_all(epoch, {name: outcome})
+
+    def finish_all(self, epoch: Epoch, ended: Mapping[JobName, JobOutcome]) -> None:
+        """Record how jobs ended, in a few statements."""
+        if not ended:
+            return
         with self._database.writing(epoch) as connection:
-            self._read(connection, name)
-            live = (jobs.c.name == name) & jobs.c.ended_at.is_(None)
-            ended = {"ended_at": outcome.at, "ended_as": outcome.state, "outcome": encode(outcome).decode()}
-            connection.execute(update(jobs).where(live).values(ended))
-            connection.execute(delete(nominations).where(nominations.c.job == name))
-            connection.execute(delete(reservations).where(reservations.c.holder == name))
+            known: set[str] = set()
+            for some in pieces(ended):
+                known |= set(connection.execute(select(jobs.c.name).where(jobs.c.name.in_(some))).scalars())
+            for unknown in sorted(set(ended) - known):
+                raise UnknownJobError(f"there is no job {unknown}")
+            rows = [
+                {"of": name, "at": outcome.at, "as": outcome.state, "how": encode(outcome).decode()}
+                for name, outcome in ended.items()
+            ]
+            live = (jobs.c.name == bindparam("of")) & jobs.c.ended_at.is_(None)
+            end = update(jobs).where(live)
+            end = end.values(ended_at=bindparam("at"), ended_as=bindparam("as"), outcome=bindparam("how"))
+            connection.execute(end, rows)
+            for some in pieces(ended):
+                connection.execute(delete(nominations).where(nominations.c.job.in_(some)))
+                connection.execute(delete(reservations).where(reservations.c.holder.in_(some)))
 
     def _group(self, connection: Connection, name: JobName) -> GroupRecord:
         row = group_named(connection, name)
@@ -152,6 +175,10 @@ class SqlJobSource:
             connection.execute(update(jobs).where(live & unless_done).values(**what))
             return self._read(connection, name)
 
+    def _named(self, connection: Connection, names: Collection[JobName]) -> Iterator[JobRecord]:
+        for some in pieces(names):
+            yield from self._records(connection, connection.execute(select(jobs).where(jobs.c.name.in_(some))).all())
+
     def _records(self, connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> tuple[JobRecord, ...]:
         failed = self._failures(connection, [row.name for row in rows])
         return tuple(self._record(row, failed.get(row.name, ())) for row in rows)
@@ -162,7 +189,7 @@ class SqlJobSource:
             failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived
         )
         # A database takes only so many parameters; more jobs than that are asked for all together.
-        few = query.where(failures.c.job.in_(names)) if len(names) <= _NAMES_MAX else query
+        few = query.where(failures.c.job.in_(names)) if len(names) <= NAMES_MAX else query
         found: defaultdict[str, tuple[Failure, ...]] = defaultdict(tuple)
         for row in connection.execute(few):
             found[row.job] += (self._database.read_document(row.failure, Failure),)

@@ -8,13 +8,13 @@ from sqlalchemy import Connection, delete, insert, select, update
 from reconciler.backend import Epoch
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
-from reconciler.store.sql.divided import refuse_divided
-from reconciler.store.sql.held import add_served, hold, refuse_held
+from reconciler.store.sql.attempts import SqlAttempts
 from reconciler.store.sql.kept import SqlKept
 from reconciler.store.sql.marks import SqlMarks
+from reconciler.store.sql.occupancy import Occupancy
 from reconciler.store.sql.one_job import SqlOneJob
 from reconciler.store.sql.partitions import SqlPartitions
-from reconciler.store.sql.rows import claim_of, intent_named, read_claim
+from reconciler.store.sql.rows import claim_of, insert_intents, intent_named, read_claim
 from reconciler.store.sql.sizes import change_size, claim_to_grow, refuse_growth, without
 from reconciler.store.sql.tables import (
     attempts,
@@ -33,7 +33,7 @@ from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.world.workload import JobName, JobSpec
 
 
-class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
+class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):
     """Implements Ledger."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
@@ -45,6 +45,13 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
             epoch = leader.epoch if leader.holder == holder else leader.epoch + 1
             connection.execute(update(leadership).values(holder=holder, epoch=epoch, until=now + lease))
             return Epoch(epoch)
+
+    def renew(self, holder: str, now: Instant, lease: Duration) -> bool:
+        """The epoch stays. A lease that is over is prolonged as well, as long as nobody has taken the lead."""
+        with self._database.writing() as connection:
+            until = self._database.now(connection, now).after(lease)
+            own = update(leadership).where(leadership.c.holder == holder)
+            return connection.execute(own.values(until=until)).rowcount == 1
 
     def leader(self) -> str:
         """Who leads now; "": nobody, or one whose lease is over."""
@@ -58,35 +65,13 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
         with self._database.writing() as connection:
             connection.execute(update(leadership).where(leadership.c.epoch == epoch).values(holder="", until=0))
 
-    def claim(self, epoch: Epoch, claim: Claim, intent: Intent) -> None:
-        """All devices of a gang, or none."""
-        with self._database.writing(epoch) as connection:
-            _refuse_unless_next(connection, claim)
-            refuse_divided(self._database, connection, claim.tasks)
-            refuse_held(connection, claim.job, claim.tasks)
-            values = {
-                "attempt": claim.attempt,
-                "since": claim.since,
-                "running_since": claim.running_since,
-                "time_limit": claim.time_limit,
-                "idle_limit": claim.idle_limit,
-                "growth": claim.growth,
-                "ran_gpu_ms": 0,
-            }
-            connection.execute(insert(claims).values(job=claim.job, tasks=encode(claim.tasks).decode(), **values))
-            hold(connection, claim.job, claim.tasks)
-            _set_last_attempt(connection, claim)
-            _insert_intent(connection, intent)
-            connection.execute(delete(nominations).where(nominations.c.job == claim.job))
-            connection.execute(delete(reservations).where(reservations.c.holder == claim.job))
-
     def ask(self, epoch: Epoch, intent: Intent) -> None:
         """Record an intent; the first of an id stays."""
         with self._database.writing(epoch) as connection:
             held = select(claims.c.job).where(claims.c.job == intent.job, claims.c.attempt == intent.attempt)
             known = select(intents.c.id).where(intents.c.id == intent.id)
             if connection.execute(held).first() and not connection.execute(known).first():
-                _insert_intent(connection, intent)
+                insert_intents(connection, [intent])
                 if intent.evicts:
                     evicted = {"job": intent.job, "attempt": intent.attempt, "at": intent.asked_at}
                     connection.execute(insert(evictions).values(evicted))
@@ -140,28 +125,14 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
         found = (self._database.read_document(text, Reservation) for text in stored)
         return tuple(sorted(found, key=lambda reservation: reservation.holder))
 
-    def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
-        """All tasks run: the start intent is done."""
-        with self._database.writing(epoch) as connection:
-            unconfirmed = (claims.c.job == job) & (claims.c.attempt == attempt) & claims.c.running_since.is_(None)
-            connection.execute(update(claims).where(unconfirmed).values(running_since=at))
-            connection.execute(delete(intents).where(intents.c.id == f"start/{job}/{attempt}"))
-
-    def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
-        """The claim goes, and with it its holdings and intents; what it has run is added up first."""
-        with self._database.writing(epoch) as connection:
-            add_served(connection, job, attempt, at)
-            connection.execute(delete(claims).where(claims.c.job == job, claims.c.attempt == attempt))
-
     def grow(self, epoch: Epoch, intent: Intent) -> Claim:
         """Devices for more tasks, the longer claim, and the intent; or nothing of it."""
         with self._database.writing(epoch) as connection:
             claim = claim_to_grow(self._database, connection, intent)
-            refuse_divided(self._database, connection, intent.tasks)
-            refuse_growth(connection, claim, intent.tasks)
+            refuse_growth(Occupancy(self._database, connection, intent.tasks), claim, intent.tasks)
             grown = msgspec.structs.replace(claim, tasks=(*claim.tasks, *intent.tasks), growth=claim.growth + 1)
             change_size(connection, grown, intent.asked_at)
-            _insert_intent(connection, intent)
+            insert_intents(connection, [intent])
             return grown
 
     def restart(self, epoch: Epoch, intent: Intent) -> Claim:
@@ -173,7 +144,7 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
                 raise ClaimRefusedError(f"{intent.job} has no such task: {strange[0].group}/{strange[0].index}")
             grown = msgspec.structs.replace(claim, growth=claim.growth + 1)
             change_size(connection, grown, intent.asked_at)
-            _insert_intent(connection, intent)
+            insert_intents(connection, [intent])
             return grown
 
     def confirm_grown(self, epoch: Epoch, job: JobName, attempt: int) -> None:
@@ -196,7 +167,7 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
                 joining = without(grow.tasks, shrink.tasks)
                 connection.execute(delete(intents).where(intents.c.id == grow.id))
                 if joining:
-                    _insert_intent(connection, msgspec.structs.replace(grow, tasks=joining))
+                    insert_intents(connection, [msgspec.structs.replace(grow, tasks=joining)])
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
@@ -259,32 +230,8 @@ class SqlLedger(SqlPartitions, SqlKept, SqlMarks, SqlOneJob):
         )
 
 
-def _refuse_unless_next(connection: Connection, claim: Claim) -> None:
-    job = connection.execute(select(jobs.c.ended_at, jobs.c.suspended_by).where(jobs.c.name == claim.job)).one_or_none()
-    if job is None or job.ended_at is not None:
-        raise ClaimRefusedError(f"{claim.job} {'does not exist' if job is None else 'has ended'}")
-    if job.suspended_by:
-        raise ClaimRefusedError(f"{claim.job} was suspended by {job.suspended_by}")
-    holds = connection.execute(select(claims.c.attempt).where(claims.c.job == claim.job)).scalar()
-    if holds is not None:
-        raise ClaimRefusedError(f"{claim.job} still holds the devices of attempt {holds}")
-    last = connection.execute(select(attempts.c.last).where(attempts.c.job == claim.job)).scalar() or 0
-    if claim.attempt != last + 1:
-        raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} is not the next; its last was {last}")
-
-
-def _set_last_attempt(connection: Connection, claim: Claim) -> None:
-    known = connection.execute(update(attempts).where(attempts.c.job == claim.job).values(last=claim.attempt))
-    if not known.rowcount:
-        connection.execute(insert(attempts).values(job=claim.job, last=claim.attempt, served_gpu_ms=0))
-
-
 def _waits(connection: Connection, job: JobName, attempt: int = 0) -> bool:
     """Whether the job is live and holds nothing; with an attempt, nothing in that one or a later one."""
     live = select(jobs.c.name).where(jobs.c.name == job, jobs.c.ended_at.is_(None))
     holds = select(claims.c.job).where(claims.c.job == job, claims.c.attempt >= attempt)
     return bool(connection.execute(live).first()) and not connection.execute(holds).first()
-
-
-def _insert_intent(connection: Connection, intent: Intent) -> None:
-    connection.execute(insert(intents).values(id=intent.id, job=intent.job, intent=encode(intent).decode()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import delete, insert, select, update
 
 from reconciler.backend import Epoch
+from reconciler.store.partitionings import COUNTED_MS
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.divided import refuse_in_use
 from reconciler.store.sql.tables import partition_changes, partitions
@@ -27,6 +28,7 @@ class SqlPartitions:
             refuse_in_use(connection, asked)
             connection.execute(delete(partitions).where(partitions.c.gpu == asked.device))
             connection.execute(insert(partitions).values(row))
+            connection.execute(delete(partition_changes).where(partition_changes.c.at < asked.asked_at - COUNTED_MS))
             counted = {"gpu": asked.device, "attempt": asked.attempt, "at": asked.asked_at}
             connection.execute(insert(partition_changes).values(counted))
 

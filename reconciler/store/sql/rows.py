@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, insert, select
 
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import claims, intents
+from solver.world.document import encode
 from solver.world.inflight import Intent
 from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName, TaskPlacement
@@ -26,6 +28,13 @@ def intent_named(database: Database, connection: Connection, name: str) -> Inten
     """The intent of that id; None where none is in flight."""
     text = connection.execute(select(intents.c.intent).where(intents.c.id == name)).scalar()
     return None if text is None else database.read_document(text, Intent)
+
+
+def insert_intents(connection: Connection, asked: Iterable[Intent]) -> None:
+    """Write intents of attempts that hold something."""
+    rows = [{"id": intent.id, "job": intent.job, "intent": encode(intent).decode()} for intent in asked]
+    if rows:
+        connection.execute(insert(intents), rows)
 
 
 def read_claim(database: Database, row: Row[Any]) -> Claim:

@@ -8,7 +8,9 @@ from sqlalchemy import Connection, delete, select, update
 
 from reconciler.store.protocols import Claim, ClaimRefusedError
 from reconciler.store.sql.database import Database
-from reconciler.store.sql.held import hold, ran, refuse_held
+from reconciler.store.sql.divided import refuse_divided
+from reconciler.store.sql.held import held_by, hold, ran, refuse_held
+from reconciler.store.sql.occupancy import Occupancy
 from reconciler.store.sql.rows import claim_of
 from reconciler.store.sql.tables import claims, holdings, intents, jobs
 from solver.world.document import encode
@@ -34,12 +36,13 @@ def claim_to_grow(database: Database, connection: Connection, intent: Intent) ->
     return claim
 
 
-def refuse_growth(connection: Connection, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:
-    """Raises ClaimRefusedError for tasks or devices that are somebody's already."""
+def refuse_growth(occupancy: Occupancy, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:
+    """Raises ClaimRefusedError for tasks or devices that are somebody's already, and for GPUs that are divided otherwise."""
+    refuse_divided(occupancy, joining)
     for (group, index), count in Counter((task.group, task.index) for task in (*claim.tasks, *joining)).items():
         if count > 1:
             raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} has a task {group}/{index} already")
-    refuse_held(connection, claim.job, joining)
+    refuse_held(occupancy, claim.job, joining)
 
 
 def without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
@@ -51,10 +54,11 @@ def without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -
 def change_size(connection: Connection, claim: Claim, at: Instant) -> None:
     """The claim has these tasks from `at` on; what it ran with those before is added up first."""
     own = claims.c.job == claim.job
-    ran_gpu_ms = ran(connection, claim.job, claim.attempt, at)
+    held = connection.execute(select(claims).where(own, claims.c.attempt == claim.attempt)).all()
+    ran_gpu_ms = ran(connection, held, at).get(claim.job, 0)
     tasks = encode(claim.tasks).decode()
     connection.execute(
         update(claims).where(own).values(ran_gpu_ms=ran_gpu_ms, sized_at=at, tasks=tasks, growth=claim.growth)
     )
     connection.execute(delete(holdings).where(holdings.c.job == claim.job))
-    hold(connection, claim.job, claim.tasks)
+    hold(connection, held_by(claim.job, claim.tasks))

@@ -37,7 +37,7 @@ def node(name: str, gpus: int = 8, **said: Any) -> Sent:
 
 
 def pod(name: str, gpus: int = 1, on: str = "", **said: Any) -> Sent:
-    """A pod of the queue `q` with one container of 1 CPU and 1Gi. `spec`, `requests`, `labels`, `annotations` add to it."""
+    """A pod of the queue `q` with one container of 1 CPU and 1Gi. `spec`, `status`, `requests`, `labels` and the like add to it."""
     requests = {
         "cpu": "1",
         "memory": "1Gi",
@@ -67,7 +67,11 @@ def pod(name: str, gpus: int = 1, on: str = "", **said: Any) -> Sent:
             "restartPolicy": "Never",
             **said.get("spec", {}),
         },
-        "status": {"phase": said.get("phase", "Running" if on else "Pending"), "qosClass": "Guaranteed"},
+        "status": {
+            "phase": said.get("phase", "Running" if on else "Pending"),
+            "qosClass": "Guaranteed",
+            **said.get("status", {}),
+        },
     }
 
 

@@ -29,12 +29,24 @@ class EndOfScriptError(Exception):
     """Everything that the script says was answered."""
 
 
+class Jumping(SystemClock):
+    """A clock that goes on by `jumps_s` with each rest."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self.jumps_s: list[float] = []
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+
 class Scripted:
     """For each path what lists answer, one after the other: names of what is there, or a status. Every watch is refused."""
 
     def __init__(self, **answers: Sequence[list[str] | int]) -> None:
         self._left = {f"/apis/example.org/{version}/things": list(told) for version, told in answers.items()}
         self.rests_s: list[float] = []
+        self.clock = Jumping()
 
     async def get(self, path: str, kind: type[Any], _: Mapping[str, str]) -> Any:
         if not self._left[path]:
@@ -53,6 +65,7 @@ class Scripted:
 
     async def sleep(self, seconds: float) -> None:
         self.rests_s.append(seconds)
+        self.clock.ahead_s += self.clock.jumps_s.pop(0) if self.clock.jumps_s else 0.0
 
     @staticmethod
     def _refused(status: int) -> KubernetesError:
@@ -69,7 +82,7 @@ def followed(script: Scripted, *, needed: bool) -> tuple[Followed[Thing], list[t
     def hear(changes: Sequence[Change[Thing]]) -> None:
         told.extend(("came" if change.before is None else "went", change.key.name) for change in changes)
 
-    seams = Seams(cast("Api", script), SystemClock(), Random(1), structlog.get_logger(), script.sleep)
+    seams = Seams(cast("Api", script), script.clock, Random(1), structlog.get_logger(), script.sleep)
     return Followed(seams, (NEW, OLD), Thing, hear, needed=needed), told
 
 
@@ -93,15 +106,27 @@ def test_what_is_needed_and_was_never_there_is_for_a_person() -> None:
     assert not kind.settled.is_set()
 
 
-def test_a_kind_is_followed_under_the_newest_name_that_the_server_knows_and_gone_once_it_is_refused() -> None:
+def test_a_kind_is_followed_under_the_newest_name_that_the_server_knows_and_gone_with_it() -> None:
     script = Scripted(v1=[404, 404, ["c"]], v1alpha1=[["a"], 404])
     kind, told = followed(script, needed=False)
     with pytest.raises(EndOfScriptError):
         asyncio.run(kind.run())
-    assert told == [("came", "a"), ("went", "a"), ("came", "c"), ("went", "c")]
-    assert all(AGAIN_S / 2 <= rest_s <= AGAIN_S for rest_s in script.rests_s)
+    assert told == [("came", "a"), ("went", "a"), ("came", "c")]
+    refused_s, absent_s, _ = script.rests_s
+    assert refused_s <= NEEDED_AGAIN_S < AGAIN_S / 2 <= absent_s
     assert kind.settled.is_set()
-    assert list(kind.items()) == []
+
+
+def test_a_kind_that_is_refused_for_a_while_stays_as_it_was_and_for_long_is_gone() -> None:
+    script = Scripted(v1=[["a"], 401, 401, 401], v1alpha1=[])
+    kind, told = followed(script, needed=False)
+    script.clock.jumps_s = [1.0, 1.0, AGAIN_S]
+    with pytest.raises(EndOfScriptError):
+        asyncio.run(kind.run())
+    *soon_s, late_s = script.rests_s
+    assert told == [("came", "a"), ("went", "a")]
+    assert all(rest_s <= NEEDED_AGAIN_S for rest_s in soon_s)
+    assert (len(soon_s), late_s >= AGAIN_S / 2) == (3, True)
 
 
 def test_a_kind_that_the_server_does_not_have_is_no_problem() -> None:

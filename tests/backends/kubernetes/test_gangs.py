@@ -385,6 +385,9 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
         "exclusive-topology",
     ),
     "replica": ([pod("p", gpus=0, requests={"nvidia.com/gpu.shared": "1"})], "shared-resource"),
+    "more cores than there are": ([pod("p", gpus=0, requests={"cpu": "9E"})], "too-much"),
+    "more memory than there is": ([pod("p", gpus=0, requests={"memory": "16Ei"})], "too-much"),
+    "more GPUs than there are": ([pod("p", gpus=0, requests={"nvidia.com/gpu": "9E"})], "too-much"),
     "odd quantity": ([pod("p", gpus=0, requests={"cpu": "lots"})], "unreadable-quantity"),
 }
 
@@ -444,6 +447,17 @@ def test_queue_and_class_are_ours_before_everybody_elses(
     assert (job.spec.queue, job.spec.priority_class) == (queue, priority)
 
 
+@pytest.mark.parametrize("said", ["999999999999999w", "100000h", "3650000d"])
+def test_a_time_limit_that_no_machine_lives_to_see_can_be_written_and_read_again(said: str) -> None:
+    job = the_gang(cluster(NODES, [pod("p", annotations={"quorate.dev/time-limit": said})])).job
+    assert job is not None
+    limit = job.spec.time_limit
+    assert limit is not None
+    assert limit == min(Duration.parse(said), Duration.parse("36500d"))
+    assert Duration.parse(str(limit)) == limit
+    assert Instant.parse(str(job.submitted_at.after(limit))) == job.submitted_at.after(limit)
+
+
 def test_time_limits_are_the_shortest_that_is_said() -> None:
     said = {"quorate.dev/time-limit": "2m"}
     sent = pod(
@@ -452,6 +466,11 @@ def test_time_limits_are_the_shortest_that_is_said() -> None:
     job = the_gang(cluster(NODES, [sent])).job
     assert job is not None
     assert job.spec.time_limit == Duration.parse("60s")
+
+
+def test_what_a_gang_is_called_is_one_line_and_no_part_of_a_gang() -> None:
+    said = {"quorate.dev/gang": "a/b%\nc.job  running\x1b", "quorate.dev/gang-size": "1"}
+    assert the_gang(cluster(NODES, [pod("p", annotations=said)])).name == "vision.gang.a%2Fb%25%0Ac.job  running%1B"
 
 
 def running(name: str, on: str, devices: str = "", **said: Any) -> Sent:

@@ -70,3 +70,17 @@ def test_a_round_keeps_pods_to_the_nodes_that_they_select_and_tolerate() -> None
         "vision.gang.nvme": ["b1", "b2"],
         "vision.gang.web": ["c1"],
     }
+
+
+def test_what_one_pod_is_called_or_asks_for_stops_no_other() -> None:
+    enough = {"cpu": "9E", "memory": "16Ei"}
+    pods = [
+        pod("greedy", 1, requests=enough),
+        pod("sits", 1, on="a2", annotations={"quorate.dev/devices": "a2/0"}, requests=enough),
+        *of_gang("team/train", 2, 4),
+        *of_gang("team%2Ftrain", 1, 4),
+        pod("humble", 1),
+    ]
+    nodes = [node("a1", offers=enough), node("a2"), node("a3")]
+    started = placed(cluster(nodes, pods))
+    assert sorted(started) == ["vision.gang.team%252Ftrain", "vision.gang.team%2Ftrain", "vision.pod.humble"]

@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 
 from reconciler.backends.kubernetes.api import Api
+from reconciler.backends.kubernetes.objects.limits import LONGEST
 from reconciler.backends.kubernetes.objects.saves import (
     ONLY_WHEN_ASKED,
     ExecHook,
@@ -56,6 +57,7 @@ def a_pod(hook: str = "", **said: Any) -> Pod:
         ([{HOOK: "exec:save"}, {}], Checkpoint(ONLY_WHEN_ASKED)),
         ([{INTERVAL: "30m"}, {INTERVAL: "10m", GRACE: "1m"}], Checkpoint(Duration(1_800_000), Duration(60_000))),
         ([{INTERVAL: "0s"}], Checkpoint(ONLY_WHEN_ASKED)),
+        ([{INTERVAL: "99999999999999w", GRACE: "99999999999999w"}], Checkpoint(LONGEST, LONGEST)),
         ([{INTERVAL: "often"}], Checkpoint(ONLY_WHEN_ASKED)),
     ],
 )
@@ -105,7 +107,8 @@ def test_of_two_alike_the_one_that_saved_later_loses_less() -> None:
         *(
             (wrong, None)
             for wrong in (
-                "http:0/", "http:65536/", "http:8080", "http:80 80/", "http:8080/a b", "http:8080/?x=1", "http:8080/#",
+                "http:0/", "http:65536/", "http:00080" + 5_000 * "0" + "/",
+                "http:8080", "http:80 80/", "http:8080/a b", "http:8080/?x=1", "http:8080/#",
                 "http:8080/%2e%2e", "http:" + "//169.254.169.254/", "http:example.org:80/", "http:@host/", "http:٣/",
                 "https:8080/", "exec:", "exec:'", "save", "HTTP:8080/",
             )

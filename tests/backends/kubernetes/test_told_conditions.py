@@ -19,7 +19,7 @@ from reconciler.backends.kubernetes.telling.conditions import (
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
 from solver.plan.reasons import AnyReason, Capacity, Held, Outranked, QuotaMax, StrictOrder, Topology
-from solver.plan.refusals import AboveMax
+from solver.plan.refusals import AboveMax, UnknownName
 from solver.world.cluster import GpuType
 from solver.world.quantities import Instant, MilliGpu
 from solver.world.workload import JobName, QueueName
@@ -110,6 +110,12 @@ def test_what_can_never_run_says_what_would_fit() -> None:
     assert found.message.endswith(". Up to 4 H100-SXM5-80GB would fit in queue q.")
 
 
+def test_a_question_of_what_can_never_run_ends_without_a_full_stop() -> None:
+    unknown = UnknownName("priority-class", ("trainin",), ("training",))
+    found = said([pod("p", 8)], Inadmissible(JobName("vision.pod.p"), Q, (unknown,)))
+    assert "; did you mean training? " in found.message
+
+
 def test_pods_beyond_the_minimum_of_a_gang_that_runs_say_so() -> None:
     pods = [pod("a", on="n0", annotations=GANG), pod("b", on="n0", annotations=GANG), pod("c", annotations=GANG)]
     (only,) = told(pods, Runs(JobName("vision.gang.train"), Q))
@@ -134,8 +140,16 @@ def test_nothing_is_said_of_pods_that_do_not_wait_for_us(pods: list[Sent]) -> No
 def test_nothing_is_said_of_what_starts_now_or_was_not_looked_at_yet() -> None:
     assert told([pod("p")], Starts(JobName("vision.pod.p"), Q, EIGHT, EIGHT)) == ()
     assert told([pod("p")]) == ()
-    gang = [pod("a", on="n0", annotations=GANG), pod("b", annotations=GANG)]
+    gang = [pod("a", on="n0", annotations={**GANG, "quorate.dev/gang-plan": "{}"}), pod("b", annotations=GANG)]
     assert told(gang, Runs(JobName("vision.gang.train"), Q)) == ()  # rigid: the rest is being bound
+
+
+def test_a_pod_that_comes_for_one_that_is_gone_says_so_until_it_has_a_node() -> None:
+    pods = [pod("a", on="n0", annotations=GANG), pod("b", annotations=GANG)]
+    (only,) = told(pods, Runs(JobName("vision.gang.train"), Q))
+    assert (only.name, only.said.reason) == ("b", "ReplacesLost")
+    assert only.said.message.startswith("its gang has 1 of 2 pods on nodes, and this one comes for one that is gone")
+    assert told(pods, Runs(JobName("vision.gang.train"), Q, grows=EIGHT)) == ()
 
 
 def test_a_pod_that_was_made_anew_under_its_name_is_not_told() -> None:

@@ -124,7 +124,10 @@ class Expression:
             f"{_FILLED}attributes": {**empty, **device.attributes},
             f"{_FILLED}capacity": {**empty, **device.capacity},
         }
-        value = self._program.eval(data={"device": seen})
+        try:
+            value = self._program.eval(data={"device": seen})
+        except RuntimeError as wrong:  # it takes too long, for one
+            return _shown(str(wrong))
         found = value.value()
         if value.type() == cel.Type.BOOL:
             return bool(found)

@@ -21,6 +21,8 @@ from reconciler.backends.kubernetes.objects.wire import LabelSelector, Pod, PodT
 from solver.world.cluster import Level, NodeName, SpreadLevel
 from solver.world.workload import Bundle, Spread
 
+SIZE_DIGITS_MAX = 5
+"""Of a slice, as of the bundles of jobs in documents. What people write may have more digits than are made a number at all."""
 _LOOSEN = "Prefer it instead of requiring it."
 
 
@@ -191,7 +193,7 @@ class Company:
             return
         size, level = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE_SIZE), self.places.level(key)
         within = as_level(level)
-        if within is None or not size.isdecimal() or int(size) < 1:
+        if within is None or not size.isdecimal() or len(size) > SIZE_DIGITS_MAX or int(size) < 1:
             message = f"requires slices of {size or 'no'} pods in one domain of {key}, which can't be said here"
             found.refuse(
                 "slices", message, f"Name a size and a label of islands, racks or blocks in {names.KUEUE_SLICE}."

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.said import Refusal
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
 from solver.world.quantities import Duration, Instant
+
+LONGEST: Final = Duration(100 * 365 * 86_400_000)
+"""What anybody may write of a pod is for ever beyond it: the times that follow from it can still be written down and read again."""
 
 
 def own_limit(pod: Pod) -> Duration | None:
@@ -18,7 +22,8 @@ def own_limit(pod: Pod) -> Duration | None:
     seconds = pod.spec.active_deadline_seconds, _number(pod.metadata.labels.get(names.KUEUE_SECONDS))
     limits = [Duration(known * 1000) for known in seconds if known]
     said = _read(names.label_or_annotation(pod.metadata, names.TIME_LIMIT))
-    return min([*limits, *([said] if said else [])], default=None)
+    shortest = min([*limits, *([said] if said else [])], default=None)
+    return shortest and min(shortest, LONGEST)
 
 
 def limit_refusals(meta: Meta) -> Iterator[Refusal]:
@@ -49,7 +54,7 @@ def began_at(pods: Iterable[Pod]) -> Instant | None:
 def _read(written: str) -> Duration | None:
     """None: nothing that could be kept."""
     try:
-        return Duration.parse(written) or None if written else None
+        return min(Duration.parse(written), LONGEST) or None if written else None
     except ValueError:
         return None
 

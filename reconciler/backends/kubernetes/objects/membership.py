@@ -12,6 +12,7 @@ from reconciler.backends.kubernetes.objects.wire import Meta, Pod
 from solver.world.workload import JobName
 
 _DIGITS = re.compile(r"(\d+)")
+_UNFIT = re.compile(r"[/%\x00-\x1f\x7f-\x9f\u2028\u2029]")
 Order = tuple[object, ...]
 
 
@@ -24,8 +25,13 @@ class GangKey(NamedTuple):
 
     @property
     def job(self) -> JobName:
-        """The job's name: `research.job.train`. Neither a namespace nor a source has a dot, so no two gangs have the same."""
-        return JobName(f"{self.namespace}.{self.source}.{self.name}")
+        """The job's name: `research.job.train`. Neither a namespace nor a source has a dot, so no two gangs have the same.
+
+        An annotation may call a gang anything: a `/`, which to a round is the mark of a gang's part, is written `%2F`, and so are
+        signs that would make a line of their own where jobs are listed.
+        """
+        name = _UNFIT.sub(lambda sign: f"%{ord(sign[0]):02X}", self.name)
+        return JobName(f"{self.namespace}.{self.source}.{name}")
 
 
 class Membership(NamedTuple):

@@ -13,7 +13,7 @@ from reconciler.backends.kubernetes.objects.amounts import amount, down
 from reconciler.backends.kubernetes.objects.domains import Position
 from reconciler.backends.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.backends.kubernetes.objects.pods import profile_of
-from reconciler.backends.kubernetes.objects.requests import Requests, plus, requests_of
+from reconciler.backends.kubernetes.objects.requests import MOST, Requests, plus, requests_of
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.selectors import CONDITION_TAINTS
 from reconciler.backends.kubernetes.objects.wire import Amounts, Meta, Pod
@@ -217,7 +217,7 @@ def _read(written: Amounts) -> Requests:
     found: Requests = {}
     for name, value in written.items():
         try:
-            found[name] = amount(value)
+            found[name] = min(amount(value), Fraction(MOST[name])) if name in MOST else amount(value)
         except ValueError:
             continue
     return found

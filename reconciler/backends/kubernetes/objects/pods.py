@@ -10,7 +10,7 @@ from typing import NamedTuple
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.amounts import amount, up
 from reconciler.backends.kubernetes.objects.limits import limit_refusals, own_limit
-from reconciler.backends.kubernetes.objects.requests import Requests, asking, requests_in
+from reconciler.backends.kubernetes.objects.requests import MOST, Requests, asking, requests_in
 from reconciler.backends.kubernetes.objects.said import Refusal
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
 from solver.world.cluster import DeviceId
@@ -87,6 +87,9 @@ def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
         asked = requests_in(written)
     except ValueError as wrong:
         return Shape(), (), (Refusal("unreadable-quantity", str(wrong), "Correct the pod's resources."),)
+    if beyond := [name for name, most in MOST.items() if asked.get(name, 0) > most]:
+        message = f"asks for more than {MOST[beyond[0]]} of {beyond[0]}, which no node has"
+        return Shape(), (), (Refusal("too-much", message, "Correct the pod's resources."),)
     fraction, memory = _milli(pod.metadata.annotations.get(names.KAI_FRACTION)), _gpu_memory(pod.metadata)
     shape, others = _counted(written, fraction, memory)
     return shape, others, tuple(_gpu_refusals(pod.metadata, asked))

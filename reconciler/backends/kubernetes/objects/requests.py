@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
+from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.amounts import amount
 from reconciler.backends.kubernetes.objects.wire import Amounts, Container, PodSpec, Resources, Wire, read
 
 Requests = dict[str, Fraction]
+
+MOST: Final = {"cpu": 10**6, "memory": 10**18, names.GPU: 10**4}
+"""Of one pod or node, as of documents in Git: no machine has so much, and rounds add such numbers up in 64 bits."""
 
 
 class _Asking(Wire, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from reconciler.backends.kubernetes.objects import names
+from reconciler.backends.kubernetes.objects.limits import LONGEST
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
 from solver.world.quantities import Duration, Instant, Quantity
@@ -14,7 +15,7 @@ from solver.world.workload import Checkpoint
 
 Q = TypeVar("Q", bound=Quantity)
 
-ONLY_WHEN_ASKED: Final = Duration(100 * 365 * 86_400_000)
+ONLY_WHEN_ASKED: Final = LONGEST
 """The interval of who states none: all that it has done since it began counts as lost."""
 TERMINATION: Final = Duration(30_000)
 """What the API server gives a pod that states no terminationGracePeriodSeconds: between the request to end and the kill."""
@@ -57,7 +58,7 @@ def hook_of(pod: Pod) -> Hook | None:
 
 def _http(rest: str) -> HttpHook | None:
     port, slash, path = rest.partition("/")
-    if not slash or not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536):
+    if not slash or not (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65_536):
         return None
     is_plain = all(sign.isascii() and (sign.isalnum() or sign in "/-._~") for sign in path)
     return HttpHook(int(port), "/" + path) if is_plain else None
@@ -86,7 +87,7 @@ def checkpointed_at(meta: Meta) -> Instant | None:
 def termination_of(pod: Pod) -> Duration:
     """How long the pod has between being asked to end and being made to."""
     stated = pod.spec.termination_grace_period_seconds
-    return TERMINATION if stated is None else Duration(max(0, stated) * 1000)
+    return TERMINATION if stated is None else min(Duration(max(0, stated) * 1000), LONGEST)
 
 
 def checkpoint_of(pods: Iterable[Pod]) -> Checkpoint | None:
@@ -96,8 +97,8 @@ def checkpoint_of(pods: Iterable[Pod]) -> Checkpoint | None:
     """
     everybody = tuple(pods)
     saving = [pod for pod in everybody if saves(pod.metadata)]
-    intervals = [_read(Duration, pod.metadata, names.CHECKPOINT_INTERVAL) or ONLY_WHEN_ASKED for pod in saving]
-    graces = [grace for pod in saving if (grace := _read(Duration, pod.metadata, names.CHECKPOINT_GRACE)) is not None]
+    intervals = [_span(pod.metadata, names.CHECKPOINT_INTERVAL) or ONLY_WHEN_ASKED for pod in saving]
+    graces = [grace for pod in saving if (grace := _span(pod.metadata, names.CHECKPOINT_GRACE)) is not None]
     graces += [ends for pod in everybody if (ends := termination_of(pod)) > TERMINATION]
     if not saving and not graces:
         return None
@@ -117,7 +118,7 @@ def save_remarks(pods: Iterable[Pod]) -> Iterator[Remark]:
     for pod in pods:
         meta = pod.metadata
         for key in (names.CHECKPOINT_INTERVAL, names.CHECKPOINT_GRACE):
-            if key in meta.annotations and _read(Duration, meta, key) is None:
+            if key in meta.annotations and _span(meta, key) is None:
                 yield Remark("checkpoint-unreadable", f"{key} is not followed: it is no duration such as 5m")
         if names.CHECKPOINTED in meta.annotations and checkpointed_at(meta) is None:
             yield Remark("checkpoint-unreadable", f"{names.CHECKPOINTED} is not followed: it is no time with its zone")
@@ -125,6 +126,11 @@ def save_remarks(pods: Iterable[Pod]) -> Iterator[Remark]:
             message = f"{names.CHECKPOINT_HOOK} is not followed: it is neither exec:COMMAND nor http:PORT/PATH"
             host = ", which a pod with hostNetwork can't have" if pod.spec.host_network else " (letters, digits, -._~/)"
             yield Remark("checkpoint-hook", message + host)
+
+
+def _span(meta: Meta, key: str) -> Duration | None:
+    written = _read(Duration, meta, key)
+    return None if written is None else min(written, LONGEST)
 
 
 def _read(kind: type[Q], meta: Meta, key: str) -> Q | None:

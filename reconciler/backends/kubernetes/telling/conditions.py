@@ -7,13 +7,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
+from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Pod
 from solver.plan.advice import what_would_fit
 from solver.plan.estimates import AnyEstimate
 from solver.plan.hopes import what_would_help
-from solver.plan.plan import Inadmissible, Starts, Verdict, Waits
+from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
+from solver.plan.reason import sentence
 from solver.plan.reasons import (
     AnyReason,
     Bundles,
@@ -46,6 +48,7 @@ WAITING_FOR_GANG: Final = "WaitingForGang"
 REFUSED: Final = "Refused"
 INADMISSIBLE: Final = "Inadmissible"
 WAITS_TO_GROW: Final = "WaitsToGrow"
+REPLACES_LOST: Final = "ReplacesLost"
 
 NODES_WOULD_DO: Final = (
     Capacity, NoRoom, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
@@ -75,13 +78,29 @@ def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pods: Pods, now:
     """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell."""
     by_job = {verdict.job: verdict for verdict in verdicts}
     for gang in gangs:
-        said = said_of(gang, by_job.get(gang.name))
+        verdict = by_job.get(gang.name)
+        said = _replacing(gang) if _has_lost(gang, verdict, pods) else said_of(gang, verdict)
         if said is None or (said.reason == WAITING_FOR_GANG and _gathers(gang, pods, now)):
             continue
         for member in gang.members:
             pod = pods.get((member.namespace, member.name))
             if pod is not None and pod.metadata.uid == member.uid and _is_told(pod):
                 yield Told(gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said)
+
+
+def _has_lost(gang: Gang, verdict: Verdict | None, pods: Pods) -> bool:
+    """It was bound whole, which ends the plan of its start, and needs pods that have no node: this round has none for them."""
+    is_partial = 0 < gang.bound < len(gang.members) and not (gang.missing or gang.refusals or _is_elastic(gang))
+    if not is_partial or not isinstance(verdict, Runs) or verdict.grows:
+        return False
+    there = (pods.get((one.namespace, one.name)) for one in gang.members)
+    return not any(pod is not None and names.GANG_PLAN in pod.metadata.annotations for pod in there)
+
+
+def _replacing(gang: Gang) -> Said:
+    lost = f"its gang has {gang.bound} of {len(gang.members)} pods on nodes, and this one comes for one that is gone"
+    end = "no room for it now; a gang that is not whole in time (startDeadline) is released"
+    return Said(REPLACES_LOST, _message(f"{lost}: {end}", gang.remarks))
 
 
 def _gathers(gang: Gang, pods: Pods, now: Instant) -> bool:
@@ -105,10 +124,10 @@ def said_of(gang: Gang, verdict: Verdict | None) -> Said | None:
         case Waits(reasons=reasons, estimate=estimate):
             return _waiting(reasons, estimate, gang.remarks)
         case Inadmissible(reasons=reasons):
-            why = _listed(map(str, reasons))
+            why = sentence(_listed(map(str, reasons)))
             return Said(
                 INADMISSIBLE,
-                _message(f"can't run under this policy here: {why}. {what_would_fit(reasons)}", gang.remarks),
+                _message(f"can't run under this policy here: {why} {what_would_fit(reasons)}", gang.remarks),
             )
         case _:
             return _surplus(gang)
@@ -144,11 +163,14 @@ def _waiting(reasons: tuple[AnyReason, ...], estimate: AnyEstimate | None, remar
 
 def _surplus(gang: Gang) -> Said | None:
     """Pods of a gang that runs without them. One that is not elastic is being bound, which is over in a moment."""
-    elastic = gang.job is not None and any(group.min_replicas is not None for group in gang.job.spec.task_groups)
-    if not elastic:
+    if not _is_elastic(gang):
         return None
     there = f"its gang runs on {gang.bound} of {len(gang.members)} pods, which is enough for it"
     return Said(WAITS_TO_GROW, _message(f"{there}; it grows when there is room that nobody waits for", gang.remarks))
+
+
+def _is_elastic(gang: Gang) -> bool:
+    return gang.job is not None and any(group.min_replicas is not None for group in gang.job.spec.task_groups)
 
 
 def _listed(clauses: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from reconciler.backends.kubernetes.dra.expressions import Expression, Expressio
 from reconciler.backends.kubernetes.dra.wire import Attribute, Counter
 
 D = "gpu.nvidia.com"
+TEN = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
 
 
 def a_look(**strings: str) -> Look:
@@ -86,6 +87,7 @@ def test_what_can_t_be_compiled_is_said(expression: str, said: str) -> None:
         (f"device.capacity['{D}'].memory.compareTo(semver('1.0.0')) == 0", "expected a quantity"),
         (f"device.capacity['{D}'].memory.compareTo(quantity('lots')) == 0", "lots"),
         (f"device.attributes['{D}'].type", "has to be true or false"),
+        (f"{TEN}.all(a, {TEN}.all(b, {TEN}.all(c, {TEN}.all(d, true))))", "Iteration budget exceeded"),
     ],
 )
 def test_what_fails_on_a_device_is_said(expression: str, said: str) -> None:
