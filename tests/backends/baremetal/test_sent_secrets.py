@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,9 +62,9 @@ def secretive(world: BareMetalWorld, order: StartGang) -> StartGang:
 
 
 def received(world: BareMetalWorld, node: str) -> list[str]:
-    """What lies in the memory of a node for tasks that are about to begin."""
+    """What lies in the memory of a node for tasks that are about to begin. Its agent may remove it while it is listed."""
     link = world.state / node / "secrets"
-    return sorted(str(path.relative_to(link)) for path in link.rglob("*/*")) if link.is_dir() else []
+    return sorted(str((Path(folder) / name).relative_to(link)) for folder, _, names in os.walk(link) for name in names)
 
 
 def having(folder: Path, text: bytes) -> list[str]:
