@@ -36,12 +36,12 @@ def serve(optimise: Optimiser, questions: IO[bytes], answers: IO[bytes]) -> None
 
 
 def main() -> None:
-    """Serve HiGHS. What the solver prints goes to standard error, so that it can't garble an answer."""
-    from solver.program.highs import optimise
-
+    """Serve HiGHS. What the solver prints goes to standard error, from its import on, so that it can't garble an answer."""
     # A parent that has gone needs no answer.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
+        from solver.program.highs import optimise
+
         serve(optimise, sys.stdin.buffer, answers)
 
 

@@ -17,10 +17,11 @@ import pulp
 
 from solver.program.layers import EXACT_TOLERANCE, Layers, Models
 from solver.program.optimiser import Effort, Objective, Program, Solution
+from solver.program.silent import SilentHighs
 from solver.program.stages import Stages
 from solver.world.arrays import Floats
 
-SOLVER = f"HiGHS {highspy.Highs().version()} through PuLP {pulp.__version__}"
+SOLVER = f"HiGHS {SilentHighs().version()} through PuLP {pulp.__version__}"
 
 ALL_BRANCHED_COLUMNS_MAX = 250
 """Programs of so few columns are branched over in every layer."""
@@ -94,12 +95,14 @@ def stated(program: Program) -> pulp.LpProblem:
 
 def loaded(program: Program, effort: Effort) -> highspy.Highs:
     """The program in HiGHS, by way of PuLP."""
-    problem, limit_s = stated(program), effort.time_limit_s
+    problem = stated(program)
+    problem.solverModel = model = SilentHighs()
+    model.setOptionValue("threads", 1)
+    model.setOptionValue("random_seed", effort.seed)
+    model.setOptionValue("mip_rel_gap", effort.gap)
+    model.setOptionValue("time_limit", effort.time_limit_s)
     # PuLP would tell HiGHS of one whole column at a time, for which HiGHS looks at all of them.
-    solver = pulp.HiGHS(mip=False, msg=False, threads=1, gapRel=effort.gap, timeLimit=limit_s, random_seed=effort.seed)
-    solver.createAndConfigureSolver(problem)
-    solver.buildSolverModel(problem)
-    model: highspy.Highs = problem.solverModel
+    pulp.HiGHS(mip=False, msg=False).buildSolverModel(problem)
     whole = np.array(
         [n for n, column in enumerate(problem.variables()) if column.cat == pulp.LpInteger], dtype=np.int32
     )

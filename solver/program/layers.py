@@ -13,6 +13,7 @@ import highspy
 import numpy as np
 
 from solver.program.optimiser import TOLERANCE, Effort, Objective, Program, Reached
+from solver.program.silent import SilentHighs
 from solver.world.arrays import Floats
 
 EXACT_TOLERANCE = 1e-9
@@ -35,7 +36,7 @@ class Models:
 
     def copy(self, *, reduced: bool) -> highspy.Highs:
         """Another one, as it was stated. `reduced`: presolved, to be branched over; else a linear one for many runs on end."""
-        made = highspy.Highs()
+        made = SilentHighs()
         made.passOptions(self.stated.getOptions())
         made.setOptionValue("presolve", "choose" if reduced else "off")
         made.setOptionValue("solve_relaxation", not reduced)

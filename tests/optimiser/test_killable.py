@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,6 +150,22 @@ def test_highs_answers_from_its_child() -> None:
     assert in_process is not None
     assert np.array_equal(solution.values, in_process.values)
     assert (solution.reached, solution.solver) == (in_process.reached, in_process.solver)
+
+
+def test_highs_prints_nothing_into_what_a_command_says() -> None:
+    script = (
+        "from tests.optimiser.test_killable import PATIENCE, PROGRAM, START, dataclasses, optimise\n"
+        "for effort in (PATIENCE, dataclasses.replace(PATIENCE, bounding=True)): assert optimise(PROGRAM, START, effort)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+def test_a_solver_that_prints_as_it_is_imported_garbles_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "pulp.py").write_text('import os\nos.write(1, b"this is a solver")\nraise SystemExit(7)\n')
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
+    ran = subprocess.run(HIGHS_CHILD, env=environment, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (7, b"", b"this is a solver")
 
 
 def test_a_command_that_is_not_there_is_a_failure_like_any_other() -> None:

@@ -18,6 +18,7 @@ from solver.program.classes import classes_of
 from solver.program.formulate import Formulation
 from solver.program.highs import optimise, stated
 from solver.program.optimiser import Effort, Program
+from solver.program.silent import SilentHighs
 from solver.rules.demand import sub_layers_of
 from solver.rules.ordering import Ordering
 from solver.rules.partitioning import pool_rules
@@ -120,8 +121,7 @@ def lp_by_arrays(program: Program, costs: Floats) -> float:
     model.a_matrix_.start_ = np.searchsorted(program.entry_row[order], np.arange(len(program.row_lower) + 1))
     model.a_matrix_.index_ = program.entry_column[order]
     model.a_matrix_.value_ = program.entry_value[order]
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
+    highs = SilentHighs()
     highs.passModel(model)
     highs.run()
     return float(highs.getInfo().objective_function_value)
