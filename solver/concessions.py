@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
 from solver.promise import Promise
 from solver.rules.departures import Departure
 from solver.rules.harm import Rule
@@ -16,7 +14,7 @@ from solver.rules.victims import MEANS, Means, Victim
 from solver.world.inflight import Intent
 from solver.world.parts import owner_of, shrinking_apart
 from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.snapshot import Snapshot, with_more_intents
 from solver.world.workload import Job, JobName, QueueName, TaskPlacement
 
 
@@ -97,9 +95,7 @@ def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy
     intents += tuple(_promised(known, snapshot.time, policy) for known in leaving if known.moves_to)
     if not intents:
         return snapshot
-    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*snapshot.in_flight.intents, *intents))
-    world = snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, in_flight, snapshot.node_sets)
-    return shrinking_apart(world)
+    return shrinking_apart(with_more_intents(snapshot, intents))
 
 
 def _asked(known: Concession, now: Instant, policy: Policy) -> Intent:

@@ -31,7 +31,7 @@ from solver.tiers import Decision
 from solver.world.parts import owner_of
 from solver.world.quantities import MilliGpu
 from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.snapshot import Snapshot
 from solver.world.workload import Job, QueueName, TaskPlacement
 
 LINES: tuple[GrowthLines | None, ...] = (lambda headroom: headroom.entitled, lambda headroom: headroom.fair, None)
@@ -159,5 +159,8 @@ def with_grown(snapshot: Snapshot, grown: Sequence[Growth]) -> Snapshot:
     if not grown:
         return snapshot
     more = {growth.job.name: growth.tasks for growth in grown}
-    jobs = [msgspec.structs.replace(job, placement=(*job.placement, *more.get(job.name, ()))) for job in snapshot.jobs]
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, snapshot.in_flight, snapshot.node_sets)
+    jobs = (
+        msgspec.structs.replace(job, placement=(*job.placement, *more[job.name])) if job.name in more else job
+        for job in snapshot.jobs
+    )
+    return msgspec.structs.replace(snapshot, jobs=tuple(jobs))

@@ -13,7 +13,7 @@ import msgspec
 
 from solver.world.cluster import Gpu, GpuType, Node, NodeName
 from solver.world.document import API_VERSION, Document, digest
-from solver.world.inflight import InFlight, Repartitioning
+from solver.world.inflight import InFlight, Intent, Repartitioning
 from solver.world.node_sets import NodeSet, refuse_repeats, refuse_unknown_sets, settled_sets
 from solver.world.pledges import NOTHING, beside, pledges_in
 from solver.world.quantities import Instant
@@ -128,6 +128,13 @@ def with_jobs(snapshot: Snapshot, jobs: Iterable[Job], in_flight: InFlight) -> S
     ordered = tuple(sorted(jobs, key=lambda job: job.name))
     refuse_repeats("job", [job.name for job in ordered])
     return msgspec.structs.replace(snapshot, jobs=ordered, in_flight=_sorted_in_flight(in_flight))
+
+
+def with_more_intents(snapshot: Snapshot, intents: Iterable[Intent]) -> Snapshot:
+    """The same world, of which more was asked."""
+    every = sorted((*snapshot.in_flight.intents, *intents), key=lambda intent: intent.id)
+    in_flight = msgspec.structs.replace(snapshot.in_flight, intents=tuple(every))
+    return msgspec.structs.replace(snapshot, in_flight=in_flight)
 
 
 def normalised(snapshot: Snapshot) -> Snapshot:
