@@ -85,7 +85,7 @@ class Movers:
         known = dict[Hashable, int]()
         alike = [known.setdefault(mover.likeness, len(known)) for mover in self.all]
         self.likeness: Ints = np.array(alike, dtype=np.int64)
-        self.first = [alike.index(number) for number in range(len(known))]
+        self.first = np.unique(self.likeness, return_index=True)[1].tolist()
         held = Counter(
             (room.index[task.node], number, len(task.devices))
             for number, mover in enumerate(self.all)
