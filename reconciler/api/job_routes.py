@@ -181,8 +181,17 @@ class JobRoutes:
         try:
             piece = self._services.logs.read_log(name, attempt, group, index, offset, limit)
         except KeyError as error:
-            why = "it has not started yet" if not attempt else f"attempt {attempt} has no task {group}/{index}"
-            raise RefusedError(404, "no-log", f"Job {name} has no such log: {why}.", "See the job's tasks.") from error
+            why = (
+                "it has not started yet"
+                if not attempt
+                else f"of attempt {attempt} there is none of task {group}/{index}"
+            )
+            raise RefusedError(
+                404,
+                "no-log",
+                f"Job {name} has no such log: {why}.",
+                "See the job's tasks. Old ones may have been deleted (--keep-logs).",
+            ) from error
         return Response(piece, headers=BARE, media_type="application/octet-stream")
 
     def cancel(self, name: JobName, request: Request) -> Response:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.output import CommandFailedError
-from reconciler.cli.params import Address, AddressParam
+from reconciler.cli.params import Address, AddressParam, keep_logs_option
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from reconciler.agent.nvml.here import WhoseGpus
     from reconciler.clock import Clock
     from solver.world.cluster import NodeName
+    from solver.world.quantities import Duration
 
 
 @click.command(short_help="Run the tasks of one node.")
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whose word counts for this node's GPUs: that of Git alone, or of NVIDIA's driver too; auto: of a driver that has any.",
 )
+@keep_logs_option
 def agent(
     servers: tuple[Address, ...],
     state: Path,
@@ -70,6 +73,7 @@ def agent(
     gpus: WhoseGpus,
     run_as_submitter: bool,
     accounts: tuple[str, ...],
+    keep_logs: Duration | None,
 ) -> None:
     """Serve whichever control plane leads, and keep this node's tasks running while none does.
 
@@ -94,11 +98,22 @@ def agent(
             if mapped is not None:
                 open_to_accounts(folder.path, folder.tasks)
             deeds = _deeds(who.node, folder, clock, gpus, mapped, log)
+            if keep_logs is not None:
+                _keep_logs(folder, clock, keep_logs, log)
             asyncio.run(
                 _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )
     except (AgentFolderError, DriverUnusableError, IdentityError, KeyFileError, StateFolderError) as failure:
         raise CommandFailedError(str(failure)) from failure
+
+
+def _keep_logs(folder: AgentFolder, clock: Clock, keep: Duration, log: FilteringBoundLogger) -> None:
+    """Delete old ones for as long as this process lives."""
+    from reconciler.backends.local.folders import StateFolders
+    from reconciler.backends.local.retention import Retention
+
+    retention = Retention(StateFolders(folder.tasks), clock, keep, log)
+    Thread(target=retention.run, name="logs", daemon=True).start()
 
 
 def _deeds(

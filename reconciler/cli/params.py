@@ -32,6 +32,14 @@ class DurationParam(click.ParamType[Duration]):
         return span if span > 0 else self.fail("it must be longer than 0s", param, ctx)
 
 
+def keep_logs_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option `--keep-logs` of what runs tasks. Passed as `keep_logs`."""
+    told = (
+        "Delete what attempts left in --state, their logs too, so long after their end was recorded.  [default: never]"
+    )
+    return click.option("--keep-logs", type=DurationParam(), metavar="DURATION", help=told)(command)
+
+
 class InstantParam(click.ParamType[Instant]):
     """A date (midnight UTC) or an RFC 3339 time."""
 

@@ -11,7 +11,7 @@ from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
-from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option
+from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
 from reconciler.cli.store_options import store_options
 from solver.world.quantities import Duration
 
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whose word counts for the GPUs of this machine: that of Git alone, or of NVIDIA's driver too (needs `quorate[agent]`).",
 )
+@keep_logs_option
 @click.option(
     "--allowed-signers",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -119,6 +120,7 @@ def _settings(
     run_as_submitter: bool,
     accounts: tuple[str, ...],
     gpus: WhoseGpus,
+    keep_logs: Duration | None,
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     insecure_no_auth: bool,
@@ -144,6 +146,7 @@ def _settings(
         secrets=secrets,
         accounts=accounts_of(run_as_submitter, accounts),
         gpus=gpus,
+        keep_logs=keep_logs,
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
         agents=agents_settings(others),
@@ -170,11 +173,16 @@ def _refuse_unlike(settings: Settings) -> None:
                 "--kubernetes": settings.kubernetes,
                 "--run-as-submitter (which `quorate agent` has, too)": settings.accounts is not None,
                 "--gpus nvml": settings.gpus == "nvml",
+                "--keep-logs (which `quorate agent` has, too)": settings.keep_logs,
                 "--tasks": settings.store.tasks if settings.store else None,
             }
         )
     if settings.gpus == "nvml" and settings.kubernetes is not None:
         raise click.UsageError("--gpus nvml is for the GPUs of this machine. Leave it out, or leave --kubernetes out.")
+    if settings.keep_logs is not None and settings.kubernetes is not None:
+        raise click.UsageError(
+            "--keep-logs is for tasks of this machine; kubelets keep the logs of pods. Leave it out."
+        )
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
             "--store holds who has what; with --kubernetes the API server does. Leave one of them out."

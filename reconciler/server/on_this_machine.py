@@ -11,7 +11,9 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.agent.nvml.here import driver_for, gpus_of, use_of
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.backends.local import LocalBackend
+from reconciler.backends.local.folders import StateFolders
 from reconciler.backends.local.machine import equipment_of_this_machine
+from reconciler.backends.local.retention import Retention
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.clock import Clock, SystemClock
 from reconciler.control import ControlPlane, PolicySource
@@ -134,7 +136,18 @@ def _place(
     log.info("runtimes", **equipment.told)
     gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
-    return Place(backend, lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user))
+    return Place(
+        backend,
+        lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user),
+        members=_keeping_logs(settings, clock, log),
+    )
+
+
+def _keeping_logs(settings: Settings, clock: Clock, log: FilteringBoundLogger) -> tuple[Member, ...]:
+    if settings.keep_logs is None:
+        return ()
+    retention = Retention(StateFolders(settings.tasks), clock, settings.keep_logs, log)
+    return (Member("logs", retention.run, retention.stop),)
 
 
 def _plane(

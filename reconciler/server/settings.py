@@ -61,6 +61,7 @@ class Settings:
 
     `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
+    `keep_logs`: how long those of ended attempts are kept; None: for ever.
     `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
     """
@@ -77,6 +78,7 @@ class Settings:
     secrets: Path | None = None
     accounts: Mapping[str, str] | None = None
     gpus: WhoseGpus = "declared"
+    keep_logs: Duration | None = None
     allowed_signers: Path | None = None
     webhook_secret: Path | None = None
     cluster: str | None = None

@@ -67,6 +67,12 @@ def test_tasks_outlive_their_agent_and_the_control_plane(cluster: Cluster) -> No
         assert again.job(JOB).attempt == 1
         logs = [again.log(JOB, index=index).decode() for index in range(3)]
         assert all(re.fullmatch(r"here \d+\nlet go\n", log) for log in logs)
+        forgotten = [cluster.nodes[node].folder / "tasks/forgotten" for node in ("n1", "n2")]
+        eventually("its end is on record", lambda: all(list(folder.iterdir()) for folder in forgotten))
+        cluster.nodes["n1"].kill()
+        cluster.nodes["n1"].start("--keep-logs", "1ms")
+        eventually("its log is deleted there", lambda: not list(forgotten[0].iterdir()))
+        assert list(forgotten[1].iterdir()), "elsewhere it is kept"
 
 
 @pytest.mark.long

@@ -106,6 +106,23 @@ def test_stopped_in_order_its_tasks_go_on_and_are_found_again(
 
 
 @pytest.mark.thorough
+def test_logs_are_deleted_in_their_time(plane: ControlPlane) -> None:
+    plane.start().until_ready()
+    with plane.client() as client:
+        submit(client, ["job"], sh("echo began"))
+        until("its end is on record", lambda: client.job("job").state == "succeeded")
+        until("it is forgotten", lambda: list((plane.folder.tasks / "forgotten").iterdir()))
+        assert client.log("job") == b"began\n"
+    plane.signal(signal.SIGTERM)
+    plane.start("--keep-logs", "1ms").until_ready()
+    until("it says so", lambda: plane.logged("logs-deleted"))
+    (deleted,) = plane.logged("logs-deleted")
+    assert (deleted["attempts"], deleted["older_than"]) == (1, "1ms")
+    with plane.client() as client, pytest.raises(ApiError, match="of attempt 1 there is none of task worker/0"):
+        client.log("job")
+
+
+@pytest.mark.thorough
 def test_a_second_one_on_the_same_state_is_refused(plane: ControlPlane, origin: Origin) -> None:
     plane.start()
     second = ControlPlane(origin.folder, plane.folder.path)

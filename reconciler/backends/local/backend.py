@@ -139,10 +139,10 @@ class LocalBackend:
             )
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
-        """Stop reporting an attempt: its logs stay, it never starts again. Raises StaleEpochError, StateFolderError."""
+        """Stop reporting an attempt: its logs stay for a while, it never starts again. Raises StaleEpochError, StateFolderError."""
         with self._acting(epoch):
             if self._folders.attempt(job, attempt).exists():
-                self._folders.forget(job, attempt)
+                self._folders.forget(job, attempt, self._clock.now())
 
     def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> dict[AttemptKey, str]:
         """One after the other."""

@@ -13,7 +13,7 @@ live/JOB.ATTEMPT/          attempts that are still reported
     GROUP.INDEX.GROWTH/    one task that came with a growth; its log is that of GROUP.INDEX, by another name
 gpus/GPU.json              the last order to partition a GPU, as it was done or refused
 quarantine/GPU.json        a GPU that a task has left unclean, while it is
-forgotten/JOB.ATTEMPT/     the same, for attempts whose end the control plane has recorded
+forgotten/JOB.ATTEMPT/     the same, for attempts whose end the control plane has recorded, until they are deleted (retention.py)
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
 from reconciler.supervisor.taskfiles import STOP, sync_folder, write_durably
+from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
 ORDER = "order.json"
+NS_PER_MS = 1_000_000
 
 
 class StateFolders:
@@ -91,11 +93,23 @@ class StateFolders:
         """Whether the control plane has recorded this attempt's end."""
         return (self._forgotten / _folder_name(job, attempt)).exists()
 
-    def forget(self, job: JobName, attempt: int) -> None:
-        """Move an attempt out of what is reported."""
-        self.attempt(job, attempt).rename(self._forgotten / _folder_name(job, attempt))
+    def forget(self, job: JobName, attempt: int, at: Instant) -> None:
+        """Move an attempt out of what is reported. When it was is the time of its folder."""
+        live = self.attempt(job, attempt)
+        os.utime(live, ns=(at * NS_PER_MS, at * NS_PER_MS))
+        live.rename(self._forgotten / _folder_name(job, attempt))
         sync_folder(str(self._forgotten))
         sync_folder(str(self._live))
+
+    def forgotten_before(self, then: Instant) -> list[Path]:
+        """The attempts that were forgotten before a time, in the order of their names. Others may delete them meanwhile."""
+        found = []
+        with os.scandir(self._forgotten) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if entry.stat().st_mtime_ns < then * NS_PER_MS:
+                        found.append(Path(entry))
+        return sorted(found)
 
     def task_places(self, job: JobName, attempt: int, group: str, index: int) -> tuple[Path, Path]:
         """Where a task may lie: live, then forgotten. To be tried in this order, since it only moves that way."""
