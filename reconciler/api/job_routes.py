@@ -181,17 +181,7 @@ class JobRoutes:
         try:
             piece = self._services.logs.read_log(name, attempt, group, index, offset, limit)
         except KeyError as error:
-            why = (
-                "it has not started yet"
-                if not attempt
-                else f"of attempt {attempt} there is none of task {group}/{index}"
-            )
-            raise RefusedError(
-                404,
-                "no-log",
-                f"Job {name} has no such log: {why}.",
-                "See the job's tasks. Old ones may have been deleted (--keep-logs).",
-            ) from error
+            raise _no_log(record, attempt, group, index) from error
         return Response(piece, headers=BARE, media_type="application/octet-stream")
 
     def cancel(self, name: JobName, request: Request) -> Response:
@@ -258,3 +248,14 @@ class JobRoutes:
         except NotReadyError:
             # What a job holds is known from the ledger before the first round has looked at the nodes.
             return ()
+
+
+def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RefusedError:
+    if not attempt:
+        why, fix = "it has not started yet", "Try again once it has."
+    elif any(known.name == group and index < known.replicas for known in record.spec.task_groups):
+        why = f"attempt {attempt} has no task {group}/{index} that wrote any, or has none any more"
+        fix = "See the job's tasks; --keep-logs of the server says how long logs are kept."
+    else:
+        why, fix = f"it has no task {group}/{index}", "See the job's tasks."
+    return RefusedError(404, "no-log", f"Job {record.name} has no such log: {why}.", fix)
