@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long check format clean
+.PHONY: demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-floors check format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
@@ -28,6 +28,13 @@ test-postgresql: $(VENV)/.installed-dev
 
 test-postgresql-long: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and long" tests/e2e tests/failover
+
+# With the oldest versions of everything that pyproject.toml allows: whether its floors are true.
+test-floors:
+	$(PYTHON) -m venv .venv-floors
+	.venv-floors/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-floors/bin/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct -e ".[all]" --group dev
+	.venv-floors/bin/python -m pytest -n 3
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -54,4 +61,4 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .venv-floors .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -198,7 +198,7 @@ def test_logs_are_followed_by_asking_again(site: Site, client: Client) -> None:
     assert client.log("job") == b"\xff<script>\x1b[31m"
     assert client.log("job", offset=9) == b"\x1b[31m"
     assert client.log("job", offset=14) == b""
-    with pytest.raises(ApiError, match="attempt 1 has no task worker/1") as refused:
+    with pytest.raises(ApiError, match="it has no task worker/1") as refused:
         client.log("job", index=1)
     assert refused.value.status == 404
 

@@ -120,7 +120,7 @@ def test_logs_are_deleted_in_their_time(plane: ControlPlane) -> None:
     assert (deleted["attempts"], deleted["older_than"]) == (1, "1ms")
     with (
         plane.client() as client,
-        pytest.raises(ApiError, match="attempt 1 has no task worker/0 that wrote any, or has none any more"),
+        pytest.raises(ApiError, match="attempt 1 has no task worker/0 that wrote any"),
     ):
         client.log("job")
 
