@@ -16,6 +16,7 @@ from reconciler.store.sql.batches import group_named, group_of, insert_batch, pa
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import NAMES_MAX, pieces
 from reconciler.store.sql.tables import failures, jobs, nominations, reservations
+from reconciler.store.sql.unchanged import Unchanged
 from solver.world.document import encode
 from solver.world.quantities import Instant
 from solver.world.workload import JobName, JobSpec
@@ -26,6 +27,7 @@ class SqlJobSource:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._live = Unchanged(self._record)
 
     def accepts(self) -> None:
         """They are."""
@@ -90,7 +92,9 @@ class SqlJobSource:
         """Jobs without an outcome, sorted by name."""
         with self._database.reading() as connection:
             rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
-            return self._records(connection, rows)
+            names = [row.name for row in rows]
+            failed = self._failures(connection, names)
+        return self._live.read((name, row, failed.get(name, ())) for name, row in zip(names, rows, strict=True))
 
     def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
         """The newest jobs, newest first."""

@@ -9,6 +9,7 @@ from reconciler.backend import Epoch
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
 from reconciler.store.sql.attempts import SqlAttempts
+from reconciler.store.sql.database import Database
 from reconciler.store.sql.kept import SqlKept
 from reconciler.store.sql.marks import SqlMarks
 from reconciler.store.sql.occupancy import Occupancy
@@ -26,6 +27,7 @@ from reconciler.store.sql.tables import (
     nominations,
     reservations,
 )
+from reconciler.store.sql.unchanged import Unchanged
 from solver.rules.durations import HISTORY_JOBS
 from solver.world.document import encode
 from solver.world.inflight import Ended, Intent, Reservation
@@ -35,6 +37,10 @@ from solver.world.workload import JobName, JobSpec
 
 class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):
     """Implements Ledger."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._claims = Unchanged[Claim, None](lambda row, _: read_claim(database, row))
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
@@ -172,8 +178,8 @@ class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(claims)).all()
-        return tuple(sorted((read_claim(self._database, row) for row in rows), key=lambda claim: claim.job))
+            rows = connection.execute(select(claims).order_by(claims.c.job)).all()
+        return self._claims.read((row.job, row, None) for row in rows)
 
     def intents(self) -> tuple[Intent, ...]:
         """Every intent not yet confirmed, sorted by id."""
