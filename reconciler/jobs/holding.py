@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from reconciler.backend import Activity
 from reconciler.jobs.evidence import NO_EVIDENCE, Evidence
@@ -18,9 +19,9 @@ from solver.world.quantities import Instant
 from solver.world.workload import TaskPlacement
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Holding:
-    """One claim with its intents and what the backend reports of its attempt."""
+    """One claim with its intents and what the backend reports of its attempt. What is asked again and again is worked out once."""
 
     record: JobRecord
     claim: Claim
@@ -35,7 +36,7 @@ class Holding:
         """It has been asked to stop."""
         return self.stop is not None
 
-    @property
+    @cached_property
     def stop(self) -> Intent | None:
         """What was asked for when it was asked to stop."""
         return self.asked("stop")
@@ -52,17 +53,17 @@ class Holding:
         grow = self.asked("grow")
         return without(grow.tasks, self.leaving) if grow else ()
 
-    @property
+    @cached_property
     def staying(self) -> tuple[TaskPlacement, ...]:
         """The tasks by which the job is judged."""
         return without(self.claim.tasks, self.leaving)
 
-    @property
+    @cached_property
     def stays(self) -> Attempt:
         """What is known of those."""
         return self._known(self.staying)
 
-    @property
+    @cached_property
     def judged(self) -> tuple[TaskPlacement, ...]:
         """Of those, the ones whose end is the job's: where a launcher has begun, the launcher alone."""
         by = self.stays.launched_by(self.record.spec)

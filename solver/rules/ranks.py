@@ -37,14 +37,16 @@ class _Valued:
 
 
 def ranks_of(jobs: Iterable[Job], policy: Policy, tree: QueueTree) -> dict[JobName, int]:
-    """The rank of every waiting job, 0 the first."""
+    """The rank of every waiting job, 0 the first. Those of one queue and class have the same: one of them is asked."""
     waiting = list(jobs)
+    kinds = {job.name: (job.spec.queue, policy.priority_class_name(job)) for job in waiting}
     valued = [
         _Valued(job, known)
-        for job in waiting
+        for job in {kinds[job.name]: job for job in waiting}.values()
         if (known := policy.priority_class(job)) and ordering_of(tree, job.spec.queue).by == "priority"
     ]
-    return {job.name: 0 for job in waiting} | dict(_ranked(valued))
+    ranks = {kinds[name]: rank for name, rank in _ranked(valued)}
+    return {name: ranks.get(kind, 0) for name, kind in kinds.items()}
 
 
 def _ranked(valued: Sequence[_Valued]) -> Iterable[tuple[JobName, int]]:

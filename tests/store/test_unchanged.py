@@ -9,7 +9,7 @@ import pytest
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.quantities import Instant
+from solver.world.quantities import Duration, Instant
 from solver.world.workload import JobName
 from tests.api.conftest import spec
 
@@ -31,12 +31,12 @@ def test_a_job_that_is_as_it_was_is_the_same_object(store: SqlStore) -> None:
     after = {record.name: record for record in store.jobs.live_jobs()}
     assert after[A] is before[A]
     assert (before[B].cancel_requested_by, after[B].cancel_requested_by) == ("", "ada")
-    assert list(after.values()) == list(SqlJobSource(store.jobs._database).live_jobs())  # noqa: SLF001
+    assert list(after.values()) == list(SqlJobSource(store.jobs._database).live_jobs())
 
 
 def test_what_is_gone_is_forgotten(store: SqlStore) -> None:
     store.jobs.live_jobs()
-    epoch = store.ledger.lead("me", NOW, 10_000)
+    epoch = store.ledger.lead("me", NOW, Duration(10_000))
     store.jobs.finish(epoch, C, JobOutcome("cancelled", NOW))
     assert [record.name for record in store.jobs.live_jobs()] == [A, B]
-    assert sorted(store.jobs._live._latest) == [A, B]  # noqa: SLF001
+    assert sorted(store.jobs._live._latest) == [A, B]
