@@ -128,6 +128,15 @@ def test_a_broken_history_says_where(tmp_path: Path, content: bytes, said: str) 
         read_history(path)
 
 
+@pytest.mark.parametrize(
+    "of", [{"queue": ""}, {"task_groups": ()}, {"task_groups": (TaskGroup("worker", -1, Shape(gpus=1)),)}]
+)
+def test_a_job_that_no_server_would_have_taken_is_said(tmp_path: Path, of: dict[str, object]) -> None:
+    write_history(tmp_path / "history.jsonl", HistoryHead(UNTIL), [past("a", **of)])
+    with pytest.raises(TraceUnreadableError, match=":2: the job a has no queue or no tasks"):
+        read_history(tmp_path / "history.jsonl")
+
+
 def test_a_job_that_is_there_twice_is_said(tmp_path: Path) -> None:
     write_history(tmp_path / "history.jsonl", HistoryHead(UNTIL), [past("a"), past("a")])
     with pytest.raises(TraceUnreadableError, match=":3: there is a job a already"):
