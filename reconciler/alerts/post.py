@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Mapping
 from datetime import UTC
@@ -21,6 +22,12 @@ TIMEOUT_S: Final = 10.0
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _GONE: Final = 410
 _SECONDS_DIGITS_MAX: Final = 9
+_FAILURES: Final[dict[type[BaseException], str]] = {
+    ssl.SSLCertVerificationError: "its certificate is not trusted here",
+    ssl.SSLError: "no TLS is spoken there",
+    socket.gaierror: "its host is not known",
+    ConnectionRefusedError: "nobody listens there",
+}
 
 
 async def post(url: str, headers: Mapping[str, str], body: bytes, now: Instant) -> Answer:
@@ -37,7 +44,18 @@ async def post(url: str, headers: Mapping[str, str], body: bytes, now: Instant) 
     except httpx2.InvalidURL:
         return Answer("its URL can't be used")
     except httpx2.HTTPError as error:
-        return Answer(f"the connection failed ({type(error).__name__})")
+        return Answer(f"the connection failed ({_why(error)})")
+
+
+def _why(error: BaseException) -> str:
+    """The kind of what was behind it, in words of ours."""
+    behind: BaseException | None = error
+    while behind is not None:
+        for kind, words in _FAILURES.items():
+            if isinstance(behind, kind):
+                return words
+        behind = behind.__cause__ or behind.__context__
+    return type(error).__name__
 
 
 def _http(url: httpx2.URL) -> httpx2.AsyncClient:

@@ -18,7 +18,7 @@ from solver.plan.reason import count
 from solver.traced import TraceJob
 from solver.world.document import decode, encode
 from solver.world.quantities import Duration, Instant
-from solver.world.workload import Job, JobName
+from solver.world.workload import Job, JobName, JobSpec
 
 T = TypeVar("T")
 
@@ -68,6 +68,10 @@ def read_recorded(path: Path) -> tuple[HistoryHead, tuple[RecordedJob, ...]]:
     jobs: dict[JobName, RecordedJob] = {}
     for number, line in enumerate(lines, 2):
         job = _read(path, number, line, RecordedJob)
+        if not _could_be_submitted(job.spec):
+            raise TraceUnreadableError(
+                f"{path}:{number}: the job {job.name} has no queue or no tasks, or fewer than none"
+            )
         if job.name in jobs:
             raise TraceUnreadableError(f"{path}:{number}: there is a job {job.name} already")
         jobs[job.name] = job
@@ -111,6 +115,12 @@ def _read(path: Path, number: int, line: bytes, kind: type[T]) -> T:
         return decode(line, kind)
     except (msgspec.DecodeError, ValueError) as error:
         raise TraceUnreadableError(f"{path}:{number}: {error}") from error
+
+
+def _could_be_submitted(spec: JobSpec) -> bool:
+    """What no server accepts was written by hand, and would be no job to a round either."""
+    groups = spec.task_groups
+    return bool(spec.queue and groups) and all(group.replicas >= 0 and group.shape.gpus >= 0 for group in groups)
 
 
 def _notes(cut: int, never: int, unknown: int, until: Instant) -> Iterator[str]:

@@ -134,18 +134,23 @@ def _revision(repo: Path, name: str, option: str) -> Revision:
 
 
 def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Side:
-    """What a revision says of a cluster: nothing at all where it has others and not this one, which is then new, or gone."""
-    from reconciler.documents.files import Files
+    """What a revision says of a cluster: nothing at all where it has others and not this one, which is then new, or gone.
+
+    Nor does a base without a policy: the head has the first one.
+    """
     from reconciler.documents.problem import InvalidDocumentsError
-    from reconciler.documents.repository import read_repository
+    from reconciler.documents.repository import NO_DOCUMENTS, compiled_of_nothing, read_repository
 
     known = clusters_of(revision.files)
-    files = revision.files if not known or cluster in known else Files({})
+    if known and cluster not in known:
+        return Side(name, revision.commit, compiled_of_nothing())
+    reading = read_repository(revision.files, cluster if known else None)
+    if option == "--base" and any(problem.code == NO_DOCUMENTS for problem in reading.problems):
+        return Side(name, revision.commit, compiled_of_nothing())
     try:
-        compiled = read_repository(files, cluster if cluster in known else None).checked()
+        return Side(name, revision.commit, reading.checked())
     except InvalidDocumentsError as error:
         raise invalid(error, Exit.POLICY_INVALID, where=f"{option} {name} ({revision.commit[:12]})") from error
-    return Side(name, revision.commit, compiled)
 
 
 def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | None) -> Snapshot:

@@ -12,8 +12,8 @@ import click
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError, printable
-from reconciler.slurm.directives import ScriptError, has_directives
-from reconciler.slurm.job import PassedOver, Submitter, job_of
+from reconciler.slurm.directives import PassedOver, ScriptError, has_directives
+from reconciler.slurm.job import Submitter, job_of
 
 
 def is_script(path: str) -> bool:
@@ -23,6 +23,21 @@ def is_script(path: str) -> bool:
     except (OSError, UnicodeDecodeError):
         # It is no text that can be read; whoever names it as a command knows why.
         return False
+
+
+def why_no_script(path: str) -> str:
+    """Why a file that looks like a batch script is none; "": it does not look like one, or may be a command that tasks find."""
+    try:
+        text = _text(path) if not os.path.isabs(path) and Path(path).is_file() else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+    if "\n#SBATCH" in f"\n{text}":
+        return (
+            "its #SBATCH lines are not before the first command"
+            if text.startswith("#!")
+            else "it does not begin with #!"
+        )
+    return "it has no #SBATCH lines" if text.startswith("#!") else ""
 
 
 def document_of(path: str, arguments: Sequence[str], strict: bool) -> dict[str, Any]:
@@ -38,7 +53,8 @@ def document_of(path: str, arguments: Sequence[str], strict: bool) -> dict[str, 
         fix = "Take it out of the script, or leave --strict out."
         raise CommandFailedError(f"not followed: {told}", fix=fix, exit_code=Exit.USAGE)
     for each in batch.passed_over:
-        click.echo(f"ignored: {_said(path, each)}", err=True)
+        kind = "ignored" if each.flag.startswith("-") else "note"
+        click.echo(f"{kind}: {_said(path, each)}", err=True)
     return batch.document
 
 

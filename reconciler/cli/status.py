@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from reconciler.api.payloads import Status
+from reconciler.api.payloads import Condition, Status
 from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
@@ -33,7 +33,8 @@ def status(output: str, server: str | None) -> None:
     print_fields(_fields(found, url))
     click.echo()
     rows = (
-        (each.type, str(each.status), each.reason, each.message if each.status else "") for each in found.conditions
+        (each.type, str(each.status), each.reason, "" if _is_repeated(each) else each.message)
+        for each in found.conditions
     )
     print_table(("CONDITION", "STATUS", "REASON", "MESSAGE"), rows)
     if found.drift:
@@ -55,6 +56,11 @@ def status(output: str, server: str | None) -> None:
             (each.kind, str(each.subject), each.author, local(each.until), each.reason) for each in found.by_hand
         )
         print_table(("WHAT", "OF", "BY", "UNTIL", "REASON"), by_hand)
+
+
+def _is_repeated(condition: Condition) -> bool:
+    """Of how Git is followed one is true, and the others carry its message; any other says what is wrong when it is not true."""
+    return condition.type in ("Ready", "Reconciling", "Stalled") and not condition.status
 
 
 def _fields(found: Status, url: str) -> Iterator[tuple[str, str]]:

@@ -125,7 +125,7 @@ def _asked(
     path: str | None, name: str | None, queue: str | None, words: tuple[str, ...], strict: bool, options: dict[str, Any]
 ) -> Submission:
     """What is to be submitted, from whichever of the three ways it is described."""
-    from reconciler.cli.scripts import document_of, is_script
+    from reconciler.cli.scripts import document_of, is_script, why_no_script
 
     before = words[: words.index(_SEPARATOR)] if _SEPARATOR in words else words
     is_batch = bool(before) and is_script(before[0])
@@ -140,12 +140,15 @@ def _asked(
     if is_batch:
         return short.over(document_of(rest[0], rest[1:], strict), rest[0], name, queue)
     if before:
-        _require_command(before[0], is_script_wanted=_SEPARATOR in words)
+        _require_command(before[0], why_no_script(before[0]), is_script_wanted=_SEPARATOR in words)
     return short.job(name, queue)
 
 
-def _require_command(word: str, *, is_script_wanted: bool) -> None:
+def _require_command(word: str, no_script: str, *, is_script_wanted: bool) -> None:
     """Raises CommandFailedError where the first word is clearly no command, but a file that was to be submitted."""
+    if no_script:
+        fix = "Write lines like `#SBATCH --gpus=1` below a first line like `#!/bin/bash`, or -- before a command of tasks."
+        raise CommandFailedError(no_script, place=word, fix=fix, exit_code=Exit.USAGE)
     if word.endswith(_DOCUMENT_ENDINGS) and os.path.isfile(word):
         fix = f"Submit it with `quorate submit -f {word}`."
         raise CommandFailedError("this is a document, and no command", place=word, fix=fix, exit_code=Exit.USAGE)

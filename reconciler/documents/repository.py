@@ -20,7 +20,7 @@ from reconciler.documents.clusters import (
     layout_problems,
 )
 from reconciler.documents.declared import Declared
-from reconciler.documents.files import Files
+from reconciler.documents.files import FOLDERS, Files, is_read
 from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.health import health_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
@@ -38,6 +38,9 @@ from reconciler.policytests.document import PolicyTest
 from solver.rules.images import ImagePolicy
 from solver.rules.policy import Policy, SchedulingPolicy, policy_of
 from solver.world.cluster import Node
+
+NO_DOCUMENTS = "no-documents"
+"""The code of the problem of a repository without a policy."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ def read_repository(files: Files, cluster: str | None = None) -> Reading:
         found = gather(files_for(files, chosen(clusters_of(files), cluster)))
     except ClusterNotChosenError as error:
         return Reading((problem_at(INVENTORY, START, "which-cluster", str(error), error.fix),), None)
-    problems = tuple(sorted({*layout_problems(files), *found.problems, *_problems_together(found)}))
+    of_all = (*_nothing_found(files), *layout_problems(files))
+    problems = tuple(sorted({*of_all, *found.problems, *_problems_together(found)}))
     valid = all(problem.severity != "error" for problem in problems)
     tests = tuple(sorted(found.tests, key=lambda test: test.name))
     return Reading(problems, _compile(found) if valid else None, tests)
@@ -109,6 +113,18 @@ def _told(problem: Problem, clusters: Sequence[str], of: int) -> Problem:
         return problem
     listed = f"cluster{'s' * (len(clusters) > 1)} {', '.join(clusters)}"
     return msgspec.structs.replace(problem, message=f"{problem.message} (in {listed})")
+
+
+def compiled_of_nothing() -> Compiled:
+    """What a revision says that has no policy yet: a base to compare the first one with, never one to be put in force."""
+    return _compile(Gathered())
+
+
+def _nothing_found(files: Files) -> Iterator[Problem]:
+    """No policy at all is a wrong branch, or folders that were moved: in force it would take every queue and node away."""
+    if not files.refused and not any(map(is_read, files.contents)):
+        fix = f"{', '.join(FOLDERS)} lie at the top of the repository; `quorate init DIR` starts one."
+        yield problem_at(".", START, NO_DOCUMENTS, "there is no document of a policy here", fix)
 
 
 def _problems_together(found: Gathered) -> Iterator[Problem]:

@@ -145,7 +145,9 @@ def _malformed(found: _Difference) -> Iterator[_Finding]:
     examples = " or ".join(found.schema.get("examples", ()))
     fix = f"Write it like {examples}." if examples else str(found.schema.get("description", ""))
     at = (*found.path, str(found.value)) if found.of_key else found.path
-    message = f"{_field(found.path)}: {shown(found.value)} is not a {found.schema.get('title', 'value of this form')}"
+    kind = found.schema.get("title", "value of this form")
+    article = "an" if kind in _WITH_AN else "a"
+    message = f"{_field(found.path)}: {shown(found.value)} is not {article} {kind}"
     yield at, found.of_key, "malformed", message, fix
 
 
@@ -154,6 +156,9 @@ def _outside(found: _Difference) -> Iterator[_Finding]:
     said = _LIMIT_WORDS[found.keyword].format(given=shown(found.value), limit=found.wanted, count=count)
     yield found.path, False, "out-of-range", f"{_field(found.path)} {said}", ""
 
+
+_WITH_AN = ("environment variable name", "image")
+"""Of the titles in schemas, those that are not read with `a`."""
 
 _LIMIT_WORDS = {
     "minimum": "is {given}, at least {limit} is allowed",

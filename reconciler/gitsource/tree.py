@@ -33,6 +33,10 @@ _ENTRY = re.compile(rb"(\d{6}) (\w+) ([0-9a-f]+) +(\d+|-)\t(.+)", re.DOTALL)
 _FILE_MODES = (b"100644", b"100755")
 _BLOCK_BYTES = 65_536
 
+# What CI systems make unless told otherwise.
+_UNSHALLOW = " This is a shallow clone, without the older commits: `git fetch --unshallow` brings them."
+_WHOLE_CLONE = "This is a partial clone, and nothing is fetched for it: make one without --filter."
+
 
 @dataclass(frozen=True)
 class Revision:
@@ -71,7 +75,8 @@ def commit_of(git: Any, revision: str) -> str:
     try:
         return str(git.rev_parse("--verify", "--quiet", f"{revision}^{{commit}}"))
     except GitCommandError:
-        raise UnknownRevisionError(unknown, _nearest(git, revision)) from None
+        shallow = str(git.rev_parse("--is-shallow-repository")) == "true"
+        raise UnknownRevisionError(unknown, _nearest(git, revision) + _UNSHALLOW * shallow) from None
 
 
 def _nearest(git: Any, revision: str) -> str:
@@ -123,9 +128,8 @@ def _entries(git: Any, commit: str) -> Generator[tuple[str, bytes, str, int], No
                 yield path, match[1], match[3].decode("ascii"), int(match[4]) if match[4] != b"-" else 0
         if listing.proc.wait() != 0:
             said_so = listing.stderr.read().decode("utf-8", "replace").strip()
-            raise GitSourceError(
-                f"the files of {commit[:12]} can't be listed: {said_so}", "Fetch the repository again."
-            )
+            fix = _WHOLE_CLONE if "promisor" in said_so else "Fetch the repository again."
+            raise GitSourceError(f"the files of {commit[:12]} can't be listed: {said_so.splitlines()[-1]}", fix)
 
 
 @contextmanager

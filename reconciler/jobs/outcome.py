@@ -16,7 +16,8 @@ def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
             who = f"the launcher {launched_by}" if launched_by else "every task"
             return JobOutcome("succeeded", now, 0, f"{who} ended with exit code 0")
         case Fail(_, culprit, told):
-            return JobOutcome("failed", now, culprit.exit_code, f"{told}\n{last_lines(logs, culprit)}")
+            message = f"{told}\n{last_lines(logs, culprit)}".removesuffix("\n")
+            return JobOutcome("failed", now, culprit.exit_code, message)
         case TimeOut(_, limit):
             return JobOutcome("failed", now, message=f"it ran longer than its time limit of {limit}")
         case GiveUp(_, told):

@@ -20,6 +20,14 @@ class ScriptError(ValueError):
         self.fix = fix
 
 
+class PassedOver(NamedTuple):
+    """What a script asks for or counts on that its job does not have, and why."""
+
+    line: int
+    flag: str
+    why: str
+
+
 class Directive(NamedTuple):
     """One flag as it was written. `name` is its long name where it is known, else what was written."""
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from reconciler.slurm import amounts
-from reconciler.slurm.directives import Directive, ScriptError, directives
+from reconciler.slurm.body import missed
+from reconciler.slurm.directives import Directive, PassedOver, ScriptError, directives
 from reconciler.slurm.flags import FLAGS, UNKNOWN
 from reconciler.slurm.preamble import command_of
 from solver.world.document import API_VERSION
@@ -17,14 +18,6 @@ T = TypeVar("T")
 
 SCRIPT_BYTES_MAX = 100_000
 """Linux hands no program an argument of more than 128 KiB (MAX_ARG_STRLEN), and the script is one."""
-
-
-class PassedOver(NamedTuple):
-    """A flag that the job does not follow, and why."""
-
-    line: int
-    flag: str
-    why: str
 
 
 class Submitter(NamedTuple):
@@ -46,12 +39,16 @@ def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter)
     if len(text.encode()) > SCRIPT_BYTES_MAX:
         fix = "Put the larger part into files that the tasks read."
         raise ScriptError(1, f"the script has more than {SCRIPT_BYTES_MAX} bytes", fix)
+    if "\r\n" in text:
+        line = text[: text.index("\r\n")].count("\n") + 1
+        raise ScriptError(line, "lines end as on Windows, and shells do not", f"Convert it: sed -i 's/\\r$//' {file}")
     said = _Said(tuple(directives(text)))
-    shape = {"cpu": str(said.number("cpus-per-task") or 1), **_memory(said), **_gpus(said)}
+    gpus = _gpus(said)
+    shape = {"cpu": str(_cpus(said, gpus)), **_memory(said, gpus), **gpus}
     called = said.text("job-name") or file.rpartition("/")[2]
     name = _name_of(called)
     tasks = _tasks(said)
-    passed_over = [*_flags_passed_over(said, name), *_export_passed_over(said, submitter)]
+    passed_over = [*_flags_passed_over(said, name), *_export_passed_over(said, submitter), *missed(text)]
     spec = {
         "queue": said.text("partition"),
         "priorityClass": said.text("qos"),
@@ -99,6 +96,15 @@ class _Said:
     def number(self, name: str) -> int | None:
         return self.read(name, amounts.count)
 
+    def only_one_of(self, asked: str, *names: str) -> None:
+        """Raise ScriptError where two of the flags are there: sbatch takes one of them, too."""
+        found = [flag for name in names if (flag := self.find(name))]
+        if len(found) > 1:
+            first, second = sorted(found)[:2]
+            raise ScriptError(
+                second.line, f"--{first.name} and --{second.name} both ask for {asked}", "Keep one of them."
+            )
+
 
 class _Tasks(NamedTuple):
     """How many, and how many of them one node has at most; None: as many as fit."""
@@ -127,10 +133,20 @@ def _spread(tasks: _Tasks) -> dict[str, Any] | None:
     return {"spread": {"level": "node", "maxPerDomain": tasks.per_node}}
 
 
-def _memory(said: _Said) -> dict[str, str]:
+def _cpus(said: _Said, gpus: Mapping[str, Any]) -> int:
+    per_gpu = said.number("cpus-per-gpu")
+    said.only_one_of("CPUs", "cpus-per-gpu", "cpus-per-task")
+    return (said.number("cpus-per-task") or 1) if per_gpu is None else max(1, per_gpu * gpus.get("gpus", 0))
+
+
+def _memory(said: _Said, gpus: Mapping[str, Any]) -> dict[str, str]:
+    said.only_one_of("memory", "mem", "mem-per-cpu", "mem-per-gpu")
     per_node, per_cpu = said.read("mem", amounts.memory), said.read("mem-per-cpu", amounts.memory)
+    per_gpu = said.read("mem-per-gpu", amounts.memory)
     if per_cpu is not None:
-        return {"memory": str(per_cpu * (said.number("cpus-per-task") or 1))}
+        return {"memory": str(per_cpu * _cpus(said, gpus))}
+    if per_gpu is not None:
+        return {"memory": str(per_gpu * gpus["gpus"])} if gpus.get("gpus") else {}
     return {} if not per_node else {"memory": str(per_node // _tasks(said).sharing)}
 
 

@@ -74,6 +74,7 @@ def _other_name(reason: UnknownName) -> str:
         "priority-class": f"Use the priority class {' or '.join(existing)}.",
         "gpu-type": f"The cluster has {', '.join(existing)}.",
         "mig-profile": f"Ask for {' or '.join(existing)}.",
+        "data": f"Name the data {' or '.join(existing)}.",
     }
     return words[reason.what]
 

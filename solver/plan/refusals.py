@@ -28,8 +28,8 @@ class UnknownName(Reason, frozen=True, tag="unknown-name"):
     def __str__(self) -> str:
         named = ", ".join(self.names)
         if self.what == "gpu-type":
-            known = f"; the cluster has {', '.join(self.nearest)}" if self.nearest else ""
-            return f"group {self.group} accepts only {named}{known}"
+            known = f"the cluster has {', '.join(self.nearest)}" if self.nearest else "the cluster has no GPUs"
+            return f"group {self.group} {f'accepts only {named}' if named else 'needs GPUs'}; {known}"
         if self.what == "mig-profile":
             return f"group {self.group} asks for a {named}, which a {self.of} does not have{did_you_mean(self.nearest)}"
         if self.children:

@@ -9,6 +9,7 @@ import hmac
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -206,6 +207,25 @@ async def _while_one_hangs(world: World, slow: Receiver, reached: Callable[[], b
     await asyncio.gather(*sending._under_way.values())
 
 
+def test_who_does_not_speak_tls_and_whom_nobody_knows_is_said(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = socket.getaddrinfo
+
+    def without_network(host: Any, *more: Any, **options: Any) -> Any:
+        if host in ("nobody.example.com", b"nobody.example.com"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return found(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", without_network)
+    plain = receiver.url.replace("http://", "https://")
+    world.policy(Webhook("a", plain), Webhook("b", "https://nobody.example.com/x"))
+    world.happens()
+    world.send(looks=2)
+    assert world.standing("ops/a").problem == "the connection failed (no TLS is spoken there)"
+    assert world.standing("ops/b").problem == "the connection failed (its host is not known)"
+
+
 def test_one_that_is_dead_is_said_and_others_go_on(world: World, receiver: Receiver) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
@@ -213,7 +233,7 @@ def test_one_that_is_dead_is_said_and_others_go_on(world: World, receiver: Recei
     world.happens()
     with capture_logs() as lines:
         world.send(looks=2)
-    assert world.standing().problem == "the connection failed (ConnectError)"
+    assert world.standing().problem == "the connection failed (nobody listens there)"
     assert [line["webhook"] for line in lines if line["event"] == "webhook"] == ["ops/a"]
     assert told(receiver) == ["number 1"]
 

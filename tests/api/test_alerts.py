@@ -107,6 +107,8 @@ def test_the_command_line(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:4] == ["WEBHOOK", "FORMAT", "TO", "STATE"]
     assert f"it answered 500 (since {NOW})" in lines[2]
+    assert run(["status"]) == 0
+    assert f"webhook ops/hook has not answered since {NOW}" in capsys.readouterr().out.splitlines()[-1]
     assert run(["alerts", "-o", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["items"]) == 4
     with receiving() as good, receiving() as bad:

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from reconciler.backend import Cursor, Epoch, StartGang, TaskStatus
-from reconciler.backends.local.cgroups import Cgroups, Layout, NoCgroupsError, find_cgroups, layout_of
+from reconciler.backends.local.cgroups import (
+    TASKS,
+    Cgroups,
+    Layout,
+    NoCgroupsError,
+    find_cgroups,
+    layout_of,
+    made_in,
+)
 from reconciler.backends.local.runtimes import Processes, Runtimes
 from reconciler.supervisor import cgroup
 from reconciler.supervisor.delivery import UndeliverableError
@@ -60,6 +68,17 @@ def test_limits_are_those_of_the_shape_and_of_what_works() -> None:
         "cpu.weight",
     }
     assert Cgroups(Path("/cg"), frozenset()).of_task(Path("/t"), shape)["settings"] == {}
+
+
+def test_a_folder_of_another_user_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control plane ran as root and left it: whoever can make no group in it has none, and no task fails for it."""
+    for name in ("cgroup.kill", "cgroup.subtree_control"):
+        (tmp_path / TASKS).mkdir(exist_ok=True)
+        (tmp_path / TASKS / name).touch()
+    assert made_in(tmp_path).folder == tmp_path / TASKS
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(NoCgroupsError, match="quorate-tasks may not be written by this user"):
+        made_in(tmp_path)
 
 
 def test_a_limit_that_the_kernel_does_not_know_is_no_wish(tmp_path: Path) -> None:

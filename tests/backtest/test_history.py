@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -126,6 +127,15 @@ def test_a_broken_history_says_where(tmp_path: Path, content: bytes, said: str) 
     path.write_bytes(content)
     with pytest.raises(TraceUnreadableError, match=said):
         read_history(path)
+
+
+@pytest.mark.parametrize(
+    "of", [{"queue": ""}, {"task_groups": ()}, {"task_groups": (TaskGroup("worker", -1, Shape(gpus=1)),)}]
+)
+def test_a_job_that_no_server_would_have_taken_is_said(tmp_path: Path, of: dict[str, Any]) -> None:
+    write_history(tmp_path / "history.jsonl", HistoryHead(UNTIL), [past("a", **of)])
+    with pytest.raises(TraceUnreadableError, match=":2: the job a has no queue or no tasks"):
+        read_history(tmp_path / "history.jsonl")
 
 
 def test_a_job_that_is_there_twice_is_said(tmp_path: Path) -> None:

@@ -272,6 +272,39 @@ def test_a_revision_that_is_not_there_is_guessed(quorate: Quorate, repository: O
         assert (ran.exit_code, ran.err.splitlines()[-1].strip()) == (1, f"Did you mean {meant}?")
 
 
+def test_a_clone_of_ci_without_the_older_commits_says_so(
+    quorate: Quorate, repository: Origin, snapshot_file: Path, tmp_path: Path
+) -> None:
+    _change(repository, "max: 16", "max: 24")
+    repository.git("clone", "--quiet", "--depth=1", repository.folder.as_uri(), str(tmp_path / "shallow"))
+    ran = quorate("plan", "--repo", str(tmp_path / "shallow"), "--base", "HEAD~1", "--snapshot", str(snapshot_file))
+    assert ran.exit_code == 1
+    assert "there is no revision 'HEAD~1'" in ran.err
+    assert "`git fetch --unshallow` brings them." in ran.err
+
+    repository.git("config", "uploadpack.allowFilter", "true")
+    partial = ("--quiet", "--no-checkout", "--filter=blob:none", repository.folder.as_uri(), str(tmp_path / "partial"))
+    repository.git("clone", *partial)
+    ran = quorate("plan", "--repo", str(tmp_path / "partial"), "--base", "HEAD~1", "--snapshot", str(snapshot_file))
+    assert ran.exit_code == 1
+    assert "make one without --filter" in ran.err
+
+
+def test_the_first_policy_is_planned_against_nothing_and_its_removal_is_refused(
+    quorate: Quorate, snapshot_file: Path, tmp_path: Path
+) -> None:
+    made = Origin(tmp_path / "new")
+    made.commit({"README.md": "soon"})
+    made.commit(FILES)
+    told = ("--repo", str(made.folder), "--snapshot", str(snapshot_file))
+    ran = quorate("plan", *told, "--base", "HEAD~1", "--head", "HEAD")
+    assert ran.exit_code == 0, ran.err
+    assert "2 jobs become admissible and wait" in ran.out
+    ran = quorate("plan", *told, "--base", "HEAD", "--head", "HEAD~1")
+    assert (ran.exit_code, ran.out) == (3, "")
+    assert "there is no document of a policy here" in ran.err
+
+
 def test_a_folder_without_git_is_an_error(quorate: Quorate, tmp_path: Path) -> None:
     ran = quorate("plan", "--repo", str(tmp_path))
     assert ran.exit_code == 1

@@ -61,6 +61,28 @@ def test_a_document_without_f_is_not_taken_for_a_command(quorate: Quorate, site:
     assert site.store.jobs.jobs() == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#!/bin/bash\npython train.py\n", "it has no #SBATCH lines"),
+        ("#!/bin/bash\nset -e\n#SBATCH --gpus=1\n", "its #SBATCH lines are not before the first command"),
+        ("#SBATCH --gpus=1\npython train.py\n", "it does not begin with #!"),
+    ],
+)
+def test_a_script_that_is_none_for_sbatch_is_not_taken_for_a_command(
+    quorate: Quorate, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    """A task begins in its own folder, and would not find it. After `--` or by its whole path it may."""
+    (tmp_path / "train.sh").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for options in ((), SHORT[1:]):
+        ran = quorate("submit", "train.sh", *options)
+        assert (ran.exit_code, ran.out, ran.err.splitlines()[0]) == (64, "", f"error: train.sh: {why}")
+    assert site.store.jobs.jobs() == ()
+    assert quorate(*SHORT, "--", "train.sh").exit_code == 0
+    assert quorate("submit", str(tmp_path / "train.sh"), *SHORT[1:], "--name", "other").exit_code == 0
+
+
 def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     options = (
         "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi "

@@ -81,6 +81,7 @@ def test_ci_systems_read_it_too(quorate: Quorate, invalid: Path) -> None:
 def test_warnings_alone_are_valid(quorate: Quorate, tmp_path: Path) -> None:
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "a,b%.bak").touch()
+    (tmp_path / "policies" / "none.yaml").touch()
     ran = quorate("validate", str(tmp_path), "-o", "github")
     assert ran.exit_code == 0
     assert "file=policies/a%2Cb%25.bak," in ran.out

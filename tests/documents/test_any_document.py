@@ -55,7 +55,7 @@ def documents(kind: str) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@given(st.lists(st.sampled_from(list(FOLDER_OF_KIND)).flatmap(documents), max_size=5))
+@given(st.lists(st.sampled_from(list(FOLDER_OF_KIND)).flatmap(documents), min_size=1, max_size=5))
 def test_any_repository_is_compiled_or_refused(found: list[dict[str, Any]]) -> None:
     files = {
         f"{FOLDER_OF_KIND[document['kind']]}/{index}.yaml": json.dumps(document).encode()

@@ -54,6 +54,11 @@ def test_a_job_is_read() -> None:
     assert spec.env == {"NCCL_DEBUG": "INFO"}
 
 
+def test_what_is_no_image_is_told_in_words() -> None:
+    with pytest.raises(InvalidDocumentsError, match="'Bad Image' is not an image"):
+        read_job((JOB + "  container: {image: Bad Image}\n").encode(), "job.yaml")
+
+
 def test_json_is_a_way_of_writing_a_job() -> None:
     name, spec = read_job(JOB.encode(), "job.yaml")
     document = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.documents.files import Files, read_folder
+from reconciler.documents.files import read_folder
 from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.documents.repository import read_repository
+from reconciler.documents.repository import compiled_of_nothing, read_repository
 from reconciler.documents.text import BYTES_MAX
 from reconciler.shipped import shipped
 from solver.rules.policy import Quota
@@ -305,5 +305,6 @@ def test_more_files_or_bytes_than_any_policy_needs_are_refused(tmp_path: Path, m
     assert [problem.code for problem in files.refused] == ["too-large", "too-many-files"]
 
 
-def test_no_files_are_a_policy_without_queues() -> None:
-    assert read_repository(Files({})).checked().policy.queues == ()
+def test_no_files_are_no_policy_to_be_put_in_force() -> None:
+    assert codes({}) == codes({"policies/README.md": "soon"}) == [(".:1:1", "no-documents")]
+    assert compiled_of_nothing().policy.queues == ()

@@ -64,6 +64,20 @@ def test_an_invalid_head_leaves_the_last_good_one_until_it_is_fixed(origin: Orig
     assert weight(standing) == 3
 
 
+def test_a_revision_without_any_policy_takes_nothing_away(origin: Origin, standing: StandingPolicy) -> None:
+    """Somebody moved the folders, or it is the wrong branch."""
+    good = standing.reconcile().last_applied_revision
+    (origin.folder / "infra").mkdir()
+    origin.git("mv", "policies", "infra/policies")
+    origin.commit({"policies/README.md": "moved to infra/"})
+
+    status = standing.reconcile()
+
+    assert true_condition(status) == ("Stalled", "InvalidPolicy")
+    assert "there is no document of a policy here" in status.condition("Stalled").message
+    assert (status.last_applied_revision, weight(standing)) == (good, 1)
+
+
 def test_nothing_new_changes_nothing(origin: Origin, standing: StandingPolicy) -> None:
     status, policy = standing.reconcile(), standing.current()
     assert standing.reconcile() == status

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from reconciler.backend import MemoryUse, TaskStatus
-from reconciler.jobs.outcome import describe
+from reconciler.jobs.outcome import describe, outcome_of
+from reconciler.jobs.settlements import Fail
 from solver.world.cluster import NodeName
 from solver.world.quantities import Instant, Memory
 from solver.world.workload import JobName
@@ -21,3 +24,21 @@ def test_one_that_had_too_much_memory_is_told_from_one_that_was_killed() -> None
     assert describe(failed(None)) == describe(failed(MemoryUse(Memory(5), Memory(9)))) == killed
     greedy = MemoryUse(Memory(1_395_864_371), Memory(2**30), exceeded=True)
     assert describe(failed(greedy)) == f"{killed}: it used 1.3Gi of 1Gi memory, and was ended for it"
+
+
+class Log:
+    """Implements Logs: every task has written the same."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
+        return self._content[offset : offset + limit]
+
+
+@pytest.mark.parametrize(
+    ("log", "told"), [(b"", "it failed"), (b"no such file\n", "it failed\nno such file"), (b"\n", "it failed")]
+)
+def test_the_last_lines_of_its_log_follow_if_there_are_any(log: bytes, told: str) -> None:
+    outcome = outcome_of(Fail(JobName("job"), failed(None), "it failed"), Instant(0), Log(log))
+    assert outcome.message == told

@@ -68,19 +68,40 @@ def test_a_philly_table_is_read_as_gangs_of_exactly_their_gpus(tmp_path: Path) -
     ]
 
 
+HEADER = b"timestamp,duration,num_gpus,cluster\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("content", "said"),
     [
-        ("a,b\n1,2\n", "no column timestamp"),
-        ("timestamp,duration,num_gpus,cluster\nyesterday,1,1,vc\n", ":2: expected a time"),
-        ("timestamp,duration,num_gpus,cluster\n2017-10-09 07:00:00,1,many,vc\n", ":2: invalid literal"),
+        (b"a,b\n1,2\n", "no column timestamp"),
+        (HEADER + b"yesterday,1,1,vc\n", ":2: expected a time"),
+        (HEADER + b"2017-10-09 07:00:00,1,many,vc\n", ":2: num_gpus: 'many' is no number"),
+        (HEADER + b"2017-10-09 07:00:00,1,1.5,vc\n", ":2: num_gpus: '1.5' is no whole number"),
+        (HEADER + b"2017-10-09 07:00:00,1,-1,vc\n", ":2: num_gpus: '-1' is no number of at least 0"),
+        (HEADER + b"2017-10-09 07:00:00,soon,1,vc\n", ":2: duration: 'soon' is no number"),
+        (HEADER + b"2017-10-09 07:00:00,nan,1,vc\n", ":2: duration: 'nan' is no number"),
+        (HEADER + b"2017-10-09 07:00:00,inf,1,vc\n", ":2: duration: 'inf' is no number"),
+        (HEADER + b"2017-10-09 07:00:00,-5,1,vc\n", ":2: duration: '-5' is no number of at least 0"),
+        (HEADER + b"2017-10-09 07:00:00,1,1\n", ":2: cluster is empty"),
+        (HEADER + b"2017-10-09 07:00:00,1,1,\xe9\n", "not UTF-8"),
+        (HEADER + b'2017-10-09 07:00:00,1,1,"' + b"x" * 200_000 + b'"\n', "no CSV: field larger"),
     ],
 )
-def test_a_broken_trace_says_where(tmp_path: Path, text: str, said: str) -> None:
+def test_a_broken_trace_says_where(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(TraceUnreadableError, match=said):
         read_philly(path, Instant(0), Instant.parse("2030-01-01T00:00:00Z"))
+
+
+def test_a_trace_is_read_as_tools_write_it(tmp_path: Path) -> None:
+    """With a byte order mark, line ends of Windows, whole numbers as 8.0, and times as RFC 3339 has them."""
+    path = tmp_path / "trace.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + HEADER.replace(b"\n", b"\r\n") + b"2017-10-09T07:00:00Z,60,8.0,vc\r\n")
+    (read,) = read_philly(path, Instant(0), Instant.parse("2030-01-01T00:00:00Z"))
+    assert (read.job.spec.gpus.number, read.job.spec.queue, read.duration) == (8, "vc", 60_000)
+    assert read.job.submitted_at == Instant.parse("2017-10-09T07:00:00Z")
 
 
 @pytest.mark.long

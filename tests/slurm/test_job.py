@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.documents.job import read_job
+from reconciler.slurm.body import SET
 from reconciler.slurm.directives import Directive, ScriptError, directives, has_directives
 from reconciler.slurm.flags import FLAGS
 from reconciler.slurm.job import SCRIPT_BYTES_MAX, BatchJob, Submitter, job_of
@@ -58,6 +59,11 @@ BECOMES: list[tuple[str, str, Any]] = [
     ("--mem=4G -n 4", f"{SHAPE}.memory", str(2**30)),
     ("--mem=4G -N 2 --ntasks-per-node=2", f"{SHAPE}.memory", str(2**31)),
     ("--mem-per-cpu=1G -c 4", f"{SHAPE}.memory", str(2**32)),
+    ("--cpus-per-gpu=8 --gpus-per-task=2", f"{SHAPE}.cpu", "16"),
+    ("--cpus-per-gpu=8", f"{SHAPE}.cpu", "1"),
+    ("--mem-per-gpu=1G --gpus=4 -n 2", f"{SHAPE}.memory", str(2**31)),
+    ("--mem-per-gpu=1G", f"{SHAPE}.memory", None),
+    ("--mem-per-cpu=1G --cpus-per-gpu=4 -G 1", f"{SHAPE}.memory", str(2**32)),
     ("--gres=gpu:H100:2", f"{SHAPE}.gpus", 2),
     ("--gres=gpu:H100:2", f"{SHAPE}.gpuTypes", ["H100"]),
     ("--gres=gpu:8 -N 2 --ntasks-per-node=4", f"{SHAPE}.gpus", 2),
@@ -145,6 +151,8 @@ def test_nothing_is_said_of_what_is_followed(flags: str) -> None:
         ("-a 0-9%x", "--array: 'x' is no number"),
         ("--gpus=3 -n 2", "--gpus: 3 GPUs can't be divided evenly among 2 tasks"),
         ("--gpus=2 --gres=gpu:2", "--gpus and --gres both ask for GPUs"),
+        ("--mem=1G --mem-per-gpu=1G", "--mem and --mem-per-gpu both ask for memory"),
+        ("--cpus-per-task=1 --cpus-per-gpu=2", "both ask for CPUs"),
         ("--signal=B:KILL@60", "--signal: 'KILL' is none of the signals that a job can be warned by: SIGUSR1"),
         ("--signal=B:99", "--signal: '99' is none of the signals"),
         ("--signal=B:USR1@0", "--signal: '0' is no number of at least 1"),
@@ -158,6 +166,29 @@ def test_what_can_not_be_is_refused_at_its_line(flags: str, problem: str) -> Non
     with pytest.raises(ScriptError, match=re.escape(problem)) as refused:
         batch(flags)
     assert refused.value.line == 3
+
+
+BODY = """\
+# srun is not there, nor $SLURM_NODEID
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export SLURM_HINT=x
+echo ${SLURM_NNODES:-1} $SLURM_HINT ${SLURM_PROCID} $SLURM_JOB_NODELIST
+exec srun --label python train.py
+"""
+
+
+def test_what_the_commands_expect_of_slurm_and_will_not_find_is_said_once() -> None:
+    said = batch("-c 2", body=BODY).passed_over
+    assert [(each.line, each.flag) for each in said] == [(5, "SLURM_JOB_NODELIST"), (5, "scontrol"), (8, "srun")]
+    assert said[2].why == "the script runs in every task by itself: write what comes after it"
+
+
+def test_variables_that_are_said_to_be_set_are() -> None:
+    """All that docs/slurm.md promises, and no other, is taken for set."""
+    promised = (ROOT / "docs/slurm.md").read_text().partition("## Variables")[2]
+    assert set(re.findall(r"SLURMD?_[A-Z_]+", promised)) == SET
+    job = batch("-c 2 -N 2 --ntasks-per-node=2", body="env\n")
+    assert {line.partition("=")[0] for line in ran(job, **ELEMENT).stdout.splitlines() if "SLURM" in line} == SET
 
 
 def test_the_documentation_has_every_flag_and_every_flag_is_tested() -> None:
@@ -231,6 +262,7 @@ def test_a_script_runs_where_it_says(tmp_path: Any) -> None:
         ("#!/usr/bin/perl", "1;\n", "a script for perl can't travel"),
         ("#!", "true\n", "names no program"),
         ("#!/bin/sh", "#" * SCRIPT_BYTES_MAX, "more than 100000 bytes"),
+        ("#!/bin/sh", "true\r\n", "lines end as on Windows"),
     ],
 )
 def test_a_script_that_can_not_travel_is_refused(first: str, body: str, problem: str) -> None:

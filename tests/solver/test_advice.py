@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, get_args, get_type_hints
+
 import pytest
 
 from solver.plan.advice import OTHERWISE, what_would_fit
@@ -62,6 +64,8 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
         (UnknownName("queue", ("xyz",)), OTHERWISE),
         (UnknownName("priority-class", ("trainnig",), ("training",)), "Use the priority class training."),
         (UnknownName("priority-class", ("xyz",)), OTHERWISE),
+        (UnknownName("mig-profile", ("9g.90gb",), ("7g.80gb",), group="worker", of=H100), "Ask for 7g.80gb."),
+        (UnknownName("data", ("imagenat",), ("imagenet",)), "Name the data imagenet."),
     ],
 )
 def test_each_reason_has_its_advice(reason: AnyReason, advice: str) -> None:
@@ -73,3 +77,22 @@ def test_advice_is_said_once() -> None:
     assert what_would_fit((above, never(4, 8, 3), above)) == (
         "Up to 6 H100 would fit in queue team. Up to 3 tasks of group worker would fit."
     )
+
+
+@pytest.mark.parametrize("what", get_args(get_type_hints(UnknownName)["what"]))
+def test_whatever_does_not_exist_something_near_is_named(what: Any) -> None:
+    assert "near" in what_would_fit((UnknownName(what, ("naer",), ("near",)),))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "there", "said"),
+    [
+        (("H200",), (H100,), "group worker accepts only H200; the cluster has H100"),
+        (("H200",), (), "group worker accepts only H200; the cluster has no GPUs"),
+        ((), (), "group worker needs GPUs; the cluster has no GPUs"),
+    ],
+)
+def test_a_cluster_without_the_gpus_is_told_from_one_without_any(
+    accepted: tuple[str, ...], there: tuple[str, ...], said: str
+) -> None:
+    assert str(UnknownName("gpu-type", accepted, there, group="worker")) == said

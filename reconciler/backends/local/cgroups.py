@@ -89,15 +89,21 @@ def find_cgroups() -> Cgroups:
     around = (mount / own.lstrip("/")).parent
     above = around if own != "/" and _is_delegated(around) else mount
     try:
-        return _made(above / TASKS, above)
+        return made_in(above)
     except OSError as error:
         raise NoCgroupsError(f"{above}: {error.strerror} ({layout})") from error
 
 
-def _made(folder: Path, above: Path) -> Cgroups:
+def made_in(above: Path) -> Cgroups:
+    """The folder for tasks in a group. Raises NoCgroupsError, OSError."""
+    folder = above / TASKS
     folder.mkdir(exist_ok=True)
     if not (folder / "cgroup.kill").exists():
         raise NoCgroupsError("this kernel can't kill a group; Linux 5.14 can")
+    if not os.access(
+        folder, os.W_OK
+    ):  # One that ran as root has left it, or the hierarchy is mounted to be read alone.
+        raise NoCgroupsError(f"{folder} may not be written by this user")
     for controller in _WANTED:
         # One that version 1 has, or that is not delegated, is refused: what works in the end is read below.
         with suppress(OSError):
