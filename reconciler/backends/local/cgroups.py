@@ -100,9 +100,8 @@ def made_in(above: Path) -> Cgroups:
     folder.mkdir(exist_ok=True)
     if not (folder / "cgroup.kill").exists():
         raise NoCgroupsError("this kernel can't kill a group; Linux 5.14 can")
-    if not os.access(
-        folder, os.W_OK
-    ):  # One that ran as root has left it, or the hierarchy is mounted to be read alone.
+    # Who ran as root may have left it, or the hierarchy is mounted to be read alone.
+    if not os.access(folder, os.W_OK):
         raise NoCgroupsError(f"{folder} may not be written by this user")
     for controller in _WANTED:
         # One that version 1 has, or that is not delegated, is refused: what works in the end is read below.
