@@ -71,7 +71,9 @@ def test_a_good_token_says_who_and_which_groups(issuer: Issuer, verifier: OidcVe
 def test_a_token_with_wrong_claims_is_refused(issuer: Issuer, verifier: OidcVerifier, changes: dict[str, Any]) -> None:
     """Numbers are seconds from when the test runs, which may be long after it was collected."""
     now_s = int(time.time())
-    wrong = {name: now_s + claim if isinstance(claim, int) else claim for name, claim in changes.items()}
+    wrong: dict[str, Any] = {
+        name: now_s + claim if isinstance(claim, int) else claim for name, claim in changes.items()
+    }
     with pytest.raises(BadTokenError):
         verifier.caller(issuer.token(now_s, **wrong), identity(issuer))
 
