@@ -82,13 +82,14 @@ def commit(step: int, shards: Shards, url: str = "") -> None:
     base = url or os.environ.get("QUORATE_CHECKPOINT_URL", "")
     if not base:
         return
-    request = _open_request()
+    # A step of which another task's part is missing answers nothing, so later ones go on answering.
+    request = max(_open_request(), _Own.answered)
     target = _step_url(base, step)
     if not folders.exists(folders.join(target, MANIFEST)):
         placed = [_place(target, name, path) for name, path in sorted(_named(shards).items())]
         part = json.dumps(_part(step, placed, request), sort_keys=True).encode()
         folders.write(folders.join(target, f"parts/{_task()}.json"), part)
-    _Own.answered = max(_Own.answered, request)
+    _Own.answered = request
     _Own.saved_at_s = time.monotonic()
 
 

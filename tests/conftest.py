@@ -25,6 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What is printed is compared, and is as wide and as coloured as the terminal that somebody runs tests at.
+    os.environ["COLUMNS"] = "80"
+    for name in ("LINES", "NO_COLOR", "FORCE_COLOR"):
+        os.environ.pop(name, None)
     if config.getoption("--all-worlds"):
         DRAWING.everything = True
     explored = bool(config.getoption("--explore"))

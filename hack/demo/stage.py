@@ -24,7 +24,7 @@ from reconciler.shipped import shipped
 from reconciler.token_file import read_token
 
 QUORATE = Path(sysconfig.get_path("scripts")) / "quorate"
-PATIENCE_S = 60
+PATIENCE_S = 180
 LOG_LINES_SHOWN = 30
 
 

@@ -17,10 +17,11 @@ import aiohttp
 from hack.hostile.origin import Origin
 from hack.kubernetes.bench_loads import GPU_TYPE, RACK, Load, sent_pods
 from hack.kubernetes.certificates import LOOPBACK
-from hack.kubernetes.cluster import Cluster, free_ports
+from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.components import found, place
 from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.large import Sent
+from hack.ports import free_ports
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.resource import PODS, Resource
 

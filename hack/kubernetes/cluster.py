@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import ssl
 import subprocess
 import time
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hack.kubernetes import guard
 from hack.kubernetes.certificates import LOOPBACK, Authority, private_pem, write_private
 from hack.kubernetes.components import API_SERVER, ETCD, Place
+from hack.ports import free_ports
 
 READY_S = 120.0
 """2 to 4 seconds on an idle machine."""
@@ -167,18 +167,6 @@ def _log_ends(folder: Path) -> str:
         lines = log.read_text(errors="replace").splitlines()[-LOG_SHOWN_LINES:]
         ends.append("\n".join([f"{log}:", *lines]))
     return "\n".join(ends)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now; somebody could take one before it is used, and then the start fails with a message."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _encoded(name: str, content: bytes) -> dict[str, str]:

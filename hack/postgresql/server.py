@@ -7,7 +7,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hack.kubernetes import guard
+from hack.ports import free_ports
 
 WITHIN_S: Final = 60
 USER: Final = "quorate"
@@ -76,7 +76,7 @@ def private_server() -> Iterator[PrivateServer]:
                 os.chown(path, account.pw_uid, account.pw_gid)
         as_account = _become(account)
         _make(binaries, folder, as_account)
-        port = _free_port()
+        (port,) = free_ports(1)
         server = PrivateServer("127.0.0.1", port, password)
         # SIGQUIT has the server end at once, its children and shared memory with it.
         guarded = guard.start({"postgres": [*as_account, *_command(binaries, folder, port)]}, folder, signal.SIGQUIT)
@@ -128,13 +128,6 @@ def _command(binaries: Path, folder: Path, port: int) -> list[str]:
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     return [str(binaries / "postgres"), "-D", str(folder / "data"), *options]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _wait(server: PrivateServer, guarded: subprocess.Popen[bytes], log: Path) -> None:

@@ -18,7 +18,7 @@ from solver.world.workload import JobName
 class Saving:
     """`turns`: who may begin to save its work. `needless`: who was to leave for somebody that is not there any more.
 
-    `saved`: the newest checkpoint of the attempt of each job that is to leave.
+    `saved`: of each job that is to leave and has saved its work since it was told to, the newest checkpoint.
     """
 
     turns: Collection[JobName] = ()
@@ -27,8 +27,7 @@ class Saving:
 
     def answered(self, stop: Intent) -> CheckpointRecord | None:
         """The checkpoint by which a gang has answered what it was told; None: it has not."""
-        newest = self.saved.get(stop.job)
-        return newest if newest is not None and newest.answers >= request_number(stop) else None
+        return self.saved.get(stop.job)
 
 
 NOTHING_SAVED = Saving()
@@ -54,7 +53,7 @@ def saving_of(
     writing = [storages[stop.job] for stop in stops if stop.stage == "saves"]
     wanting = sorted((stop.asked_at, stop.job) for stop in stops if stop.stage == "waits-to-save")
     chosen = turns([(job, storages[job]) for _, job in wanting], writing, policies)
-    saved = {stop.job: newest for stop in stops for newest in _newest_of(registry, stop)}
+    saved = {stop.job: newest for stop in stops for newest in _saved_since(registry, stop)}
     needless = [stop.job for stop in stops if stop.beneficiary and not _waits(by_name.get(stop.beneficiary))]
     return Saving(frozenset(chosen), frozenset(needless), saved)
 
@@ -69,5 +68,10 @@ def _storage(record: JobRecord, policies: Mapping[str, CheckpointPolicy]) -> str
     return policy.name if policy else ""
 
 
-def _newest_of(registry: CheckpointRegistry, stop: Intent) -> Iterable[CheckpointRecord]:
-    return [one for one in registry.of(stop.job) if one.attempt == stop.attempt and one.state != "deleted"][:1]
+def _saved_since(registry: CheckpointRegistry, stop: Intent) -> Iterable[CheckpointRecord]:
+    """The newest from the answer on. A gang saves on at its interval: what comes after the answer answers nothing by itself, and
+    by the time that anybody looks, policy may keep the answer no longer.
+    """
+    own = [one for one in registry.of(stop.job) if one.attempt == stop.attempt]
+    answers = [one.step for one in own if one.answers >= request_number(stop)]
+    return [one for one in own if answers and one.step >= answers[-1] and one.state != "deleted"][:1]

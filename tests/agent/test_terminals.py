@@ -42,7 +42,7 @@ def test_who_comes_after_somebody_who_has_let_go_sees_what_is_shown(
                     await lines.hear(Detach(number))
                     continue
                 task.send(SHOWN + b"hello")
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while len(heard) < 3:
                         await asyncio.sleep(0.01)
         lines.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Generator
 from itertools import islice
 from threading import Event as Flag
@@ -110,16 +109,21 @@ def test_a_client_goes_on_where_a_server_stopped(site: Site) -> None:
     with ApiServer(site.services(), Guard(TOKEN, user="alice")) as first:
         port = int(first.url.rpartition(":")[2])
         client = Client(first.url, TOKEN)
-        stream = client.watch()
         heard: list[str] = []
-        listener = Thread(target=lambda: heard.extend(kept.event.cause for kept in islice(stream, 2)))
+        connected = Flag()
+
+        def listen() -> None:
+            for kept in islice(client.watch(after=0), 2):
+                heard.append(kept.event.cause)
+                connected.set()
+
+        listener = Thread(target=listen)
         listener.start()
-        while not heard and listener.is_alive() and site.store.history.newest_event() == 0:
-            time.sleep(0.3)
-            record(site, "one")
+        record(site, "one")
+        assert connected.wait(60)
     record(site, "two")
     with ApiServer(site.services(), Guard(TOKEN, user="alice"), port=port):
-        listener.join(30)
+        listener.join(60)
     client.close()
     assert heard == ["one", "two"]
 
@@ -134,7 +138,7 @@ def test_a_server_that_stops_says_so(site: Site) -> None:
         last = next(stream)
         assert (last["event"], "stopping" in last["data"]) == ("end", True)
         assert list(stream) == []
-        closing.join(30)
+        closing.join(60)
         assert not closing.is_alive()
 
 
@@ -207,7 +211,7 @@ def test_waiting_ends_with_the_job_or_the_time(site: Site, client: Client) -> No
 
     finisher = Thread(target=finish)
     finisher.start()
-    assert client.wait("job", timeout_s=30).outcome == outcome
+    assert client.wait("job", timeout_s=60).outcome == outcome
     finisher.join()
 
 

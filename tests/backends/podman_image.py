@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import io
+import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from functools import cache
 from pathlib import Path
 
 from reconciler.backends.local.podman import Podman, find_podman
 from reconciler.backends.local.runtimes import NoContainersError
 
-IMAGE = "localhost/quorate-tests:latest"
 _BUSYBOX = Path("/bin/busybox")
 _APPLETS = (
     "sh",
@@ -34,6 +37,10 @@ _APPLETS = (
 )
 
 
+IMAGE = f"localhost/quorate-tests:{hashlib.sha256(' '.join(_APPLETS).encode()).hexdigest()[:12]}"
+"""Another one for other content, since the one that is there is not made again."""
+
+
 @cache
 def podman_or_why() -> Podman | str:
     """The podman of this machine with the image in it, and what runs it; or why tests that need it are skipped."""
@@ -43,9 +50,9 @@ def podman_or_why() -> Podman | str:
         podman = find_podman()
     except NoContainersError as error:
         return f"{error}: apt-get install podman runc"
-    made = subprocess.run([*podman.program, "import", "--quiet", "-", IMAGE], input=_root(), capture_output=True)
-    if made.returncode != 0:
-        return f"podman imports no image here: {made.stderr.decode()}"
+    problem = _imported(podman)
+    if problem:
+        return f"podman imports no image here: {problem}"
     tried = subprocess.run(
         [
             *podman.program,
@@ -60,6 +67,16 @@ def podman_or_why() -> Podman | str:
         capture_output=True,
     )
     return podman if tried.returncode == 0 else f"podman runs nothing here: {tried.stderr.decode()}"
+
+
+def _imported(podman: Podman) -> str:
+    """Why the image is not there; "": it is. Made once: another one of its name would take it from who runs it by its digest."""
+    with (Path(tempfile.gettempdir()) / f"quorate-tests-image-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        if subprocess.run([*podman.program, "image", "exists", IMAGE]).returncode == 0:
+            return ""
+        made = subprocess.run([*podman.program, "import", "--quiet", "-", IMAGE], input=_root(), capture_output=True)
+        return made.stderr.decode() if made.returncode else ""
 
 
 def digest_of(podman: Podman) -> str:

@@ -311,5 +311,6 @@ def member(index: int, rank: int, node: str) -> dict[str, Any]:
 
 
 def sleepers(world: LocalWorld) -> list[int]:
-    """Its processes that are a `sleep`."""
-    return [pid for pid in world.processes() if "sleep" in processes.read_of(pid, "comm")]
+    """Its processes that are a `sleep`, and do."""
+    stats = {pid: processes.read_of(pid, "stat") for pid in world.processes()}
+    return [pid for pid, stat in stats.items() if "(sleep) S" in stat]

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
+from reconciler.backend import Activity, Cursor, Epoch, StartGang, StopGang, TaskStatus
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.supervisor.taskfiles import TERMINAL
 from reconciler.supervisor.terminal import SCROLLBACK_BYTES
 from reconciler.terminals import Ended, NoTerminalError, Window
 from solver.world.cluster import NodeName
-from solver.world.quantities import Duration
+from solver.world.quantities import Duration, Instant
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
@@ -184,16 +184,17 @@ def test_a_task_that_is_told_to_stop_is_hung_up_on(world: LocalWorld) -> None:
 def test_typing_counts_as_doing_something_though_nothing_is_shown(world: LocalWorld) -> None:
     begin(world, "stty -echo; echo ready; exec cat > /dev/null")
 
-    def idle_for() -> int:
-        activity = task(world).activity
-        return 0 if activity is None else activity.seen_at - activity.active_at
+    def activity() -> Activity:
+        said = task(world).activity
+        return said or Activity(Instant(0), Instant(0))
 
     async def session() -> None:
         line = attach(world)
         await sees(line, "ready")
-        eventually(lambda: idle_for() > 1_000)
+        eventually(lambda: activity().seen_at - activity().active_at > 1_000)
+        before = activity().active_at
         await line.send(b"x\r")
-        eventually(lambda: idle_for() < 1_000)
+        eventually(lambda: activity().active_at > before)
         line.close()
 
     patiently(session())

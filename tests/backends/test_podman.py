@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def world(tmp_path: Path, podman: Podman) -> Iterator[LocalWorld]:
     terms = Terms(SecretFolder(vault, lambda queue: (queue,)))
     with local_world(tmp_path, terms, Runtimes(containers=lambda: podman)) as made:
         yield made
-    assert containers(podman) == ""
+    assert containers(podman, made) == set()
 
 
 def test_it_sees_its_image_its_folder_and_nothing_of_the_host(world: LocalWorld) -> None:
@@ -114,13 +115,16 @@ def test_one_that_ignores_the_stop_is_made_to_end(world: LocalWorld) -> None:
 
 def test_nothing_is_left_when_its_supervisor_is_gone(world: LocalWorld, podman: Podman) -> None:
     """Without its mark, which an image's program may clear: its container still knows whose it is."""
-    run(world, f"env -i setsid sh -c '{WAITS}' & echo up; {WAITS}")
+    own = f": {uuid.uuid4().hex}; {WAITS}"
+    run(world, f"env -i setsid sh -c '{own}' & echo up; {WAITS}")
     says(world, lambda: log(world) == "up\n")
     (supervisor,) = world.supervisors()
     os.kill(supervisor, signal.SIGKILL)
     until(world, "lost")
-    assert containers(podman) == ""
-    assert not in_containers()
+    assert containers(podman, world) == set()
+    assert not [
+        pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if own.encode() in command_line(pid)
+    ]
 
 
 def test_its_limits_are_those_of_its_shape(world: LocalWorld) -> None:
@@ -204,11 +208,9 @@ def log(world: LocalWorld) -> str:
     return world.backend.read_log(JOB, 1, "w", 0, 0, 100_000).decode()
 
 
-def containers(podman: Podman) -> str:
-    asked = [*podman.program, "ps", "--all", "--quiet", "--filter=name=quorate-"]
-    return subprocess.run(asked, capture_output=True, check=True).stdout.decode().strip()
-
-
-def in_containers() -> list[int]:
-    """Processes that wait as those of these tests do, whoever they say they are."""
-    return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if WAITS.encode() in command_line(pid)]
+def containers(podman: Podman, world: LocalWorld) -> set[str]:
+    """Those that there are of its tasks. Others' tests have their own at the same time."""
+    tasks = [json.loads(path.read_text()) for path in world.state.glob("live/*/*/task.json")]
+    asked = [*podman.program, "ps", "--all", "--format={{.Names}}"]
+    there = subprocess.run(asked, capture_output=True, check=True).stdout.decode().split()
+    return {task["container"]["name"] for task in tasks} & set(there)

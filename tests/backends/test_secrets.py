@@ -6,7 +6,6 @@ import hashlib
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -18,11 +17,12 @@ from reconciler.backends.local.terms import Terms
 from reconciler.jobs.retries import classify
 from reconciler.masking import read_masked
 from reconciler.supervisor import delivery
-from reconciler.supervisor.taskfiles import EXIT, SECRETS, STARTED
+from reconciler.supervisor.taskfiles import SECRETS, STARTED
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from tests.contracts.backend_world import start
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
+from tests.files import files_with
 
 JOB, QUEUE, ONE = JobName("job"), QueueName("q"), Epoch(1)
 CANARY = "can4ry-\N{LATIN SMALL LETTER E WITH ACUTE}-value"
@@ -56,7 +56,8 @@ def test_a_task_has_its_secrets_and_the_state_folder_does_not(world: LocalWorld,
     assert two.split()[0] == sha256(f"{CANARY}\n")
     assert (of_folder, of_file) == ("700", "600")
     assert Path(where).is_dir()
-    assert holding(CANARY, world.state) == []
+    assert files_with(world.state, CANARY.encode()) == []
+    assert (folder(world) / STARTED).is_file(), "there was something to look through"
     world.close()
     eventually(lambda: task(world).state == "stopped")
     assert not Path(where).exists()
@@ -212,20 +213,6 @@ def folder(world: LocalWorld) -> Path:
 
 def log(world: LocalWorld) -> bytes:
     return world.backend.read_log(JOB, 1, "worker", 0, 0, 100_000)
-
-
-def holding(value: str, root: Path) -> list[Path]:
-    found = []
-    for path in texts(root):
-        with suppress(FileNotFoundError):  # a figure that was replaced meanwhile
-            found += [path] if value.encode() in path.read_bytes() else []
-    return found
-
-
-def texts(root: Path) -> list[Path]:
-    found = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
-    assert any(path.name in (EXIT, STARTED) for path in found)
-    return found
 
 
 def sha256(text: str) -> str:

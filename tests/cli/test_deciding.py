@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,6 +11,7 @@ import reconciler.optimiser
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.cli.deciding import program_beside
+from reconciler.optimiser import KillableOptimiser
 from solver.plan.check import violations
 from solver.program.highs import optimise
 from solver.solve import solve
@@ -22,10 +23,15 @@ def test_a_program_that_hangs_is_ended_said_and_done_without(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hanging = (sys.executable, "-m", "tests.optimiser.misbehaving", "hang", "0")
-    monkeypatch.setattr(
-        reconciler.optimiser, "KillableOptimiser", partial(reconciler.optimiser.KillableOptimiser, hanging)
-    )
-    policy = with_limit(WORLD.policy, 3)  # Long enough for a child to start on a busy machine.
+    make = reconciler.optimiser.KillableOptimiser
+
+    def begun(**options: Any) -> KillableOptimiser:
+        made = make(hanging, **options)
+        made.warm_up()  # How long it takes a busy machine to start it is no matter here.
+        return made
+
+    monkeypatch.setattr(reconciler.optimiser, "KillableOptimiser", begun)
+    policy = with_limit(WORLD.policy, 3)
     with program_beside() as optimiser:
         plan = solve(WORLD.snapshot, policy, optimiser)
     assert plan.certificate.cut_by_clock
@@ -35,7 +41,8 @@ def test_a_program_that_hangs_is_ended_said_and_done_without(
 
 
 def test_a_command_decides_as_the_program_in_its_own_process_would() -> None:
+    policy = with_limit(WORLD.policy, 600)
     with program_beside() as optimiser:
-        plan = solve(WORLD.snapshot, WORLD.policy, optimiser)
+        plan = solve(WORLD.snapshot, policy, optimiser)
     assert plan.certificate.stage == "mip"
-    assert plan == solve(WORLD.snapshot, WORLD.policy, optimise)
+    assert plan == solve(WORLD.snapshot, policy, optimise)

@@ -16,6 +16,7 @@ from reconciler.cli.kubectl.pods import PodWhy, ToldEvent, why_lines
 from reconciler.cli.kubectl.queues import ToldQueue, ToldQueues, notes, rows
 from solver.world.quantities import Instant
 from tests.house.tracked import ROOT
+from tests.unimported import unimport
 
 Capture = pytest.CaptureFixture[str]
 
@@ -106,10 +107,7 @@ def test_without_kubectl_the_kubeconfig_is_refused_with_what_to_do(fake_kubectl:
 
 
 def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    for imported in [
-        name for name in sys.modules if name.startswith(("reconciler.cli.kubectl.", "reconciler.backends."))
-    ]:
-        monkeypatch.delitem(sys.modules, imported)
+    unimport(monkeypatch, "reconciler.cli.kubectl.", "reconciler.backends.")
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     assert run(["queues"]) == Exit.ERROR
     assert "pip install 'quorate[kubernetes]'" in capsys.readouterr().err

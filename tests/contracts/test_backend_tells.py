@@ -75,6 +75,7 @@ def test_who_joins_later_is_told_only_what_comes_later(
 ) -> None:
     watcher.send(tell("job", 1))
     watcher.until(lambda: watcher.told("job") == [1, 1])
+    _until_heard(world, watcher, [[1], [1]])
     watcher.send(grow(world, started, 1, (2, (0, (1,)))))
     watcher.until(lambda: watcher.states("job") == ["running"] * 3)
     _all_listen(world, 3)

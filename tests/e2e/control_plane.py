@@ -26,7 +26,7 @@ from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import postgresql_schema
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 QUORATE = ("-m", "reconciler.cli.main")
 POLICY = {
     "policies/queue.yaml": "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: team}\nspec: {}\n",
@@ -125,9 +125,7 @@ class ControlPlane:
         if self._process is not None and not self._ended():
             self._process.kill()
             self._process.wait()
-        for pid in processes_that_mention(str(self.folder.tasks)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        until("nothing of it runs", lambda: not killed(str(self.folder.tasks)))
 
     def _ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
@@ -151,6 +149,15 @@ def submit(client: Client, names: Sequence[str], spec: JobSpec) -> None:
 def processes_that_mention(text: str) -> list[int]:
     """Those with this in their command line or environment, but for the one that asks."""
     return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _mentions(pid, text.encode())]
+
+
+def killed(text: str) -> list[int]:
+    """Those that mention it have been told to end; the next look finds who has not yet, and who began meanwhile."""
+    found = processes_that_mention(text)
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return found
 
 
 def _mentions(pid: int, text: bytes) -> bool:

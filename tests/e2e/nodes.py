@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.agent.join import join
 from reconciler.backends.baremetal.join_token import read_token
 from reconciler.client import Client
-from tests.e2e.control_plane import processes_that_mention
+from tests.e2e.control_plane import killed, processes_that_mention
 from tests.e2e.links import Link, Network
 
 LOOK_EVERY_S = 0.25
@@ -38,6 +37,7 @@ class AgentProcess:
         self.folder = folder / node
         self.link = link
         self._ports = ports
+        self._tasks = f"{self.folder}/tasks/"
         self._log = folder / f"{node}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -62,15 +62,12 @@ class AgentProcess:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        for pid in self.tasks() if with_tasks else ():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         if with_tasks:
-            eventually("nothing of it runs", lambda: not self.tasks())
+            eventually("nothing of it runs", lambda: not killed(self._tasks))
 
     def tasks(self) -> list[int]:
         """The processes of its tasks and their supervisors."""
-        return processes_that_mention(f"{self.folder}/tasks/")
+        return processes_that_mention(self._tasks)
 
     def log(self) -> str:
         return self._log.read_text()

@@ -14,7 +14,7 @@ from reconciler.access.tokens import create_token
 from reconciler.client import Client, NotAuthorisedError
 from solver.world.workload import JobName
 from tests.access.issuer import serving
-from tests.e2e.control_plane import ControlPlane, sh, until
+from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.gitsource.origin import Origin
 
 pytestmark = pytest.mark.thorough
@@ -48,7 +48,7 @@ def test_users_come_by_file_and_by_provider_and_do_what_git_lets_them(
         with client_with(plane, issuer.token(time.time())) as ada, client_with(plane, bob) as viewer:
             assert (ada.who_am_i().user, ada.who_am_i().submits_to) == ("ada", ("team",))
             ada.submit(JobName("job"), sh("echo hello"))
-            assert ada.wait("job", timeout_s=60).state == "succeeded"
+            assert ada.wait("job", PATIENCE_S).state == "succeeded"
             until("the log is there", lambda: ada.log("job") == b"hello\n")
             assert viewer.job("job").user == "ada"
             for ask in (lambda: viewer.log("job"), lambda: viewer.submit(JobName("bobs"), sh("true"))):

@@ -12,7 +12,7 @@ from solver.world.container import Container
 from solver.world.workload import JobName
 from tests.backends.podman_image import IMAGE, podman_or_why
 from tests.e2e.bare_metal import bare_metal_policy
-from tests.e2e.control_plane import ControlPlane, sh, until
+from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
 from tests.gitsource.origin import Origin
@@ -35,7 +35,7 @@ def test_a_gang_in_containers_outlives_its_control_plane(plane: ControlPlane) ->
     for index in (0, 1):
         (plane.folder.tasks / f"live/gang.1/worker.{index}/work/go").touch()
     with plane.client() as client:
-        assert client.wait("gang", timeout_s=60).state == "succeeded"
+        assert client.wait("gang", PATIENCE_S).state == "succeeded"
         assert client.job("gang").attempt == 1
         until("its log is there", lambda: client.log("gang") == b"0 of 2 in podman\n")
 

@@ -33,7 +33,7 @@ KEY_LINES = (
 
 @pytest.mark.thorough
 def test_the_demo_goes_as_it_is_told() -> None:
-    done = subprocess.run([sys.executable, "-m", "hack.demo"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-m", "hack.demo"], capture_output=True, text=True, timeout=1_200)
     assert done.returncode == 0, done.stdout + done.stderr
     place = 0
     for line in KEY_LINES:

@@ -13,7 +13,7 @@ from reconciler.client import Client
 from solver.world.quantities import Cpu, Memory
 from solver.world.shape import Shape
 from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
-from tests.e2e.control_plane import ControlPlane, until
+from tests.e2e.control_plane import PATIENCE_S, ControlPlane, until
 
 pytestmark = pytest.mark.thorough
 
@@ -54,7 +54,7 @@ def client(plane: ControlPlane) -> Client:
 
 
 def ended(client: Client, name: str) -> JobView:
-    return client.wait(name, 60)
+    return client.wait(name, PATIENCE_S)
 
 
 def test_ranks_are_started_by_the_launcher_and_it_says_how_they_did(

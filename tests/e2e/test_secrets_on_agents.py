@@ -16,10 +16,11 @@ import pytest
 from reconciler.client import ApiError
 from solver.world.workload import JobName, SecretUse
 from tests.e2e.bare_metal import bare_metal_policy
-from tests.e2e.control_plane import ControlPlane, sh, until
+from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
 from tests.e2e.test_secrets import CANARY, PROOF, found_in, log_of, secretive, vault
+from tests.files import files_with
 from tests.gitsource.origin import Origin
 
 __all__ = ["vault"]
@@ -55,9 +56,10 @@ def test_a_secret_is_in_the_tasks_of_an_agent_and_nowhere_else(plane: ControlPla
             assert found_in(plane, client, ["knows"]) == []
             assert CANARY not in agent.log()
             attempt = agent.folder / "tasks/live/knows.1/worker.0"
-            assert having(agent.folder) == [attempt / "log"], "what a task prints is its own doing"
+            having = files_with(agent.folder, CANARY.encode())
+            assert having == [attempt / "log"], "what a task prints is its own doing"
             (attempt / "work/go").touch()
-            assert client.wait("knows", timeout_s=60).state == "succeeded"
+            assert client.wait("knows", PATIENCE_S).state == "succeeded"
             unknown = msgspec.structs.replace(sh("true"), secrets=(SecretUse("nothing", env="X"),))
             with pytest.raises(ApiError, match="have no secret"):
                 client.submit(JobName("other"), unknown)
@@ -75,14 +77,8 @@ def test_a_user_without_an_account_on_the_node_runs_nothing(plane: ControlPlane,
             agent.start("--run-as-submitter")
             eventually("the node is ready", lambda: any(view.node.ready for view in client.nodes().items))
             client.submit(JobName("job"), sh("echo began"))
-            assert client.wait("job", timeout_s=60).state == "failed"
+            assert client.wait("job", PATIENCE_S).state == "failed"
             assert "no job runs as it" in log_of(client, "job")
             assert "began" not in log_of(client, "job")
         finally:
             agent.end()
-
-
-def having(folder: Path) -> list[Path]:
-    """Files on disk with the value."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return [path for path in files if CANARY.encode() in path.read_bytes()]

@@ -40,8 +40,8 @@ def test_a_session_from_beginning_to_end(person: Person, plane: ControlPlane) ->
     person.sees("31 93")
     person.resize(40, 120)
     person.signal(signal.SIGWINCH)
-    person.types("sleep 0.5; stty size\r")
-    person.sees("40 120")
+    person.types("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.1; done; echo res''ized\r")
+    person.sees("resized")
     assert person.settings() != person.before, "the keys must go to the task, raw"
     person.types("exit 7\r")
     assert person.exit_code() == 7

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 
 from reconciler.store.sql.schema import SCHEMA_VERSION
 from solver.world.workload import JobName
-from tests.e2e.control_plane import ControlPlane, in_postgresql, processes_that_mention, sh, until
+from tests.e2e.control_plane import PATIENCE_S, ControlPlane, in_postgresql, processes_that_mention, sh, until
 from tests.gitsource.origin import Origin
 
 NEXT_RELEASE = (
@@ -124,5 +124,5 @@ def all_end_well(site: Site) -> None:
     with site.this.client() as client:
         for name in site.jobs:
             (site.gates / name).write_text("go\n")
-            assert client.wait(name, timeout_s=60).state == "succeeded"
+            assert client.wait(name, PATIENCE_S).state == "succeeded"
             assert client.job(name).attempt == 1

@@ -44,6 +44,7 @@ class Candidate:
         self.going = asyncio.Event()
         self.going.set()
         self.rests = self.begun = 0
+        self.held = False
         log = structlog.get_logger()
         self.election = Election(api, holder, self.clock, log, timing, path, self._rest, self._begins)
         self.task = asyncio.create_task(self.election.run())
@@ -51,7 +52,14 @@ class Candidate:
     async def _rest(self, seconds: float) -> None:
         self.rests += 1
         await asyncio.sleep(seconds)
+        self.held = not self.going.is_set()
         await self.going.wait()
+        self.held = False
+
+    async def hold(self) -> None:
+        """It does nothing more, and what was under way is answered."""
+        self.going.clear()
+        await until(lambda: self.held)
 
     def _begins(self) -> None:
         assert self.leads
@@ -127,8 +135,7 @@ def test_a_leader_renews_and_may_write_until_a_margin_before_the_end(cluster: Cl
             assert before["renewTime"] < after["renewTime"]
             assert before["acquireTime"] == after["acquireTime"]
             assert (later.epoch, later.until_s > first.until_s) == (first.epoch, True)
-            a.going.clear()
-            await asyncio.sleep(0.1)
+            await a.hold()
             left_s = a.election.leadership().until_s - a.clock.monotonic_s()
             assert 0 < left_s <= LONG.lease_s - LONG.margin_s
             a.clock.ahead_s += left_s
@@ -159,8 +166,7 @@ def test_a_renewal_counts_from_before_it_was_sent(cluster: Cluster) -> None:
             assert isinstance(slow, Slow)
             slow.held_up(a.clock)
             await until(lambda: len(sent_s) > 2)
-            a.going.clear()
-            await asyncio.sleep(0.3)  # what was under way is answered
+            await a.hold()
             lead = a.election.leadership()
             assert lead.until_s - (LONG.lease_s - LONG.margin_s) == pytest.approx(sent_s[-1], abs=1.0)
             a.going.set()
@@ -174,8 +180,7 @@ def test_a_holder_that_is_silent_is_followed_once_a_lease_has_gone_by_on_the_oth
         async with session(cluster) as api, candidates(api, "a") as (path, running):
             (a,) = running
             epoch = (await a.election.elected()).epoch
-            a.going.clear()
-            await asyncio.sleep(0.2)
+            await a.hold()
             # What others write as time is not believed: it says that the lease ended long ago.
             await api.patch(path, {"spec": {"renewTime": "2001-01-01T00:00:00.000000Z"}})
             b = Candidate(api, "b", path)
@@ -207,7 +212,7 @@ def test_a_predecessor_of_the_same_name_is_somebody_else(cluster: Cluster) -> No
         async with session(cluster) as api, candidates(api, "a") as (path, running):
             (a,) = running
             epoch = (await a.election.elected()).epoch
-            a.going.clear()
+            await a.hold()
             again = Candidate(api, "a", path)
             running.append(again)
             await again.rested()

@@ -143,7 +143,7 @@ def test_what_has_to_be_so_is_looked_at_before_each_try_and_a_connection_made_so
         async with Api(deaf, Pace(1_000, 1_000, SystemClock()), Random(1), rest) as api:
             with pytest.raises(OverError):
                 await write(api, check)
-        async with server, asyncio.timeout(10):
+        async with server, asyncio.timeout(60):
             while len(left) < rested:
                 await asyncio.sleep(0.01)
         return rested

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +27,7 @@ from solver.world.quantities import Duration
 from solver.world.snapshot import Snapshot
 from tests.loop.plane import Site
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 ONLY_WHEN_WOKEN = Pace(debounce_s=0.01, apart_s=0.0, poll_s=3_600)
 
 
@@ -85,11 +86,18 @@ def test_it_acts_when_woken_and_reports_each_pass(site: Site) -> None:
 
 def test_many_wake_ups_at_once_are_one_pass(site: Site) -> None:
     reported: list[LoopStatus] = []
-    runner = Runner(plane_of(site), Pace(debounce_s=0.2, apart_s=0.0, poll_s=3_600), reported.append)
+    woken = threading.Event()
+
+    def report(status: LoopStatus) -> None:
+        reported.append(status)
+        assert woken.wait(PATIENCE_S)
+
+    runner = Runner(plane_of(site), ONLY_WHEN_WOKEN, report)
     with running(runner):
         until(lambda: len(reported) == 1)
         for _ in range(100):
             runner.wake()
+        woken.set()
         until(lambda: len(reported) == 2)
     assert len(reported) == 2
 
@@ -100,26 +108,53 @@ def test_it_polls_when_nobody_wakes_it(site: Site) -> None:
         until(lambda: len(reported) >= 3)
 
 
-def test_who_decides_for_longer_than_a_lease_goes_on_leading_and_acts(site: Site) -> None:
-    """Another would take as long, and be followed in turn: no plan would ever be acted on."""
-    lease, began = Duration(400), threading.Event()
+class SlowRounds:
+    """A solver that takes three leases by the virtual clock, of which no quarter passes without a renewal in the thread beside it.
 
-    def slowly(snapshot: Snapshot, policy: Policy) -> Solved:
-        began.set()
-        time.sleep(3 * lease.seconds)
+    `meanwhile`: what others do after each. The first `quick` rounds take no time.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        lease: Duration,
+        patch: pytest.MonkeyPatch,
+        quick: int = 0,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._site, self._lease, self._quick, self._meanwhile = site, lease, quick, meanwhile
+        self.rounds = self._renewals = 0
+        renew = SqlLedger.renew
+
+        def counted(ledger: SqlLedger, *asked: Any) -> bool:
+            done = renew(ledger, *asked)
+            self._renewals += 1
+            return done
+
+        patch.setattr(SqlLedger, "renew", counted)
+
+    def __call__(self, snapshot: Snapshot, policy: Policy) -> Solved:
+        self.rounds += 1
+        for _ in range(12 if self.rounds > self._quick else 0):
+            self._site.clock.advance(self._lease // 4)
+            before = self._renewals
+            until(lambda: self._renewals >= before + 2)  # noqa: B023  (the first may have begun before the clock moved)
+            self._meanwhile()
         return solver_with(None)(snapshot, policy)
 
+
+def test_who_decides_for_longer_than_a_lease_goes_on_leading_and_acts(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another would take as long, and be followed in turn: no plan would ever be acted on."""
+    lease, met = Duration(100), list[str]()
+    second = Runner(replace(site.plane("second"), lease=lease))
+    slowly = SlowRounds(site, lease, monkeypatch, meanwhile=lambda: met.append(second._one_pass().condition))
+    first = Runner(replace(site.plane("first"), lease=lease, solve=slowly))
     site.submit("job", ("sleep", "forever"))
-    first, second = (
-        Runner(replace(plane_of(site, name), lease=lease, solve=slowly), Pace(poll_s=0.01))
-        for name in ("first", "second")
-    )
-    with running(first):
-        assert began.wait(PATIENCE_S)
-        with running(second):
-            until(lambda: first.status.condition == "leading")
-            assert second.status.condition == "standing-by"
-            assert site.state("job") != "queued"
+    assert first._one_pass().condition == "leading"
+    assert met == ["standing-by"] * 12
+    assert site.state("job") != "queued"
 
 
 @pytest.mark.parametrize("when", ["in it", "after it"])
@@ -127,17 +162,13 @@ def test_who_has_kept_its_lease_in_a_long_pass_leads_when_the_store_is_away_for_
     site: Site, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Else all agents were sent away by one lost connection, whenever a pass had taken longer than a lease lasts."""
-    lease, passes = Duration(400), list[float]()
-
-    def slowly(snapshot: Snapshot, policy: Policy) -> Solved:
-        time.sleep(3 * lease.seconds * len(passes))
-        passes.append(time.monotonic())
-        return solver_with(None)(snapshot, policy)
+    lease = Duration(100)
+    slowly = SlowRounds(site, lease, monkeypatch, quick=1)
 
     def away(*_: object) -> None:
         raise StoreUnreachableError("it can't be reached")
 
-    runner = Runner(replace(plane_of(site), lease=lease, solve=slowly))
+    runner = Runner(replace(site.only_plane, lease=lease, solve=slowly))
     runner.status = runner._one_pass()
     site.submit("job", ("sleep", "forever"))
     if when == "after it":
@@ -146,8 +177,9 @@ def test_who_has_kept_its_lease_in_a_long_pass_leads_when_the_store_is_away_for_
     owner, name = (SqlHistory, "record_round") if when == "in it" else (SqlLedger, "lead")
     monkeypatch.setattr(owner, name, away)
     runner.status = runner._one_pass()
-    assert (runner.status.condition, runner.leads(), len(passes)) == ("store-unreachable", True, 2)
-    until(lambda: not runner.leads())
+    assert (runner.status.condition, runner.leads(), slowly.rounds) == ("store-unreachable", True, 2)
+    site.clock.advance(lease)
+    assert not runner.leads()
 
 
 def test_who_hangs_in_a_pass_is_followed_in_the_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

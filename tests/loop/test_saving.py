@@ -8,7 +8,7 @@ import pytest
 from reconciler.backend import Epoch
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.checkpoints.record import CheckpointRecord
+from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
 from reconciler.operations import Operations
 from reconciler.settled import Settler
 from solver.rules.entitlement import charge_of_tasks
@@ -77,6 +77,32 @@ def test_a_gang_that_is_suspended_is_told_to_save_and_then_to_end(saving: Site) 
     assert saving.states(job) == ["starting", "running", "checkpointing", "evicting", "suspended"]
     (ends,) = (event.cause for event in saving.store.history.events(job) if event.kind == "ends")
     assert ends == "it has saved step 50"
+
+
+def test_a_gang_has_answered_though_it_has_saved_once_more_since(saving: Site) -> None:
+    """It saves on at its interval while a busy control plane looks elsewhere: what came later answers nothing by itself."""
+    job = run(saving, "job")
+    saving.store.jobs.request_suspend(job, "ada")
+    saving.passes(4)
+    (number,) = told(saving, job)
+    publish(saving, job, 50, number)
+    publish(saving, job, 60)
+    saving.until(job, "suspended")
+    (ends,) = (event.cause for event in saving.store.history.events(job) if event.kind == "ends")
+    assert ends == "it has saved step 60"
+
+
+def test_a_gang_has_answered_though_policy_keeps_the_answer_no_longer(saving: Site) -> None:
+    job = run(saving, "job")
+    saving.store.jobs.request_suspend(job, "ada")
+    saving.passes(4)
+    (number,) = told(saving, job)
+    publish(saving, job, 50, number)
+    publish(saving, job, 60)
+    saving.store.checkpoints.delete(epoch_of(saving), CheckpointKey(job, 1, 50))
+    saving.until(job, "suspended")
+    (ends,) = (event.cause for event in saving.store.history.events(job) if event.kind == "ends")
+    assert ends == "it has saved step 60"
 
 
 def test_who_does_not_save_in_time_is_told_to_end_all_the_same(saving: Site) -> None:

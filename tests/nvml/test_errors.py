@@ -19,6 +19,7 @@ from tests.nvml.card import Card
 from tests.nvml.conftest import Install
 from tests.nvml.library import Library
 from tests.nvml.made import workstation
+from tests.unimported import unimport
 
 
 def test_pynvml_comes_from_nvidia_ml_py_and_not_from_the_package_of_its_name() -> None:
@@ -41,8 +42,7 @@ def test_a_library_of_another_version_than_the_kernel_module_is_for_a_person_to_
 
 def test_without_the_package_it_is_said_which_extra_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    for module in [name for name in sys.modules if name.startswith("reconciler.agent.nvml.library.")]:
-        monkeypatch.delitem(sys.modules, module)
+    unimport(monkeypatch, "reconciler.agent.nvml.library.")
     said = driver_here()
     assert isinstance(said, str)
     assert "quorate[agent]" in said

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.optimiser import KillableOptimiser, killable
@@ -25,6 +26,7 @@ from solver.plan.plan import Evict
 from solver.program.highs import optimise
 from solver.program.optimiser import Awaited, Beside, Effort, Program, Solution, Watched, begun
 from solver.rules.law import Law
+from solver.rules.policy import Policy
 from solver.solve import solve
 from solver.world.arrays import Floats
 from solver.world.document import encode
@@ -33,6 +35,11 @@ from tests.optimiser.test_killable import PATIENCE, PROGRAM, START
 EVICTING = World(512, pending=150, full=0.9, seed=2)
 EMPTY = World(512, pending=150, full=0.0, seed=1)
 LIMIT_S = 10.0
+
+
+def unhurried(world: World) -> Policy:
+    """Its policy, without a limit that a busy machine could come to."""
+    return with_limit(world.policy, 600)
 
 
 @dataclass
@@ -69,7 +76,7 @@ def test_who_may_leave_is_worked_out_and_the_round_explained_while_the_program_r
 
     monkeypatch.setattr(Law, "of", law)
     monkeypatch.setattr(Explained, "__post_init__", explained)
-    plan = solve(EVICTING.snapshot, EVICTING.policy, asked)
+    plan = solve(EVICTING.snapshot, unhurried(EVICTING), asked)
     assert any(isinstance(step, Evict) for step in plan.steps)
     told = [what for what in asked.happened if not what.startswith("prices")]
     assert told[:3] == ["starts asked", "law known", "starts there"]
@@ -78,16 +85,16 @@ def test_who_may_leave_is_worked_out_and_the_round_explained_while_the_program_r
 
 @pytest.mark.parametrize("world", [EVICTING, EMPTY])
 def test_the_plan_is_the_same_byte_for_byte(world: World) -> None:
-    by_function = solve(world.snapshot, world.policy, optimise)
-    assert encode(solve(world.snapshot, world.policy, Noting())) == encode(by_function)
+    by_function = solve(world.snapshot, unhurried(world), optimise)
+    assert encode(solve(world.snapshot, unhurried(world), Noting())) == encode(by_function)
     with KillableOptimiser() as child:
         assert isinstance(child, Beside)
-        assert encode(solve(world.snapshot, world.policy, child)) == encode(by_function)
+        assert encode(solve(world.snapshot, unhurried(world), child)) == encode(by_function)
 
 
 def test_a_round_that_evicts_nobody_is_proven_by_its_own_program() -> None:
     asked = Noting()
-    plan = solve(EMPTY.snapshot, EMPTY.policy, asked)
+    plan = solve(EMPTY.snapshot, unhurried(EMPTY), asked)
     assert not any(isinstance(step, Evict) for step in plan.steps)
     assert asked.happened[-4:] == ["starts asked", "starts there", "bounds asked", "bounds there"]
     first, second, *others = (layer for layer in plan.certificate.layers if layer.value)
@@ -99,7 +106,7 @@ def test_a_round_that_evicts_nobody_is_proven_by_its_own_program() -> None:
 def test_of_very_many_who_wait_bounds_stay_loose(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     monkeypatch.setattr(decision, "BOUNDED_WAITING_MAX", 100)
     asked = Noting()
-    plan = solve(world.snapshot, world.policy, asked)
+    plan = solve(world.snapshot, unhurried(world), asked)
     assert "starts there" in asked.happened
     assert "bounds asked" not in asked.happened
     assert not plan.certificate.cut_by_clock

@@ -84,13 +84,13 @@ def test_a_budget_that_is_handed_to_several_rounds_begins_anew_with_each() -> No
 
 
 def test_a_round_whose_child_hangs_is_greedy_checked_and_replays() -> None:
-    snapshot, policy, heard = ASKS_TWICE.snapshot, with_limit(ASKS_TWICE.policy, 0.2), list[str]()
+    snapshot, policy, heard = ASKS_TWICE.snapshot, with_limit(ASKS_TWICE.policy, 1.0), list[str]()
     hanging = (sys.executable, "-m", "tests.optimiser.misbehaving", "hang", "0")
     with KillableOptimiser(hanging, report=heard.append) as optimiser:
         optimiser.warm_up()
         plan, answers = solver_with(optimiser)(snapshot, policy)
     (said,) = heard
-    assert "no answer within 0.16 s" in said, "the second question, for which nothing was left, was asked as well"
+    assert "no answer within 0.90 s" in said, "the second question, for which nothing was left, was asked as well"
     greedy = solve(snapshot, policy, None)
     assert (plan.steps, plan.certificate.stage) == (greedy.steps, "greedy")
     assert (plan.certificate.cut_by_clock, greedy.certificate.cut_by_clock) == (True, False)

@@ -30,6 +30,7 @@ def test_none_comes_by_itself() -> None:
 
 
 def test_one_comes_when_it_is_due() -> None:
+    full_collections.only_when_asked()
     before = full()
     full_collections.after(0)
     full_collections.after(full_collections.EVERY_S - 1)

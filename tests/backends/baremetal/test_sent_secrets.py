@@ -25,6 +25,7 @@ from tests.backends.baremetal.trust import Trust
 from tests.contracts.backend_world import Watcher, grow, start, stop
 from tests.contracts.baremetal_worlds import BareMetalWorld
 from tests.contracts.local_worlds import eventually
+from tests.files import files_with
 
 JOB, N2 = JobName("job"), NodeName("n2")
 CANARY = b"can4ry-of-a-secret"
@@ -67,12 +68,6 @@ def received(world: BareMetalWorld, node: str) -> list[str]:
     return sorted(str((Path(folder) / name).relative_to(link)) for folder, _, names in os.walk(link) for name in names)
 
 
-def having(folder: Path, text: bytes) -> list[str]:
-    """Files that are no way to memory."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return [str(path) for path in files if text in path.read_bytes()]
-
-
 def test_a_task_has_its_secrets_its_node_alone_and_no_disk(world: BareMetalWorld) -> None:
     script = 'printf %s "$KEY" | sha256sum; sha256sum < "$QUORATE_SECRETS/cert"; echo "told $KEY"; sleep 600'
     watcher = Watcher(world)
@@ -87,7 +82,7 @@ def test_a_task_has_its_secrets_its_node_alone_and_no_disk(world: BareMetalWorld
     assert not (world.state / "n1" / "secrets").is_symlink()
     where = (world.state / "n2" / "secrets").resolve()
     assert (str(where.parent), where.stat().st_mode & 0o777) == (delivery.IN_MEMORY, 0o700)
-    assert having(world.state, CANARY) == [str(path) for path in world.state.glob("n2/tasks/live/job.1/*/log")]
+    assert files_with(world.state, CANARY) == [world.state / "n2/tasks/live/job.1/worker.0/log"]
 
 
 @pytest.mark.usefixtures("at_once")

@@ -112,10 +112,10 @@ def door(trust: Trust, joining: Joining | None = None) -> Iterator[int]:
     ready, closing = threading.Event(), asyncio.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield opened[0]
     finally:
         loop.call_soon_threadsafe(closing.set)
-        thread.join(10)
+        thread.join(60)
         loop.close()
