@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 _TOKEN_BYTES = 32
@@ -28,18 +30,27 @@ def default_token_file() -> Path:
 def read_or_make_token(path: Path, what: str = "token") -> str:
     """The token, or another secret of its kind, made on the first call. Raises TokenFileError."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_token(path, what)
+        if not path.is_symlink() and not path.exists():
+            _make(path)
     except OSError as error:
         raise TokenFileError(f"{path}: can't be made: {error.strerror}. Choose a folder you can write") from error
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    return token
+    return read_token(path, what)
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all, and never in place of another: who starts at the same time reads one token. Raises OSError."""
+    with suppress(FileExistsError):  # a file in its place is told of below
+        path.parent.mkdir(mode=0o700, parents=True)
+    handle, made = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(made, path)
+    finally:
+        os.unlink(made)
 
 
 def read_token(path: Path, what: str = "token") -> str:

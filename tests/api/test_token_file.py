@@ -103,3 +103,31 @@ def test_a_line_in_the_environment_is_a_token(server: ApiServer, monkeypatch: py
     monkeypatch.setenv("QUORATE_TOKEN", f"{TOKEN}\r\n")
     with connect(server.url) as client:
         assert client.jobs().items == ()
+
+
+def test_who_makes_it_at_the_same_time_gets_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk: before the first has written all of it another control plane of this machine comes."""
+    path, sync, others = tmp_path / "identity", os.fsync, list[str]()
+
+    def slowly(handle: int) -> None:
+        if not others:
+            others.append("")
+            others.append(read_or_make_token(path, "identity"))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", slowly)
+    assert read_or_make_token(path, "identity") == others[1] == read_token(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_who_dies_while_making_it_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(TokenFileError, match="No space left on device"):
+            read_or_make_token(tmp_path / "token")
+    assert list(tmp_path.iterdir()) == []
+    assert read_or_make_token(tmp_path / "token")
