@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from pathlib import Path
 from typing import Any
@@ -106,16 +107,16 @@ def test_a_line_in_the_environment_is_a_token(server: ApiServer, monkeypatch: py
 
 
 def test_who_makes_it_at_the_same_time_gets_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow disk: before the first has written all of it another control plane of this machine comes."""
-    path, sync, others = tmp_path / "identity", os.fsync, list[str]()
+    """Another control plane of this machine comes while the first has begun, and written nothing yet."""
+    path, drawn, others = tmp_path / "identity", secrets.token_urlsafe, list[str]()
 
-    def slowly(handle: int) -> None:
+    def slowly(size: int) -> str:
         if not others:
             others.append("")
             others.append(read_or_make_token(path, "identity"))
-        sync(handle)
+        return drawn(size)
 
-    monkeypatch.setattr(os, "fsync", slowly)
+    monkeypatch.setattr(secrets, "token_urlsafe", slowly)
     assert read_or_make_token(path, "identity") == others[1] == read_token(path)
     assert list(tmp_path.iterdir()) == [path]
     assert path.stat().st_mode & 0o777 == 0o600
