@@ -46,6 +46,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     """
     kept = Kept() if kept is None else kept
     kept.begin()
+    digest = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
     apart = shrinking_apart(with_declared(with_manners(foreseen(snapshot), policy), policy))
     departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
@@ -66,7 +67,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
     reservations = (*explained.reservations(), *declared_in(world))
     return Plan(
-        snapshot.digest,
+        digest,
         policy.digest,
         (
             *steps_of(world, policy, leaving, nominations, decision, grown),

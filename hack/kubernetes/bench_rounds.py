@@ -25,6 +25,7 @@ from hack.kubernetes.bench_loads import CASES, sent_nodes, smaller
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE, install
 from hack.kubernetes.large import at_once
+from hack.memory import peak_mb
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
 from reconciler.backends.kubernetes.objects.wire import Pod
@@ -71,7 +72,7 @@ class Figures(NamedTuple):
     pods_per_s: float
     evicted: int
     scheduler_cpu_s: float
-    scheduler_rss_mb: float
+    scheduler_rss_mb: int
 
 
 async def measured(name: str, contender: Contender, cluster: Cluster, folder: Path, small: int = 1) -> Figures:
@@ -176,9 +177,8 @@ async def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> Non
             await asyncio.sleep(0.005)
 
 
-def usage(pid: int) -> tuple[float, float]:
+def usage(pid: int) -> tuple[float, int]:
     """CPU seconds of the process so far, and the most memory that it had, in MB."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
-    peak = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return round(ticks / os.sysconf("SC_CLK_TCK"), 2), round(int(peak.split()[1]) / 1000, 1)
+    return round(ticks / os.sysconf("SC_CLK_TCK"), 2), peak_mb(pid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +24,7 @@ import structlog
 from hack.kubernetes.cluster import running
 from hack.kubernetes.components import found, place
 from hack.kubernetes.large import Large, make, node_name
+from hack.memory import peak_mb
 from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.followed import Seams
 from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
@@ -113,7 +114,7 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
         await mirror.ready()
         listed_s = perf_counter()
         cluster = mirror.cluster()
-        mapped_s, mirrored_mb = perf_counter(), _rss_mb()
+        mapped_s, mirrored_mb = perf_counter(), peak_mb(os.getpid())
         plan = solve(_snapshot(mirror), _policy(), None)
         planned_s, cpu_s = perf_counter(), process_time() - began_cpu_s
         await _bound(api, mirror, bound)
@@ -130,7 +131,7 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
         cpu_s=round(cpu_s, 2),
         starts=len(plan.steps),
         mirrored_mb=mirrored_mb,
-        rss_mb=_rss_mb(),
+        rss_mb=peak_mb(os.getpid()),
         bound=bound,
         change_ms=round(1000 * change_s, 1),
         nothing_ms=round(1000 * nothing_s, 1),
@@ -182,10 +183,6 @@ def _policy() -> Policy:
     """Everybody may have everything."""
     quota = Quota(GpuType("H100-SXM5-80GB"), MilliGpu.gpus(1_000_000))
     return policy_of((Queue(QueueName("everybody"), quota=(quota,)),))
-
-
-def _rss_mb() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 if __name__ == "__main__":

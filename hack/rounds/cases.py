@@ -71,7 +71,7 @@ def measure(name: str, case: Case, seed: int, limit_s: float | None) -> Figures:
                 now = onward.after(now, plan)
                 plan, found = timed(now, policy, by.solve)
                 rounds.append(found)
-    return figures(name, seed, snapshot, rounds, by.largest, more)
+        return figures(name, seed, snapshot, rounds, by.largest, more)
 
 
 def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | None) -> Figures:
@@ -79,7 +79,7 @@ def of_snapshot(snapshot: Snapshot, policy: Policy, seed: int, limit_s: float | 
     seldom()
     with deciding(with_program=limit_s is not None) as by:
         _, found = timed(snapshot, with_limit(policy, limit_s), by.solve)
-    return figures("file", seed, snapshot, [found], by.largest, {})
+        return figures("file", seed, snapshot, [found], by.largest, {})
 
 
 def with_limit(policy: Policy, limit_s: float | None) -> Policy:

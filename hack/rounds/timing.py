@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
@@ -10,9 +10,11 @@ from time import perf_counter
 
 import msgspec
 
+from hack.memory import peak_mb
 from hack.rounds.deciding import Size
 from hack.rounds.gaps import Gaps, gaps_of, worse
 from reconciler.control import Solve
+from reconciler.supervisor.processes import descendants
 from solver.plan.check import violations
 from solver.plan.plan import Bind, Certificate, Nominate, Plan
 from solver.rules.policy import Policy
@@ -51,7 +53,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """A case of the benchmark.
 
     Seconds of the wall; `warm_*`: of the rounds after the first, None where there were none; of their gaps the worst. `rss_mb`: the
-    most memory of all processes.
+    most memory of this process and of the program's, added up; of the latter since it began, should it have had to begin anew.
     """
 
     case: str
@@ -95,7 +97,7 @@ def timed(snapshot: Snapshot, policy: Policy, solve: Solve) -> tuple[Plan, Timed
 def figures(
     case: str, seed: int, snapshot: Snapshot, rounds: Sequence[Timed], program: Size, more: dict[str, float]
 ) -> Figures:
-    """What to report of the rounds of a case, the first of which began with this snapshot."""
+    """What to report of the rounds of a case, the first of which began with this snapshot, while the program's process is there."""
     first, *others = rounds
     later = sorted(known.total_s for known in others)
     certificate = first.certificate
@@ -115,8 +117,7 @@ def figures(
         gaps=first.gaps,
         warm_gaps=reduce(worse, (known.gaps for known in others)) if others else None,
         stage=certificate.stage,
-        rss_mb=_most_memory_mb(resource.RUSAGE_SELF)
-        + (_most_memory_mb(resource.RUSAGE_CHILDREN) if program.columns else 0),
+        rss_mb=peak_mb(os.getpid(), *descendants()),
         columns=program.columns,
         rows=program.rows,
         nonzeros=program.nonzeros,
@@ -125,11 +126,6 @@ def figures(
         steps=first.steps,
         more=more,
     )
-
-
-def _most_memory_mb(whose: int) -> int:
-    """Of children the largest that has ended."""
-    return resource.getrusage(whose).ru_maxrss // 1024
 
 
 def quantile(ascending: Sequence[float], share: float) -> float | None:
