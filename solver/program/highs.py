@@ -44,9 +44,10 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
     if not program.is_satisfied_by(start):
         return None
     models = Models(program, loaded(program, effort), effort)
-    size = len(program.lower) if program.integer.any() and not effort.exact else 0
+    whole = bool(program.integer.any())
+    size = len(program.lower) if (whole or effort.bounding) and not effort.exact else 0
     best = Stages(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
-    run = Layers(models, models.stated, best, partial(_gap, effort, size), improving=not effort.bounding)
+    run = Layers(models, models.stated, best, partial(_gap, effort, size, whole), improving=not effort.bounding)
     reached = tuple(
         run.settle(objective) if _is_looked_into(effort, size, objective) else run.leave(objective)
         for objective in program.objectives
@@ -61,9 +62,9 @@ def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:
     return size <= ALL_BRANCHED_COLUMNS_MAX
 
 
-def _gap(effort: Effort, size: int, objective: Objective) -> float | None:
+def _gap(effort: Effort, size: int, whole: bool, objective: Objective) -> float | None:
     if effort.bounding:
-        return 0.0 if objective.exact and size <= BOUNDS_BRANCHED_COLUMNS_MAX else None
+        return 0.0 if whole and objective.exact and size <= BOUNDS_BRANCHED_COLUMNS_MAX else None
     if size > ALL_BRANCHED_COLUMNS_MAX:
         return None
     return 0.0 if objective.exact else effort.gap

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+import solver.bounding
 from solver.bounding import Bounding
 from solver.decision import decide_with_evictions, soon_free
 from solver.plan.plan import Bind, Evict
@@ -131,6 +133,23 @@ def test_so_is_one_in_which_a_gang_leaves_whole_gpus_and_a_part_of_another() -> 
 @given(snapshots(elastic=True, held_one_in=1).flatmap(with_fractions), policies().flatmap(sharing_policies))
 def test_so_is_one_with_parts_of_gpus(snapshot: Snapshot, policy: Policy) -> None:
     solve(snapshot, policy, judging)
+
+
+@worlds(100)
+@given(contended())
+def test_of_larger_programs_gangs_may_be_parts_and_bounds_are_no_tighter(world: tuple[Snapshot, Policy]) -> None:
+    def asked(program: Program, start: Floats, effort: Effort) -> Solution | None:
+        assert not (effort.bounding and evicts and program.integer.any())
+        return optimise(program, start, effort)
+
+    whole = solve(*world, optimise)
+    evicts = any(isinstance(step, Evict) for step in whole.steps)
+    with patch.object(solver.bounding, "WHOLE_COLUMNS_MAX", 0):
+        in_parts = solve(*world, asked)
+    assert in_parts.steps == whole.steps
+    for mine, other in zip(in_parts.certificate.layers, whole.certificate.layers, strict=True):
+        assert mine.value == other.value
+        assert mine.bound >= other.bound - 1e-5
 
 
 def rounds_in_any_order(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Bounding, tuple[float, ...]]]:
