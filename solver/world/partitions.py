@@ -218,10 +218,11 @@ class Partitions:
         there = {(placed.profile.name, placed.start) for placed in gpu.before or ()}
         return not gpu.is_changed and (slot.instance.profile, slot.instance.start) in there
 
-    def could_be_whole(self, node: int) -> Iterator[DeviceId]:
-        """GPUs in MIG mode that could be made whole now, as far as changes are left."""
-        if node in self.rules:
-            yield from (gpu.device for gpu in self._unused(node) if self.changes_left[self.rules[node].pool] > 0)
+    def could_be_whole(self, node: int, devices: Collection[DeviceId]) -> bool:
+        """Whether these GPUs in MIG mode could all be made whole, with the changes that are left."""
+        if node not in self.rules or len(devices) > self.changes_left[self.rules[node].pool]:
+            return False
+        return {gpu.device for gpu in self._unused(node)}.issuperset(devices)
 
     def give_back(self, node: int, slot: MigSlot) -> bool:
         """Nobody has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""

@@ -216,8 +216,8 @@ class Room(Free):
         whole = set(self.free_devices[node])
         if task.mig is not None:
             return self.partitions.offers(node, task.mig, whole)
-        whole.update(self.partitions.could_be_whole(node))
-        if whole.issuperset(task.devices):
+        divided = set(task.devices) - whole
+        if not divided or self.partitions.could_be_whole(node, divided):
             return True
         domain = self._domain(node, shape)
         offering = {gpu.device for gpu in self.shared.get(node, ()) if task.share and gpu.slots(task.share, domain)}

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from solver.rules.division import MigChanges
 from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy
+from solver.rules.policy import Policy, Queue, policy_of
 from solver.rules.sharing import sharing_of
 from solver.rules.tree import QueueTree
 from solver.solve import solve
+from solver.world.quantities import Instant
 from solver.world.room import Room
-from solver.world.snapshot import Snapshot
+from solver.world.shape import Shape
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import QueueName, TaskPlacement
 from tests.drawn import worlds
 from tests.solver.aftermath import applied
-from tests.solver.test_mig import partitioned
+from tests.solver.test_mig import FREE, THREE, partitioned
 from tests.solver.test_offers import state
+from tests.solver.worlds import node
 
 
 def room_of(snapshot: Snapshot, policy: Policy) -> Room:
@@ -51,3 +57,13 @@ def test_a_room_is_what_is_left_when_every_task_takes_its_own(
         for task in job.placement:
             event("instance" if task.mig else "whole in MIG mode" if all_in_mode and task.devices else "whole, or none")
     assert state(room_of(running, policy)) == state(one_by_one)
+
+
+@pytest.mark.parametrize(("most", "wanted", "free"), [(1, 1, True), (1, 2, False), (2, 2, True)])
+def test_as_many_gpus_can_be_had_whole_as_changes_are_left_for_all_of_them(most: int, wanted: int, free: bool) -> None:
+    made = node("n1", 2)
+    gpus = tuple(msgspec.structs.replace(gpu, instances=(THREE,)) for gpu in made.gpus)
+    snapshot = snapshot_of(Instant(0), [msgspec.structs.replace(made, gpus=gpus)], [])
+    policy = policy_of((Queue(QueueName("a")),), mig=(msgspec.structs.replace(FREE, changes=MigChanges(most)),))
+    task = TaskPlacement("worker", 0, made.name, tuple(gpu.id for gpu in gpus[:wanted]))
+    assert room_of(snapshot, policy).has_free([(task, Shape(wanted))]) is free
