@@ -84,11 +84,16 @@ class Gates:
         receiver = "backend" if door == "backend" else "stores"
         if name == "lead":
             self.newest["stores"] = max(self.newest["stores"], result)
-        elif name not in ("resign", "record_event", "record_events"):
+        elif name not in ("resign", "record_event", "record_events") and not _is_lost(name, args, result):
             epoch = cast("Epoch", args[-1] if door == "backend" else args[0])
             if epoch < self.newest[receiver]:
                 self.stale_accepted.append(f"{door}.{name} under epoch {epoch} after {self.newest[receiver]}")
             self.newest[receiver] = max(self.newest[receiver], epoch)
+
+
+def _is_lost(name: str, args: tuple[Any, ...], result: Any) -> bool:
+    """Whether nothing of it arrived, so that nobody could look at its epoch: of other writes an error says so."""
+    return name == "forget_all" and len(result) == len(args[0])
 
 
 class _Door:
