@@ -129,10 +129,13 @@ class MakingRoom:
         return None, None
 
     def keep(self, start: Start) -> bool:
-        """Hold on to a start that was decided before, if nobody has been given its room since, or what it may have."""
-        headroom, users = self.attempts.headroom, self.attempts.users
+        """Hold on to a start that was decided before, if nobody has been given its room since, or what it may have.
+
+        Nor may it pass anybody of its strict queue whom nobody held on to.
+        """
+        headroom, users, lines = self.attempts.headroom, self.attempts.users, self.attempts.lines
         fits = self.attempts.room.has_free(start.held) and headroom.allows(start.queue, start.charge)
-        if not fits or users.blocking(start.candidate.job, start.charge):
+        if not fits or users.blocking(start.candidate.job, start.charge) or lines.blocker(start.candidate, start.option):
             return False
         if start.inside_only and not headroom.entitled.holds(start.queue, start.charge):
             return False

@@ -72,10 +72,12 @@ class Standing:
 
     @cached_property
     def _running(self) -> Mapping[QueueName, list[Job]]:
-        """By queue, who stands in line there. A gang that shrinks already stands as what it will be."""
+        """By queue, who stands in line there: a gang that shrinks as what it will be, and nobody who leaves because a rule wants it."""
+        departing = {name for name, step in self.case.parted.steps.items() if step.beneficiary is None}
+        leaving = self.case.stopping | departing
         below: defaultdict[QueueName, list[Job]] = defaultdict(list)
         for job in self.case.parted.jobs.values():
-            if job.phase == "running" and job.name not in self.case.stopping:
+            if job.phase == "running" and leaving.isdisjoint((job.name, owner_of(job.name))):
                 for queue in self.case.law.path(job.spec.queue):
                     below[queue.name].append(job)
         return below
