@@ -4,7 +4,7 @@ On each GPU type the first K of the policy: work that lies inside guarantees bes
 reservation already, then in the order of the round. Each is held at its earliest start, beside what is held for those before
 it. A reservation stays as it is until its gang starts, unless it became impossible, or could start earlier by a fifth of the
 wait that is left. Gangs that a ceiling holds back have none: the room would stay idle for a queue that may not use it. Nor
-have those of a queue that takes turns: theirs comes.
+have those of a queue that takes turns, since theirs comes, and those behind another of their strict queue, whom they may not pass.
 (EASY backfilling with several reservations; D. Lifka, "The ANL/IBM SP scheduling system", 1995.)
 """
 
@@ -30,6 +30,7 @@ from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.precedence import ordering_of
 from solver.rules.quota import lets_start
+from solver.rules.strict import passing_none
 from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
 from solver.starts import held_by
@@ -71,7 +72,7 @@ def reservations_after(
     """The reservations that hold once a round's starts have come true. `world`: as the round leaves it."""
     most = policy.scheduling.reservations.per_gpu_type
     tree = world.shares.tree
-    able = [c for c in waiting if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
+    able = [c for c in passing_none(waiting) if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
     if not most or not able:
         return ()
     by_holder, until = {held.holder: held for held in known}, now.after(policy.scheduling.eta_horizon)

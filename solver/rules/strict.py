@@ -5,7 +5,7 @@ Whether a job may run around another is decided here and nowhere else: it may if
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.rules.demand import Candidate
@@ -92,6 +92,17 @@ def behind_nobody(candidates: Iterable[Candidate], able: Collection[int]) -> tup
             alike = likeness.setdefault((candidate.likeness, len(options)), -1 - len(likeness))
             left.append(replace(candidate, options=options, likeness=alike))
     return tuple(left)
+
+
+def passing_none(waiting: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Those who could start before all others that wait, with the options in which they delay none of these."""
+    lines = Lines(waiting)
+    for candidate in waiting:
+        options = tuple(option for option in candidate.options if lines.blocker(candidate, option) is None)
+        if len(options) == len(candidate.options):
+            yield candidate
+        elif options:
+            yield replace(candidate, options=options)
 
 
 def passing_nobody(candidates: Sequence[Candidate], chosen: Iterable[tuple[Candidate, Option]]) -> set[JobName]:
