@@ -135,7 +135,8 @@ class MakingRoom:
         """
         headroom, users, lines = self.attempts.headroom, self.attempts.users, self.attempts.lines
         fits = self.attempts.room.has_free(start.held) and headroom.allows(start.queue, start.charge)
-        if not fits or users.blocking(start.candidate.job, start.charge) or lines.blocker(start.candidate, start.option):
+        blocked = users.blocking(start.candidate.job, start.charge) or lines.blocker(start.candidate, start.option)
+        if not fits or blocked:
             return False
         if start.inside_only and not headroom.entitled.holds(start.queue, start.charge):
             return False

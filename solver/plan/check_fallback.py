@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from solver.plan.check_case import Case, Charge
+from solver.plan.plan import Shrink
 from solver.plan.violation import Violation
 from solver.rules.entitlement import inside_lines
 from solver.world.cluster import GpuType
+from solver.world.parts import without
 from solver.world.quantities import MilliGpu
 from solver.world.shape import Shape
 from solver.world.workload import Job, QueueName, TaskPlacement
@@ -105,8 +107,11 @@ class _Wishes:
 def _stays(case: Case) -> Iterator[tuple[QueueName, Charge]]:
     """Who holds GPUs and keeps them, or was promised some."""
     leaving = case.sent_back | (case.evicted - case.moving)
+    shrinking = {step.job: step.tasks for step in case.leaving if isinstance(step, Shrink)}
     for job in case.snapshot.jobs:
-        if job.placement and job.name not in leaving:
+        if job.name in shrinking:
+            yield job.spec.queue, case.ground.charge(without(job.placement, shrinking[job.name]))
+        elif job.placement and job.name not in leaving:
             yield job.spec.queue, case.held[job.name]
         elif job.name in case.promised and job.name not in case.withdrawn:
             yield job.spec.queue, case.ground.charge(case.promised[job.name])

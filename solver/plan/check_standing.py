@@ -72,7 +72,7 @@ class Standing:
 
     @cached_property
     def _running(self) -> Mapping[QueueName, list[Job]]:
-        """By queue, who stands in line there: a gang that shrinks as what it will be, and nobody who leaves because a rule wants it."""
+        """By queue, who stands in line there: a gang that shrinks as what it will be, and nobody whom a rule has leave."""
         departing = {name for name, step in self.case.parted.steps.items() if step.beneficiary is None}
         leaving = self.case.stopping | departing
         below: defaultdict[QueueName, list[Job]] = defaultdict(list)
