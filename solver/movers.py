@@ -12,6 +12,7 @@ import numpy as np
 
 from solver.rules.entitlement import Charge, Shares, charge_of_tasks
 from solver.rules.entry import lets_in
+from solver.rules.lending import Weights
 from solver.rules.options import Option, option_of, options_of, served_alike
 from solver.rules.policy import Policy, PriorityClass
 from solver.rules.sharing import Sharing
@@ -173,6 +174,7 @@ class _MayStart:
     def __init__(self, shares: Shares) -> None:
         self._tree, self._users = shares.tree, shares.users
         self._above = {line for line, used in shares.used.items() if used > shares.ceiling.get(line, inf)}
+        self._exceeded = Weights.of(shares.tree, shares.lending, shares.used).exceeded
         self._known: dict[Hashable, bool] = {}
 
     def allows(self, job: Job, known: PriorityClass, charge: Charge) -> bool:
@@ -181,7 +183,11 @@ class _MayStart:
         alike = queue, known.name, frozenset(charge)
         if alike not in self._known:
             lines = (line for gpu_type in charge for line in self._tree.lines(queue, gpu_type))
-            self._known[alike] = lets_in(self._tree, queue, known.name) and self._above.isdisjoint(lines)
+            self._known[alike] = (
+                lets_in(self._tree, queue, known.name)
+                and self._above.isdisjoint(lines)
+                and self._exceeded.isdisjoint(charge)
+            )
         return self._known[alike] and not (
             users.cap and any(users.used.get(line, 0) > users.most(line) for line in users.lines(job, charge))
         )

@@ -97,6 +97,11 @@ class Weights:
         """Milli-GPU that a line keeps back now."""
         return max(0, self.lending.kept.get(line, 0) - self.below.get(line, 0))
 
+    @property
+    def exceeded(self) -> set[GpuType]:
+        """The types of which more is taken than is lent: since `lendable` was lowered, or nodes were lost."""
+        return {gpu_type for gpu_type, milli in self.total.items() if milli > self.lending.capacity.get(gpu_type, 0)}
+
     def room(self, queue: QueueName, gpu_type: GpuType) -> int | None:
         """Milli-GPU that the queue may still take: of what is lent, and what is kept back for it; None: nothing is kept back."""
         if gpu_type not in self.total:

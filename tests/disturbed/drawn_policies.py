@@ -92,6 +92,45 @@ class DrawnPolicies:
         policy = policy_of(queues, classes, self._scheduling(), self._sharing(), self._mig())
         return decode(encode(policy), Policy)
 
+    def varied(self, policy: Policy) -> Policy:
+        """Another policy's queues, with their guarantees, under other rules."""
+        classes = tuple(self._varied_class(known) for known in policy.priority_classes)
+        scheduling = msgspec.structs.replace(self._scheduling(), gpu_types=(), default_priority_class=classes[0].name)
+        mig = tuple(
+            msgspec.structs.replace(known, changes=MigChanges(self._chance.choice([0, 1, 2, 3, 8, 32]), "never"))
+            for known in policy.mig
+        )
+        queues = tuple(map(self._varied_queue, policy.queues))
+        return decode(
+            encode(
+                msgspec.structs.replace(policy, queues=queues, priority_classes=classes, scheduling=scheduling, mig=mig)
+            ),
+            Policy,
+        )
+
+    def _varied_queue(self, queue: Queue) -> Queue:
+        varied = self._ordered(queue)
+        stop = varied.stop_policy if maybe(self._chance, 0.3) else "None"
+        quota = tuple(map(self._varied_quota, queue.quota))
+        return msgspec.structs.replace(varied, priority_classes=None, stop_policy=stop, quota=quota)
+
+    def _varied_quota(self, quota: Quota) -> Quota:
+        chance, lendable, per_user = self._chance, quota.lendable, quota.per_user
+        if "lending" in self.features and quota.guaranteed and maybe(chance, 0.4):
+            lendable = MilliGpu.gpus(chance.randint(0, whole_gpus(quota.guaranteed)))
+        if "per-user" in self.features and maybe(chance, 0.2):
+            per_user = MilliGpu.gpus(chance.choice([0, 8, 32, 64]))
+        return msgspec.structs.replace(quota, lendable=lendable, per_user=per_user)
+
+    def _varied_class(self, known: PriorityClass) -> PriorityClass:
+        chance = self._chance
+        return msgspec.structs.replace(
+            known,
+            protection=self._protection() if maybe(chance, 0.5) else known.protection,
+            scope="cluster" if "scope" in self.features and maybe(chance, 0.5) else "queue",
+            aging_per_hour=chance.choice([0.0, 1.0]),
+        )
+
     def with_reservations(self, policy: Policy, now: Instant, nodes: Sequence[Node]) -> Policy:
         """The policy with up to two Reservation documents, of which no two keep the same node."""
         if "declared" not in self.features:
@@ -202,11 +241,7 @@ class DrawnPolicies:
 
     def _classes(self) -> tuple[PriorityClass, ...]:
         chance, features = self._chance, self.features
-        protection = Protection(
-            Duration(chance.choice([0, 0, 300_000, 2 * HOUR_MS])),
-            hours(chance.choice([0, 0, 1])),
-            chance.choice([None, None, 1, 3]),
-        )
+        protection = self._protection()
         aging = chance.choice([0.0, 1.0, 3.0])
         kinds = [(False, True), (False, False), (True, False)]
         preemptible, may_borrow = chance.choice(kinds) if "not-preemptible" in features else (True, False)
@@ -223,6 +258,14 @@ class DrawnPolicies:
         if not maybe(chance, 0.3):
             return classes
         return (*classes, PriorityClass("pinned", 100, "standard", preemptible=False, may_borrow=maybe(chance, 0.5)))
+
+    def _protection(self) -> Protection:
+        chance = self._chance
+        return Protection(
+            Duration(chance.choice([0, 0, 300_000, 2 * HOUR_MS])),
+            hours(chance.choice([0, 0, 1])),
+            chance.choice([None, None, 1, 3]),
+        )
 
     def _evictions(self) -> Evictions:
         chance = self._chance

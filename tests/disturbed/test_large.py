@@ -1,0 +1,52 @@
+"""Clusters of hundreds of GPUs under random policies: each of their rounds is lawful, and decided by its input alone.
+
+What goes wrong only where hundreds wait for much that is scattered shows here, and not in clusters of a few nodes.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hack.rounds.onward import Onward
+from hack.rounds.world import World
+from solver.plan.check import violations
+from solver.program.highs import optimise
+from solver.program.optimiser import Optimiser
+from solver.solve import solve
+from solver.world.document import encode
+from solver.world.kept import Kept
+from tests.disturbed.drawn_policies import DrawnPolicies, maybe
+from tests.drawn import DRAWING
+
+ROUNDS = 6
+SEEDS = range(100 if DRAWING.everything else 6)
+BROKE = ()
+"""In which plans broke a rule, until that was put right."""
+
+
+def hold_rounds(seed: int, optimiser: Optimiser | None) -> None:
+    """Many rounds, one after the other; fails with the seed and the number of the round."""
+    chance, kept = random.Random(seed), Kept()
+    sizes = chance.choice([256, 512, 1024]), chance.choice([60, 200, 400]), chance.choice([0.6, 0.8, 0.93, 0.97, 0.99])
+    world = World(*sizes, seed)
+    onward = Onward(world.workload(chance, "later"), chance, churn=chance.choice([0.005, 0.02, 0.05, 0.15]))
+    snapshot, policy = world.snapshot, DrawnPolicies(chance).varied(world.policy)
+    for number in range(ROUNDS):
+        plan = solve(snapshot, policy, optimiser, kept)
+        assert violations(snapshot, policy, plan) == (), f"seed {seed}, round {number}"
+        if maybe(chance, 0.2):
+            alone = solve(snapshot, policy, optimiser)
+            assert encode(alone) == encode(plan), f"seed {seed}, round {number}: what is kept made a difference"
+        if maybe(chance, 0.2):
+            policy = DrawnPolicies(chance).varied(world.policy)
+        snapshot = onward.after(snapshot, plan)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("by", [None, optimise], ids=["greedy", "program"])
+@pytest.mark.parametrize("chunk", range(2))
+def test_rounds_of_large_clusters_are_lawful(by: Optimiser | None, chunk: int) -> None:
+    for seed in (*BROKE, *SEEDS)[chunk::2]:
+        hold_rounds(seed, by)
