@@ -21,8 +21,8 @@ from tests.disturbed.drawn_policies import DrawnPolicies, maybe
 from tests.drawn import DRAWING
 
 ROUNDS = 6
-SEEDS = range(100 if DRAWING.everything else 6)
-BROKE = ()
+SEEDS = range(100 if DRAWING.everything else 4)
+BROKE = (20, 24, 26, 31)
 """In which plans broke a rule, until that was put right."""
 
 
