@@ -82,7 +82,7 @@ def behind_nobody(candidates: Iterable[Candidate], able: Collection[int]) -> tup
     for candidate in candidates:
         spec = candidate.job.spec
         line = stuck.setdefault(spec.queue, {}) if candidate.strict else {}
-        options = tuple(o for o in candidate.options if all(may_run_around(spec, o, reach) for reach in line))
+        options = _around(candidate, line)
         if candidate.likeness not in able or not options:
             line[Reach.of(spec)] = None
         elif len(options) == len(candidate.options):
@@ -96,13 +96,14 @@ def behind_nobody(candidates: Iterable[Candidate], able: Collection[int]) -> tup
 
 def passing_none(waiting: Sequence[Candidate]) -> Iterator[Candidate]:
     """Those who could start before all others that wait, with the options in which they delay none of these."""
-    lines = Lines(waiting)
+    before: dict[QueueName, dict[Reach, None]] = {}
     for candidate in waiting:
-        options = tuple(option for option in candidate.options if lines.blocker(candidate, option) is None)
-        if len(options) == len(candidate.options):
-            yield candidate
-        elif options:
-            yield replace(candidate, options=options)
+        spec = candidate.job.spec
+        line = before.setdefault(spec.queue, {}) if candidate.strict else {}
+        options = _around(candidate, line)
+        if options:
+            yield candidate if len(options) == len(candidate.options) else replace(candidate, options=options)
+        line[Reach.of(spec)] = None
 
 
 def passing_nobody(candidates: Sequence[Candidate], chosen: Iterable[tuple[Candidate, Option]]) -> set[JobName]:
@@ -116,6 +117,12 @@ def passing_nobody(candidates: Sequence[Candidate], chosen: Iterable[tuple[Candi
         else:
             option_of.pop(candidate.job.name, None)
     return set(option_of)
+
+
+def _around(candidate: Candidate, line: Iterable[Reach]) -> tuple[Option, ...]:
+    """The options in which it leaves alone all that these in its line could use."""
+    spec = candidate.job.spec
+    return tuple(o for o in candidate.options if all(may_run_around(spec, o, reach) for reach in line))
 
 
 def _needs_host(shape: Shape) -> bool:
