@@ -39,10 +39,17 @@ def kustomized(folder: Path) -> tuple[dict[str, Any], ...]:
 
 def charted(values: Mapping[str, object], namespace: str = NAMESPACE) -> tuple[dict[str, Any], ...]:
     """What `helm template` makes of the chart. Raises ComponentMissingError, and CalledProcessError with what it said."""
+    return objects_in(_output([_program(HELM), "template", *_release(values, namespace)]))
+
+
+def notes(values: Mapping[str, object]) -> str:
+    """What `helm install` says once it is done; it installs nothing. Raises as `charted` does."""
+    return _output([_program(HELM), "install", "--dry-run=client", *_release(values)]).partition("\nNOTES:\n")[2]
+
+
+def _release(values: Mapping[str, object], namespace: str = NAMESPACE) -> list[str]:
     arguments = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
-    return objects_in(
-        _output([_program(HELM), "template", "quorate", str(CHART), "--namespace", namespace, *arguments])
-    )
+    return ["quorate", str(CHART), "--namespace", namespace, *arguments]
 
 
 def objects_in(text: str) -> tuple[dict[str, Any], ...]:

@@ -24,6 +24,7 @@ from hack.kubernetes.shipped import (
     charted,
     keyed,
     kustomized,
+    notes,
     objects_in,
 )
 from reconciler.backends.kubernetes.refusals import NotAllowedError
@@ -83,6 +84,20 @@ def test_observing_the_chart_says_the_same_as_the_overlay_and_both_only_read() -
     assert "--mirror-policy" not in container(chart(policies__mirror=False))["args"]
     rules = [rule for each in observing.values() for rule in each.get("rules", ())]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize(
+    ("observe", "said"), [(False, "It schedules pods with `schedulerName: quorate`"), (True, "changes nothing")]
+)
+def test_the_chart_says_what_it_will_do(observe: bool, said: str) -> None:
+    try:
+        told = notes({"policies.repo": REPOSITORY, "observe": observe})
+    except ComponentMissingError as missing:
+        pytest.skip(str(missing))
+    assert f"follows main of {REPOSITORY}" in told
+    assert said in told
+    assert ("It schedules" in told) is not observe
 
 
 @pytest.mark.kubernetes
