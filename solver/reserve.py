@@ -30,7 +30,7 @@ from solver.rules.options import Option
 from solver.rules.policy import Policy
 from solver.rules.precedence import ordering_of
 from solver.rules.quota import lets_start
-from solver.rules.strict import passing_none
+from solver.rules.strict import first_in_line
 from solver.rules.tree import QueueTree
 from solver.rules.users import UserRoom
 from solver.starts import held_by
@@ -72,7 +72,7 @@ def reservations_after(
     """The reservations that hold once a round's starts have come true. `world`: as the round leaves it."""
     most = policy.scheduling.reservations.per_gpu_type
     tree = world.shares.tree
-    able = [c for c in passing_none(waiting) if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
+    able = [c for c in first_in_line(waiting) if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
     if not most or not able:
         return ()
     by_holder, until = {held.holder: held for held in known}, now.after(policy.scheduling.eta_horizon)

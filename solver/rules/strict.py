@@ -94,7 +94,7 @@ def behind_nobody(candidates: Iterable[Candidate], able: Collection[int]) -> tup
     return tuple(left)
 
 
-def passing_none(waiting: Sequence[Candidate]) -> Iterator[Candidate]:
+def first_in_line(waiting: Sequence[Candidate]) -> Iterator[Candidate]:
     """Those who could start before all others that wait, with the options in which they delay none of these."""
     before: dict[QueueName, dict[Reach, None]] = {}
     for candidate in waiting:
