@@ -26,8 +26,8 @@ from solver.world.snapshot import Snapshot
 from solver.world.workload import JobName
 
 WHOLE_COLUMNS_MAX = 250
-"""In programs of so few columns gangs are whole. In larger ones they may be parts: bounds are up to two per cent further away, and
-take a tenth of the time (docs/solver.md)."""
+"""In programs of so few columns gangs are whole. In larger ones they may be parts: bounds are up to three per cent higher in sum,
+and take a tenth of the time (docs/solver.md)."""
 
 
 @dataclass(frozen=True, slots=True)

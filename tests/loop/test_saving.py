@@ -62,47 +62,49 @@ def told(site: Site, job: JobName) -> set[int]:
     return {task.told for task in attempts}
 
 
+def told_to_save(site: Site) -> tuple[JobName, int]:
+    """A job that was suspended; every task of it was told to save, with the same number."""
+    job = run(site, "job")
+    site.store.jobs.request_suspend(job, "ada")
+    site.passes(4)
+    assert site.state(job) == "checkpointing"
+    (number,) = told(site, job)
+    assert number
+    return job, number
+
+
+def why_it_ended(site: Site, job: JobName) -> str:
+    (ends,) = (event.cause for event in site.store.history.events(job) if event.kind == "ends")
+    return ends
+
+
 def test_a_gang_that_is_suspended_is_told_to_save_and_then_to_end(saving: Site) -> None:
-    job = run(saving, "job")
-    saving.store.jobs.request_suspend(job, "ada")
-    saving.passes(4)
-    assert saving.state(job) == "checkpointing"
-    (number,) = told(saving, job)
-    assert number, "every task was told, with the same number"
+    job, number = told_to_save(saving)
     publish(saving, job, 40, number - 1)
     saving.passes(3)
     assert saving.state(job) == "checkpointing", "that one answers something else"
     publish(saving, job, 50, number)
     saving.until(job, "suspended")
     assert saving.states(job) == ["starting", "running", "checkpointing", "evicting", "suspended"]
-    (ends,) = (event.cause for event in saving.store.history.events(job) if event.kind == "ends")
-    assert ends == "it has saved step 50"
+    assert why_it_ended(saving, job) == "it has saved step 50"
 
 
 def test_a_gang_has_answered_though_it_has_saved_once_more_since(saving: Site) -> None:
     """It saves on at its interval while a busy control plane looks elsewhere: what came later answers nothing by itself."""
-    job = run(saving, "job")
-    saving.store.jobs.request_suspend(job, "ada")
-    saving.passes(4)
-    (number,) = told(saving, job)
+    job, number = told_to_save(saving)
     publish(saving, job, 50, number)
     publish(saving, job, 60)
     saving.until(job, "suspended")
-    (ends,) = (event.cause for event in saving.store.history.events(job) if event.kind == "ends")
-    assert ends == "it has saved step 60"
+    assert why_it_ended(saving, job) == "it has saved step 60"
 
 
 def test_a_gang_has_answered_though_policy_keeps_the_answer_no_longer(saving: Site) -> None:
-    job = run(saving, "job")
-    saving.store.jobs.request_suspend(job, "ada")
-    saving.passes(4)
-    (number,) = told(saving, job)
+    job, number = told_to_save(saving)
     publish(saving, job, 50, number)
     publish(saving, job, 60)
     saving.store.checkpoints.delete(epoch_of(saving), CheckpointKey(job, 1, 50))
     saving.until(job, "suspended")
-    (ends,) = (event.cause for event in saving.store.history.events(job) if event.kind == "ends")
-    assert ends == "it has saved step 60"
+    assert why_it_ended(saving, job) == "it has saved step 60"
 
 
 def test_who_does_not_save_in_time_is_told_to_end_all_the_same(saving: Site) -> None:
