@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal, NewType, Protocol
 
 from reconciler.facts import NodeFacts
+from solver.rules.logs import TaskLogs
 from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.world.document import Document
 from solver.world.quantities import Duration, Instant, Memory
@@ -49,6 +50,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
 
     `watch`: for how long they may do nothing before that matters to somebody, so that what they do is watched; None: nobody asks.
     `environment`: what they see beside the job's `env`, and before it. `user`: who submitted it. `meeting` None: on one machine.
+    `log_max`: what the log of each task may have on disk.
     """
 
     job: JobName
@@ -59,6 +61,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     environment: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     user: str = ""
     meeting: Meeting | None = None
+    log_max: Memory = TaskLogs().max_per_task
 
     @property
     def id(self) -> str:
@@ -96,6 +99,7 @@ class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
     environment: dict[str, str] = {}  # noqa: RUF012  (as in StartGang)
     user: str = ""
     meeting: Meeting | None = None
+    log_max: Memory = TaskLogs().max_per_task
 
     @property
     def id(self) -> str:
@@ -289,10 +293,3 @@ class Backend(Protocol):
 
     def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> Mapping[AttemptKey, str]:
         """The same of many, for whose answers it waits once; returns those of which it is not known, and why."""
-
-
-class Logs(Protocol):
-    """Where a task's output can be read."""
-
-    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; b"" at the end of what there is so far. Raises KeyError for an unknown task."""

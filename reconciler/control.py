@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from reconciler.backend import Backend, Logs
+from reconciler.backend import Backend
 from reconciler.clock import Clock
 from reconciler.operations import Operations
 from reconciler.store.checkpoints import CheckpointRegistry
@@ -14,6 +14,7 @@ from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
+from reconciler.task_log import Logs
 from reconciler.terminals import NO_TERMINALS, Terminals
 from solver.plan.plan import Plan
 from solver.rules.policy import Policy

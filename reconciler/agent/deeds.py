@@ -34,6 +34,7 @@ from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
+from reconciler.task_log import GapNotice
 from solver.world.cluster import Node, NodeName
 from solver.world.quantities import Duration
 from solver.world.workload import JobName
@@ -100,7 +101,8 @@ class NodeDeeds:
         """A piece of a task's output."""
         try:
             piece = asked.job, asked.attempt, asked.group, asked.index, asked.offset, asked.limit
-            return LogRead(asked.id, self._backend.read_log(*piece))
+            found = self._backend.read_log(*piece)
+            return LogRead(asked.id, bytes(found), found.end if isinstance(found, GapNotice) else None)
         except KeyError:
             return LogRead(asked.id, None)
         except BackendUnreachableError as error:

@@ -28,6 +28,9 @@ from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
 
 LOG_BYTES_MAX: Final = 1_000_000
+
+NEXT_OFFSET: Final = "Quorate-Next-Offset"
+"""The header that says where the next piece of a log begins."""
 """Of a log in one answer."""
 
 

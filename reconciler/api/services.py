@@ -9,7 +9,7 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.api.following import Following
 from reconciler.api.payloads import Status
-from reconciler.backend import Logs, Unstartable
+from reconciler.backend import Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.clock import Clock
@@ -22,6 +22,7 @@ from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Holdings
+from reconciler.task_log import Logs
 from reconciler.terminals import NO_TERMINALS, Terminals
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason

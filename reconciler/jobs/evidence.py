@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.backend import AttemptKey, Logs
+from reconciler.backend import AttemptKey
 from reconciler.checkpoints.saving import NOTHING_SAVED, Saving
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.operations import Operations
 from reconciler.store.protocols import Claim
+from reconciler.task_log import Logs
 from solver.world.cluster import Node
 
 

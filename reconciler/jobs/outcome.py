@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from reconciler.backend import Logs, TaskStatus
+from reconciler.backend import TaskStatus
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.settlements import Abandon, Cancel, Cull, End, Fail, GiveUp, Succeed, TimeOut
 from reconciler.jobs.tail import last_lines
+from reconciler.task_log import Logs
 from solver.world.quantities import Instant
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from reconciler.backend import Backend, Logs, Unstartable
+from reconciler.backend import Backend, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.server.parts import Member
+from reconciler.task_log import Logs
 from reconciler.terminals import Terminals
 from solver.world.workload import JobSpec
 

@@ -11,7 +11,7 @@ from reconciler.api.following import Following
 from reconciler.api.payloads import HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
-from reconciler.backend import Epoch, Logs, Unstartable
+from reconciler.backend import Epoch, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.broken_limits import BrokenLimit, broken_limits
 from reconciler.clock import Clock
@@ -31,6 +31,7 @@ from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Holdings
+from reconciler.task_log import Logs
 from reconciler.terminals import Terminals
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason

@@ -10,7 +10,6 @@ from typing import cast
 
 import pytest
 
-from reconciler.backend import Logs
 from reconciler.clock import SystemClock
 from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.health.policy import HealthPolicy, NodeTest, StragglerRule
@@ -18,6 +17,7 @@ from reconciler.loop import one_pass
 from reconciler.operations import Operations
 from reconciler.optimiser.recording import solver_with
 from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.task_log import Logs
 from solver.rules.policy import Queue, policy_of
 from solver.world.quantities import Duration
 from solver.world.shape import Shape
