@@ -20,7 +20,7 @@ from reconciler.backend import BackendUnreachableError
 from reconciler.control import NoPolicyError
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.store.job_source import DuplicateJobError, JobsAreElsewhereError
-from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
+from reconciler.store.protocols import StoreFullError, StoreUnreachableError, StoreUnusableError
 from reconciler.token_file import TokenFileError
 from solver.plan.reasons import AnyReason
 
@@ -44,6 +44,12 @@ class NotReadyError(Exception):
 
 _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (DuplicateJobError, 409, "job-exists", "Choose another name; to try again, repeat the idempotency key."),
+    (
+        StoreFullError,
+        503,
+        "store-full",
+        "Whoever runs the server frees some space. Then try again, a submission with the same idempotency key.",
+    ),
     (
         StoreUnreachableError,
         503,

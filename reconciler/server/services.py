@@ -26,6 +26,7 @@ from reconciler.operations import Operations
 from reconciler.passes import Pass
 from reconciler.runner import LoopStatus
 from reconciler.server.admitting import Admitting
+from reconciler.server.disk import StateDisks
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.health import NodeHealths
 from reconciler.store.interventions import Interventions
@@ -119,9 +120,10 @@ def services_of(
     unstartable: Callable[[JobSpec, str], Unstartable | None],
     agents: AgentDesk | None = None,
     cluster: ClusterStanding | None = None,
+    disks: StateDisks | None = None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
-    watch = Watch(plane, standing, runner, following, cluster)
+    watch = Watch(plane, standing, runner, following, cluster, disks)
     return Services(
         plane.jobs,
         plane.ledger,
@@ -160,8 +162,10 @@ class Watch:
         runner: Loop,
         following: Following,
         cluster: ClusterStanding | None = None,
+        disks: StateDisks | None = None,
     ) -> None:
         self._cluster = cluster
+        self._disks = disks
         self._plane = plane
         self._standing = standing
         self._runner = runner
@@ -213,6 +217,7 @@ class Watch:
         if self._cluster is not None:
             conditions += self._cluster.conditions()
         conditions += health_conditions(self._plane.health.all())
+        conditions += self._disks.conditions() if self._disks else ()
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
             conditions=(*conditions, leading),

@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from reconciler.backend import Epoch, StaleEpochError
-from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
+from reconciler.store.protocols import StoreFullError, StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.engines import postgresql_engine, postgresql_url, sqlite_engine
 from reconciler.store.sql.migrations import alone, bring_up_to_date
-from reconciler.store.sql.problems import explain, may_pass
+from reconciler.store.sql.problems import explain, is_full, may_pass
+from reconciler.store.sql.reserve import Reserve
 from reconciler.store.sql.tables import leadership
 from solver.world.document import decode
 from solver.world.quantities import Instant
@@ -33,6 +34,8 @@ class Database:
     that may pass; what was committed is kept, and after the second, what was being committed may be: read to learn it.
     `failure` is the first that does not pass, for whoever has to end what depends on the database.
 
+    `reserve`: room on the disk that is held for it; None: none is.
+
     `lease_clock`: by whose clock leases run out. On one machine all have the same; of PostgreSQL's clients each has its
     own, so there it is the database's.
     """
@@ -41,6 +44,7 @@ class Database:
         self, where: Path | str, password_file: Path | None = None, lease_clock: LeaseClock | None = None
     ) -> None:
         self.failure: StoreUnusableError | None = None
+        self.reserve: Reserve | None = None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
         url = postgresql_url(where) if isinstance(where, str) else None
         self.place = str(where) if url is None else url.render_as_string(hide_password=True)
@@ -82,6 +86,8 @@ class Database:
             if epoch is not None:
                 check_epoch(epoch, newest)
             yield connection
+        if self.reserve is not None:
+            self.reserve.refill()
 
     @contextmanager
     def changing_schema(self) -> Iterator[Connection]:
@@ -112,6 +118,11 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
+            if is_full(error):
+                # What is tried again finds the room of the reserve.
+                released = self.reserve is not None and self.reserve.release()
+                more = " The room that is held in reserve is in use now." if released else ""
+                raise StoreFullError(f"{self.place}: {explain(error)}{more}") from error
             if may_pass(error):
                 # A host that was the primary may still answer, and refuse to write: the next connection finds the right one.
                 if isinstance(error, DBAPIError):
