@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-floors check format clean
+.PHONY: install demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-floors check format clean
+
+install: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
