@@ -61,6 +61,6 @@ def follow(shells: Terminals) -> None:
     shells.run(init)
     shells.run(namespace)
     shells.begin(serve)
-    create, why = second.rsplit("quorate why", 1)
+    create, why = second.strip().rsplit("\n", 1)
     shells.run(create)
-    until("it runs", lambda: "running" in shells.run(f"quorate why{why} || true"))
+    until("it runs", lambda: "running" in shells.run(f"{why} || true"))
