@@ -26,6 +26,31 @@ def test_a_new_repository_is_valid(quorate: Quorate, tmp_path: Path) -> None:
     assert quorate("test", str(folder)).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "gpus"),
+    [
+        ("MigGeometry", "{pool: h100, mode: bounded, layouts: [7x 1g.10gb]}", 8),
+        ("MigGeometry", "{pool: h100, mode: bounded, layouts: [7x 1g.10gb], changes: {perPoolPerHour: 0}}", 8),
+        ("MigGeometry", "{pool: h100, mode: free, changes: {drain: entitled}}", 8),
+        ("MigGeometry", "{pool: h100, mode: fixed, layouts: [7x 1g.10gb]}", 7),
+        ("SharingPolicy", "{pools: [h100], mode: mps}", 8),
+    ],
+)
+def test_its_guarantee_holds_where_gpus_may_be_divided(
+    quorate: Quorate, tmp_path: Path, kind: str, spec: str, gpus: int
+) -> None:
+    """Whole GPUs are lent and taken back as before: a GPU that a fixed layout divides is nobody's as a whole."""
+    quorate("init", str(tmp_path))
+    document = f"apiVersion: quorate.dev/v1\nkind: {kind}\nmetadata: {{name: divided}}\nspec: {spec}\n"
+    (tmp_path / "policies" / "divided.yaml").write_text(document)
+    written = tmp_path / "policies" / "tests" / "guarantees.yaml"
+    written.write_text(
+        written.read_text().replace("gpus: 8", f"gpus: {gpus}").replace("atLeast: 8", f"atLeast: {gpus}")
+    )
+    ran = quorate("test", str(tmp_path))
+    assert (ran.exit_code, "1 passed, 0 failed" in ran.out) == (0, True), ran.out
+
+
 def test_it_is_committed_and_can_be_read_from_git(quorate: Quorate, tmp_path: Path) -> None:
     """The commit is made where nobody has told Git a name, too."""
     ran = quorate("init", str(tmp_path / "policy"))
