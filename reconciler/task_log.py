@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 
 class GapNotice(bytes):

@@ -12,7 +12,7 @@ from fsspec.core import url_to_fs
 
 from quorate import folders
 from reconciler.checkpoints.local_folder import LocalFolder, NotPlainError, TooManyEntriesError
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 PIECE_BYTES: Final = 4 * 2**20
 """What is read of a shard at once."""

@@ -13,7 +13,7 @@ from reconciler.jobs.tail import last_lines
 from reconciler.operations import Operations
 from reconciler.store.protocols import Claim
 from reconciler.task_log import Logs
-from solver.world.cluster import Node
+from solver.model.cluster import Node
 
 
 @dataclass(frozen=True, slots=True)

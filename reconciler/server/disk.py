@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from reconciler.api.payloads import Condition
 from reconciler.supervisor.log import is_nearly_full
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 
 PRESSURE: Final = "DiskPressure"
 """As the condition of a Kubernetes node."""

@@ -11,7 +11,7 @@ from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.server.parts import Member
 from reconciler.task_log import Logs
 from reconciler.terminals import Terminals
-from solver.world.workload import JobSpec
+from solver.model.workload import JobSpec
 
 
 class Runs(Backend, Logs, Terminals, Protocol):

@@ -19,8 +19,8 @@ from reconciler.masking import read_log_masked
 from reconciler.supervisor import log
 from reconciler.supervisor.log import CappedLog, gap_of
 from reconciler.task_log import GapNotice, offset_after
-from solver.world.quantities import Memory
-from solver.world.workload import JobName
+from solver.model.quantities import Memory
+from solver.model.workload import JobName
 from tests.contracts.backend_world import start
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 

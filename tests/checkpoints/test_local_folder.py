@@ -22,7 +22,7 @@ from reconciler.checkpoints.manifest import MANIFEST, StepFolder
 from reconciler.checkpoints.publish import manifest_of
 from reconciler.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
 from reconciler.checkpoints.verify import verify, verifying
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 from tests.checkpoints.storages import JOB, hand_in, publish
 
 STEP = StepFolder(1, 100)

@@ -19,8 +19,8 @@ from reconciler.store.sql.migrations import alone, bring_up_to_date, misfit_of
 from reconciler.store.sql.problems import explain, is_full, may_pass
 from reconciler.store.sql.reserve import Reserve
 from reconciler.store.sql.tables import leadership
-from solver.world.document import decode
-from solver.world.quantities import Instant
+from solver.model.document import decode
+from solver.model.quantities import Instant
 
 T = TypeVar("T")
 
