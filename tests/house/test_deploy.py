@@ -35,11 +35,11 @@ def test_every_option_is_one_of_quorate_run() -> None:
     assert given - options() == set()
 
 
-def test_probes_ask_what_anybody_may_by_a_name_that_is_answered() -> None:
+def test_probes_ask_what_needs_no_token_under_any_host() -> None:
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         asked = container()[probe]["httpGet"]
-        assert RULES[f"GET {asked['path']}"] == "anybody"
-        assert asked["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+        assert RULES[f"GET {asked['path']}"] == "open"
+        assert asked.keys() == {"path", "port"}
 
 
 def test_what_is_selected_is_what_is_started() -> None:
