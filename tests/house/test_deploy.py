@@ -12,6 +12,7 @@ from hack.kubernetes.shipped import BASE, CHART, DEPLOY, base_objects, keyed
 from reconciler.api.rules import RULES
 from reconciler.cli.main import cli
 
+UNITS = DEPLOY / "systemd"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
@@ -64,3 +65,11 @@ def test_each_file_of_the_base_is_listed_and_in_the_chart() -> None:
 def test_the_chart_has_the_files_by_links() -> None:
     assert (CHART / "base").resolve() == BASE
     assert (CHART / "exec").resolve() == DEPLOY / "exec"
+
+
+def test_each_unit_of_systemd_may_open_enough_files() -> None:
+    limits = {
+        path.name: re.findall(r"^LimitNOFILE=(\d+)$", path.read_text(), re.MULTILINE)
+        for path in UNITS.glob("*.service")
+    }
+    assert limits == {"quorate.service": ["65536"], "quorate-agent.service": ["65536"]}
