@@ -10,12 +10,14 @@ DESCRIPTORS_KEPT_MIN: Final = 256
 """Kept back from connections. A control plane at rest has about 20 open; 40 threads on SQLite, a fetch of Git and a round that
 starts gangs need some 200 more."""
 
+DESCRIPTORS_KEPT_MAX: Final = 2_048
+
 CONNECTIONS_MAX: Final = 1_024
 """Of the API, unless stated. Each costs memory, too: a body has up to 1 MB, and that of a webhook is read before it is known
 whose it is."""
 
-AGENTS_SHARE: Final = 0.75
-"""Of what connections may have, for agents where there are any: each node has one for as long as it runs."""
+API_SHARE_MAX: Final = 4
+"""Beside agents the API has no more than one part in so many: each node has a connection for as long as it runs."""
 
 
 class ConnectionLimitsError(Exception):
@@ -49,7 +51,8 @@ def descriptors_for_connections() -> int:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY:
         most = 2**20
-    return most - min(max(DESCRIPTORS_KEPT_MIN, most // 4), most // 2)
+    kept = min(max(DESCRIPTORS_KEPT_MIN, most // 4), DESCRIPTORS_KEPT_MAX)
+    return most - min(kept, most // 2)
 
 
 def api_limits(
@@ -58,7 +61,7 @@ def api_limits(
     """Of the API. None: as many as this process can bear, and half of them for one peer. Raises ConnectionLimitsError."""
     able = descriptors_for_connections()
     if beside_agents:
-        able -= int(able * AGENTS_SHARE)
+        able = min(able // API_SHARE_MAX, CONNECTIONS_MAX)
     if connections_max is not None and connections_max > able:
         raise ConnectionLimitsError(
             f"--connections-max {connections_max}: of the files that this process may open (ulimit -n), {able} are left for "
@@ -70,5 +73,5 @@ def api_limits(
 
 def agents_limits() -> ConnectionLimits:
     """Of the door for agents. Those that are known count for no peer: a site's may all come from one address."""
-    most = int(descriptors_for_connections() * AGENTS_SHARE)
+    most = descriptors_for_connections() - api_limits(beside_agents=True).connections_max
     return ConnectionLimits(most, max(most // 2, 1))
