@@ -14,8 +14,11 @@ from http.client import HTTPSConnection
 from urllib.parse import urlsplit
 
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from reconciler.backends.baremetal.join_wire import ROOTS_PATH
+from reconciler.backends.baremetal.wire import AGENT_PATH
 from tests.e2e.control_plane import PATIENCE_S, POLICY, ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
 
@@ -88,7 +91,6 @@ def test_without_descriptors_it_says_so_once_and_goes_on_when_there_are_some(pla
 
 
 def test_agents_come_through_a_door_that_others_hold(plane: ControlPlane) -> None:
-    pytest.importorskip("cryptography")
     with descriptors(DESCRIPTORS):
         plane.start("--agents-listen", "127.0.0.1:0")
     plane.until_ready()
@@ -107,6 +109,19 @@ def test_agents_come_through_a_door_that_others_hold(plane: ControlPlane) -> Non
         new = complaints(plane) - before
         assert sorted(new) == ["connections-full"]
         assert 2 <= new["connections-full"] <= 2 * LINES_MAX
+
+
+def test_strangers_at_the_agents_door_fill_no_log(plane: ControlPlane) -> None:
+    plane.start("--agents-listen", "127.0.0.1:0")
+    for _ in range(20):
+        with (
+            connect(
+                f"wss://127.0.0.1:{plane.agents_port}{AGENT_PATH}", ssl=ssl._create_unverified_context()
+            ) as stranger,
+            pytest.raises(ConnectionClosed, match="it shows no certificate"),
+        ):
+            stranger.recv()
+    assert 1 <= complaints(plane)["agent-refused"] <= LINES_MAX
 
 
 def test_more_connections_than_descriptors_are_refused_at_the_start(plane: ControlPlane) -> None:

@@ -249,7 +249,8 @@ class Door:
         try:
             identity, hello = await self._entry.hello(connection)
         except (UntrustedError, msgspec.MsgspecError, TimeoutError, StoreUnusableError, KeyFileError) as error:
-            self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
+            if self._doorway.is_news(str(error)):
+                self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
             await connection.close(BAD_HELLO, str(error)[:REASON_MAX])
             return None
         if not self._leads():

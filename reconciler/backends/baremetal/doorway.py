@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import cast
+from typing import Final, cast
 
 from structlog.typing import FilteringBoundLogger
 from websockets.asyncio.server import ServerConnection
 
-from reconciler.connections.gate import ConnectionGate
+from reconciler.connections.gate import TELL_EVERY_S, ConnectionGate
 from reconciler.connections.limits import agents_limits
 from reconciler.connections.listener import LimitedListener
+
+REFUSALS_MAX: Final = 1_000
+"""So many different ones are remembered."""
 
 
 class DoorError(Exception):
@@ -22,6 +25,7 @@ class Doorway:
     """`listener` and `connection` are for websockets' `serve`. Used in the door's thread alone. Raises DoorError."""
 
     def __init__(self, address: tuple[str, int], log: FilteringBoundLogger) -> None:
+        self._told_again_s: dict[str, float] = {}
         self._gate = gate = ConnectionGate(agents_limits(), log)
         self.listener = LimitedListener(_listening(*address), gate)
 
@@ -34,6 +38,16 @@ class Doorway:
                 gate.found(_descriptor(transport)).displace = cast("asyncio.Transport", transport).abort
 
         self.connection = Displaceable
+
+    def is_news(self, refusal: str) -> bool:
+        """Once a minute for each that is said: anybody may be refused as often as they like."""
+        now_s = self._gate.clock_s()
+        if now_s < self._told_again_s.get(refusal, now_s):
+            return False
+        if len(self._told_again_s) >= REFUSALS_MAX:
+            self._told_again_s.clear()
+        self._told_again_s[refusal] = now_s + TELL_EVERY_S
+        return True
 
     def keep(self, connection: ServerConnection) -> None:
         """It is an agent, and stays."""
