@@ -14,7 +14,7 @@ import yaml
 
 from hack.kubernetes.shipped import DEPLOY, objects_in
 from hack.ports import free_ports
-from tests.e2e.control_plane import POLICY, ControlPlane, until
+from tests.e2e.control_plane import POLICY, ControlPlane, in_postgresql, leads, until
 from tests.gitsource.origin import Origin
 
 KINDS: Final = ("startupProbe", "livenessProbe", "readinessProbe")
@@ -116,3 +116,20 @@ def test_the_probes_that_are_shipped_are_passed(tmp_path: Path, file: Shipped) -
         assert [passes(status(kind)) for kind in KINDS] == [True, True, True]
     finally:
         plane.end()
+
+
+@pytest.mark.postgresql
+def test_one_that_stands_by_is_ready(origin: Origin, tmp_path: Path) -> None:
+    """A rolling update waits until each new control plane is ready, and takes the leader away after that."""
+    with in_postgresql(tmp_path) as (store, _):
+        leader, standby = (ControlPlane(origin.folder, tmp_path / name) for name in ("leader", "standby"))
+        try:
+            leader.start(*store, "--tasks", str(leader.folder.tasks)).until_ready()
+            standby.start(*store, "--tasks", str(leader.folder.tasks))
+            with leader.client() as first, standby.client() as second:
+                until("it is ready", second.ready)
+                assert (leads(first), leads(second)) == (True, False)
+                assert first.ready()
+        finally:
+            leader.end()
+            standby.end()
