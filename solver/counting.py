@@ -45,9 +45,8 @@ class Counting:
         self._room, self._holdings, self._freeing = room, lawful.holdings, lawful.freeing(room)
         self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
         self._needed = spec.task_groups[0].least
-        self._usable = room.usable(self._shape, gpu_type).copy()
-        self._usable[list(room.partitions.rules)] = False
-        self._at_first = room.slots(self._shape, gpu_type) * self._usable
+        self._usable = room.usable(self._shape, gpu_type)
+        self._at_first = room.slots(self._shape, gpu_type, fresh=False)
         level = spec.effective_topology.required
         self._domain_at = room.topology[level].of_node if level else np.zeros(len(room.nodes), dtype=np.int64)
         self._in_domain: list[int] = _added_up(self._domain_at, self._at_first).tolist()

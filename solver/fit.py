@@ -3,6 +3,9 @@
 A place costs what it takes at the node's prices, plus a tenth of the fragmentation it adds, plus a little for what it leaves
 free (best fit). Prices are those of `solver/prices`; without them only the other two count. Ties go to the
 smallest node name, then to the smallest device.
+
+No GPU is divided for what may share one at the same price: then the divided GPU is taken that is left fullest, whatever
+fragments. How much of it nobody could use is a guess of what comes; that one whole GPU less is left is none.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ FRAGMENTATION_ALONE = 1.0
 
 DECIMALS = 6
 """Costs that agree so far are equal: the order in which floats were added up must not choose a node."""
+
+PRICE_DECIMALS = 3
+"""The same of prices, in milli-GPU: an optimiser's values are as exact as its tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +89,43 @@ class _Alike(NamedTuple):
     takes: _Takes
     ways: tuple[Way, ...]
 
+    def way_on(self, room: Room, node: int) -> int:
+        """The first of them that is served on a node."""
+        types = (None, room.nodes[node].gpu_type)
+        return next(number for number, way in zip(self.numbers, self.ways, strict=True) if way[1] in types)
+
 
 class _Costs(NamedTuple):
-    """By state, for one shape: cost (inf: does not fit, nan: not worked out), and the GPU it would share (0: a whole one)."""
+    """By state, for one shape: cost (inf: does not fit, nan: not worked out), and the GPU it would share (0: a whole one).
+
+    `price`: what of the cost is price. `shared_price`, `shared_left`: of the cheapest place on a divided GPU, of these the fullest.
+    """
 
     cost: Floats
     left_milli: Ints
+    price: Floats
+    shared_price: Floats
+    shared_left: Ints
+
+    @classmethod
+    def unknown(cls, states: int) -> _Costs:
+        """Nothing is worked out."""
+        none = np.zeros(states, dtype=np.int64)
+        return cls(np.full(states, np.nan), none, np.full(states, np.inf), np.full(states, np.inf), none.copy())
+
+    def better(self, able: Mask, cost: Floats, price: Floats, shared: Ints) -> None:
+        """Another way: where it is the cheapest, and, on a divided GPU, where it has the least price. `shared` as `left_milli`."""
+        cheaper = able & (cost < self.cost)
+        for mine, of in ((self.cost, cost), (self.price, price), (self.left_milli, shared)):
+            mine[cheaper] = of[cheaper]
+        least = able & (shared > 0) & (price < self.shared_price)
+        for mine, of in ((self.shared_price, price), (self.shared_left, shared)):
+            mine[least] = of[least]
+
+    def put(self, states: Sequence[int] | slice, found: _Costs) -> None:
+        """These are known now."""
+        for mine, of in zip(self, found, strict=True):
+            mine[states] = of
 
 
 @dataclass(slots=True)
@@ -131,9 +168,35 @@ class Fit:
             costs = self._cost_by_node(room, alike)
             node = int(costs.argmin()) if len(costs) else 0
             if len(costs) and costs[node] < np.inf:
-                way = next(n for n in alike.numbers if ways[n][1] in (None, room.nodes[node].gpu_type))
                 left = self._costs[alike.takes].left_milli[self._states.of_node[node]]
-                spots.append(Spot(float(costs[node]), node, way, int(left) or None))
+                spots.append(Spot(float(costs[node]), node, alike.way_on(room, node), int(left) or None))
+        cheapest = min(spots, default=None, key=lambda spot: spot[:3])
+        if cheapest is None or cheapest.left_milli or not isinstance(ways[cheapest.way][0], SharedShape):
+            return cheapest
+        takes = _taken_by(ways[cheapest.way][0])
+        most = float(self._costs[takes].price[self._states.of_node[cheapest.node]])
+        return self._sharing(room, ways, most) or cheapest
+
+    def worth(self, room: Room) -> float:
+        """What all that is free is worth, in milli-GPU."""
+        self._states.follow(room)
+        states, counts = np.unique(self._states.of_node[room.open_nodes], return_counts=True)
+        nodes = StatesInRows.of([self._states.known[number] for number in states.tolist()])
+        hosts = self.prices.cpu[nodes.group] * nodes.cpu + self.prices.memory[nodes.group] * nodes.memory
+        return float((self._worth(nodes, nodes.whole, nodes.left) + hosts) @ counts)
+
+    def _sharing(self, room: Room, ways: Sequence[Way], most: float) -> Spot | None:
+        """The divided GPU that a task leaves fullest, of those whose price is at most `most`; of alike ones on the fullest node."""
+        spots = []
+        for alike in _alike(tuple(ways)):
+            known, states = self._costs[alike.takes], self._states.of_node
+            nodes = np.flatnonzero(self._by_node[alike.ways].usable)
+            nodes = nodes[known.shared_price[states[nodes]] <= most]
+            if len(nodes):
+                left = known.shared_left[states[nodes]]
+                node = int(nodes[np.lexsort((room.free_gpus[nodes], left))[0]])
+                shared = int(known.shared_left[states[node]])
+                spots.append(Spot(shared, node, alike.way_on(room, node), shared))
         return min(spots, default=None, key=lambda spot: spot[:3])
 
     def _cost_by_node(self, room: Room, alike: _Alike) -> Floats:
@@ -152,24 +215,23 @@ class Fit:
         return kept.cost
 
     def _costs_of(self, alike: _Alike, states: Ints) -> _Costs:
-        known = self._costs.get(alike.takes, _Costs(np.zeros(0), np.zeros(0, dtype=np.int64)))
+        known = self._costs.get(alike.takes) or _Costs.unknown(0)
         if len(known.cost) < len(self._states.known):
-            size = 2 * len(self._states.known)
-            cost, left = np.full(size, np.nan), np.zeros(size, dtype=np.int64)
-            cost[: len(known.cost)], left[: len(known.cost)] = known
-            known = self._costs[alike.takes] = _Costs(cost, left)
+            more = _Costs.unknown(2 * len(self._states.known))
+            more.put(slice(len(known.cost)), known)
+            known = self._costs[alike.takes] = more
         unknown = np.isnan(known.cost[states])
         if unknown.any():
             missing = sorted(set(states[unknown].tolist()))
             chosen = StatesInRows.of([self._states.known[number] for number in missing])
-            known.cost[missing], known.left_milli[missing] = self._work_out(chosen, alike.ways[0][0])
+            known.put(missing, self._work_out(chosen, alike.ways[0][0]))
         return known
 
-    def _work_out(self, nodes: StatesInRows, shape: Shape) -> tuple[Floats, Ints]:
+    def _work_out(self, nodes: StatesInRows, shape: Shape) -> _Costs:
         """The cheapest way to put a task on each of some nodes, and the GPU it shares in it."""
         before = self.expected.unusable(nodes.gpu_type, nodes.cpu, nodes.memory, nodes.whole, nodes.left)
-        best = np.full(len(nodes.cpu), np.inf)
-        left_milli = np.zeros(len(nodes.cpu), dtype=np.int64)
+        best = _Costs.unknown(len(nodes.cpu))
+        best.cost[:] = np.inf
         host_ok = (nodes.cpu >= shape.cpu) & (nodes.memory >= shape.memory)
         for roomy, whole, left, shared in nodes.ways(shape):
             able = roomy & host_ok
@@ -181,9 +243,8 @@ class Fit:
             price += self.prices.cpu[nodes.group] * shape.cpu + self.prices.memory[nodes.group] * shape.memory
             rest = whole * MILLI_PER_GPU + left.sum(axis=1)
             cost = np.round(price + self.weight * (after - before) + BEST_FIT_WEIGHT * rest, DECIMALS)
-            better = able & (cost < best)
-            best[better], left_milli[better] = cost[better], shared[better]
-        return best, left_milli
+            best.better(able, cost, np.round(price, PRICE_DECIMALS), shared)
+        return best
 
     def _worth(self, nodes: StatesInRows, whole: Ints, left: Ints) -> Floats:
         parts = self.prices.divided[nodes.group[:, None], left].sum(axis=1)

@@ -17,6 +17,7 @@ import numpy as np
 
 from solver.attempts import Attempts
 from solver.certify import Proof, layer_results, loose_bounds, with_victims
+from solver.compaction import compacted
 from solver.decide import Answer, Asked, begin
 from solver.eviction import MakingRoom
 from solver.fit import Fit
@@ -129,7 +130,14 @@ class Round:
         self.asked = begin(self.waiting, self.room, self.shares, limits, self.optimiser, self.fit_of)
 
     def end(self) -> Decision:
-        """Wait for who starts, and have others leave for who still waits."""
+        """Wait for who starts, have others leave for who still waits, and pack fractions where they divide fewer GPUs."""
+        decision = self._decided()
+        fit = self.fit_of() if decision.starts else None
+        if fit is None:
+            return decision
+        return replace(decision, starts=compacted(decision.starts, decision.promises, decision.room, fit))
+
+    def _decided(self) -> Decision:
         if self.asked.by_program:
             _ = self.ground.lawful  # Who still waits will need it, and the program takes its time.
         room, answer = self.room, self.answer()

@@ -88,7 +88,7 @@ def _from_store(where: Path | str, password_file: Path | None, number: int) -> R
     from reconciler.store.sql.store import open_store
 
     try:
-        found = open_store(where, password_file)
+        found = open_store(where, password_file, as_found=True)
         try:
             return found.history.round(number)
         except KeyError:

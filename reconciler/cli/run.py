@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     "--listen",
     type=AddressParam(),
     default="127.0.0.1:7717",
+    envvar="QUORATE_LISTEN",
     show_default=True,
-    help="Where the API listens; port 0: any.",
+    help="Where the API listens, else QUORATE_LISTEN; port 0: any.",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to.")
 @connections_options

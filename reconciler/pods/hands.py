@@ -22,6 +22,7 @@ from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, UnreachableError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, of_bindings, of_evictions, of_releases
+from reconciler.backends.kubernetes.unfinished import Ground
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.causes import why_evicted
 from reconciler.clock import Clock
@@ -101,7 +102,7 @@ class Hands:
 
     async def go_on(self, sight: Sight, policy: Policy) -> int:
         """Finish or give up what is neither bound whole nor gone whole, and end what has run for its time; how much was done."""
-        finished = await self.finisher.finish(sight.pods.values(), {node.name for node in sight.cluster.nodes})
+        finished = await self.finisher.finish(sight.pods.values(), self._ground(sight))
         for _, again in finished.again:
             self._watch_for(again)
         self.happened(of_releases(finished.released))
@@ -213,6 +214,11 @@ class Hands:
 
     def _node(self, name: NodeName) -> Node | None:
         return self.mirror.nodes.get(Key("", name))
+
+    def _ground(self, sight: Sight) -> Ground:
+        nodes: dict[str, Node] = {node.name: wire for node in sight.cluster.nodes if (wire := self._node(node.name))}
+        refused = {(one.namespace, one.name) for gang in sight.cluster.gangs if gang.refusals for one in gang.members}
+        return Ground(nodes, frozenset(refused))
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self.mirror.pods.get(key)

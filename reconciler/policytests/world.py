@@ -148,7 +148,7 @@ class _Floor:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = {node.name: node for node in nodes if node.ready}
-        self._devices = {node.name: [gpu.id for gpu in node.gpus] for node in nodes}
+        self._devices = {node.name: [gpu.id for gpu in node.gpus if gpu.instances is None] for node in nodes}
         self._cpu = {node.name: int(node.cpu) for node in nodes}
         self._memory = {node.name: int(node.memory) for node in nodes}
 

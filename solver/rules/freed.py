@@ -61,6 +61,6 @@ def _of_job(job: Job, nodes: Mapping[NodeName, tuple[int, Node]]) -> list[Freed]
         number, node = nodes.get(task.node, NOWHERE)
         if node is not None and node.schedulable:
             devices, shape = task.devices, shapes.get(task.group, NOTHING)
-            healthy = [gpu.healthy and gpu.id in devices for gpu in node.gpus].count(True)
+            healthy = [gpu.healthy and gpu.instances is None and gpu.id in devices for gpu in node.gpus].count(True)
             found.append(Freed(number, healthy, int(shape.cpu), int(shape.memory)))
     return found

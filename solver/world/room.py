@@ -195,10 +195,12 @@ class Room(Free):
         self.free_gpus[node] = len(self.free_devices[node])
 
     def _healthy(self, node: int) -> Sequence[DeviceId]:
-        """The healthy GPUs of a node, in order."""
+        """The healthy GPUs of a node that are not in MIG mode, in order. Who had one before it was gives back nothing whole."""
         known = self._healthy_by_node.get(node)
         if known is None:
-            known = self._healthy_by_node[node] = tuple(gpu.id for gpu in self.nodes[node].gpus if gpu.healthy)
+            known = self._healthy_by_node[node] = tuple(
+                gpu.id for gpu in self.nodes[node].gpus if gpu.healthy and gpu.instances is None
+            )
         return known
 
     def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
@@ -276,7 +278,7 @@ class Room(Free):
 
     def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:
         """Instances that somebody has already."""
-        healthy = self._healthy(node)
+        healthy = {gpu.id for gpu in self.nodes[node].gpus if gpu.healthy}
         self.partitions.confirm(node, [slot for slot in slots if slot.gpu in healthy])
         self._not_free(node, {slot.gpu for slot in slots})
 

@@ -187,7 +187,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             (ada.folder / file).write_text((ada.folder / file).read_text().replace(old, new))
         (ada.folder / "policies/access.yaml").write_text(ACCESS % (adas.public, forges.public))
         ada.git("add", "--all")
-        ada.git("commit", "--quiet", "--message", "First policy")
+        ada.git("commit", "--quiet", "--amend", "--message", "First policy")
         ada.git("push", "--quiet", "origin", "HEAD:main")
         ada.git("fetch", "--quiet")
         plane = ControlPlane(f"{host.url('control-plane')}/git/policy.git", tmp_path / "state")

@@ -22,9 +22,9 @@ from reconciler.backends.kubernetes.binding import Binder, GangBinding
 from reconciler.backends.kubernetes.finishing import Finished, Finisher
 from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod
 from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S
+from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S, Ground
 from reconciler.clock import SystemClock
 from solver.world.quantities import Instant
 from tests.kubernetes.candidate import Bind
@@ -34,7 +34,8 @@ from tests.kubernetes.test_binding import LEADER, OTHER, a_gang, lead
 
 pytestmark = REAL
 
-NODES = frozenset(f"n{number}" for number in range(8))
+NODES = {name: Node(Meta(name)) for name in (f"n{number}" for number in range(8))}
+GROUND = Ground(NODES)
 SEEDS = range(12)
 GANGS, SIZE = 5, 4
 STEPS = 2 * GANGS * SIZE
@@ -81,7 +82,7 @@ class Scene(NamedTuple):
         passes = []
         while True:
             before = await pods_of(self.admin, self.space)
-            passes.append(await finisher.finish(before, NODES))
+            passes.append(await finisher.finish(before, GROUND))
             await self.leave()
             if await pods_of(self.admin, self.space) == before:
                 return passes
@@ -206,7 +207,9 @@ def test_where_a_node_is_gone_or_others_took_a_pod_it_is_released_at_once(fenced
             _, binder = await partial(at)
             await at.admin.create(PODS.path(at.space), a_pod("g-2"))
             pods = await pods_of(at.admin, at.space)
-            finished = await at.finisher(0, LEADER, binder).finish(pods, NODES - {"n2"})
+            finished = await at.finisher(0, LEADER, binder).finish(
+                pods, Ground({name: node for name, node in NODES.items() if name != "n2"})
+            )
             assert [release.why for release in finished.released] == [
                 "the node n2 is gone, which the pod g-2 was to have"
             ]
@@ -230,7 +233,7 @@ def test_what_others_made_anew_meanwhile_is_not_deleted(fenced: Cluster) -> None
             await at.admin.delete(PODS.path(at.space, "g-1"))
             await at.leave()
             await at.admin.create(PODS.path(at.space), a_pod("g-1"))
-            await at.finisher(ROLL_FORWARD_S, LEADER, binder).finish(before, NODES)
+            await at.finisher(ROLL_FORWARD_S, LEADER, binder).finish(before, GROUND)
             await at.leave()
             (left,) = await pods_of(at.admin, at.space)
             assert (left.metadata.name, left.metadata.annotations) == ("g-1", {})
@@ -244,7 +247,7 @@ def test_who_leads_no_more_finishes_nothing(fenced: Cluster) -> None:
             await partial(at)
             before = await pods_of(at.admin, at.space)
             await led_by(fenced, OTHER)
-            await at.finisher(ROLL_FORWARD_S, LEADER).finish(before, NODES)
+            await at.finisher(ROLL_FORWARD_S, LEADER).finish(before, GROUND)
             assert await pods_of(at.admin, at.space) == before
 
     asyncio.run(story())

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+import msgspec
 import pytest
 
 from reconciler.backends.kubernetes.journal import GangBinding, Journal, PodBinding, held, journal_of, written
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Container, Meta, Pod, PodSpec, PodStatus
+from reconciler.backends.kubernetes.objects.wire import Container, Meta, Node, NodeSpec, Pod, PodSpec, PodStatus, Taint
 from reconciler.backends.kubernetes.unfinished import (
     AGAIN_S,
     ROLL_FORWARD_S,
     BoundPod,
+    Ground,
     Release,
     Start,
     Unfinished,
@@ -28,7 +30,8 @@ from solver.world.workload import JobName
 BEGUN = Instant(1_800_000_000_000)
 SOON = BEGUN.after(int(AGAIN_S * 1000))
 LATE = BEGUN.after(int(ROLL_FORWARD_S * 1000))
-NODES = frozenset({"n0", "n1", "n2"})
+NODES = {name: Node(Meta(name, labels={"disk": "nvme"})) for name in ("n0", "n1", "n2")}
+GROUND = Ground(NODES)
 
 
 def journal(job: str = "ns.gang.g", attempt: int = 1, prefix: str = "g") -> Journal:
@@ -56,7 +59,7 @@ def pod_of(
 
 def decided(pods: Sequence[Pod], now: Instant = SOON, remembered: Sequence[Journal] = ()) -> Unfinished:
     """The same in any order."""
-    answers = {unfinished(Random(seed).sample(pods, len(pods)), now, NODES, remembered) for seed in range(3)}
+    answers = {unfinished(Random(seed).sample(pods, len(pods)), now, GROUND, remembered) for seed in range(3)}
     (answer,) = answers
     return answer
 
@@ -106,8 +109,29 @@ def test_what_can_never_be_whole_is_released_at_once() -> None:
     assert release.why == "the pod g-1 was bound otherwise by others"
     assert [pod.name for pod in release.pods] == ["g-0", "g-1"]
     waiting = [pod_of(plan, 0), pod_of(plan, 1), pod_of(plan, 2, bound=False)]
-    (release,) = unfinished(waiting, BEGUN, {"n0", "n1"}).release
+    (release,) = unfinished(waiting, BEGUN, Ground({name: NODES[name] for name in ("n0", "n1")})).release
     assert release.why == "the node n2 is gone, which the pod g-2 was to have"
+
+
+def test_a_pod_that_was_made_anew_is_not_bound_where_it_may_not_be() -> None:
+    """What made it may have been changed meanwhile, and the plan was for the pod before it."""
+    plan = journal()
+    anew = pod_of(plan, 2, bound=False, uid="made anew")
+    tape = Pod(anew.metadata, msgspec.structs.replace(anew.spec, node_selector={"disk": "tape"}), anew.status)
+    nvme = Pod(anew.metadata, msgspec.structs.replace(anew.spec, node_selector={"disk": "nvme"}), anew.status)
+    there = [pod_of(plan, 0), pod_of(plan, 1)]
+    (again,) = decided([*there, nvme]).again
+    assert [pod.uid for pod in again.pods] == ["made anew"]
+    found = decided([*there, tape])
+    (release,) = found.release
+    assert release.why == "the pod g-2 may not be on the node n2, which it was to have"
+    assert ([pod.name for pod in release.pods], found.again) == (["g-0", "g-1"], ())
+    tainted = Node(Meta("n2"), NodeSpec(taints=(Taint("theirs", effect="NoSchedule"),)))
+    assert unfinished([*there, anew], SOON, Ground({**NODES, "n2": tainted})).release == found.release
+    refused = Ground(NODES, frozenset({("ns", "g-0"), ("ns", "g-1"), ("ns", "g-2")}))
+    assert unfinished([*there, anew], SOON, refused).release == found.release
+    waits = pod_of(plan, 2, bound=False)
+    assert unfinished([*there, waits], SOON, refused).again, "it is the one that the plan was made for"
 
 
 def test_a_release_that_was_begun_goes_on_whoever_leads_also_where_the_journal_is_gone() -> None:
@@ -147,13 +171,13 @@ def test_a_remembered_start_of_which_nothing_is_bound_is_to_be_forgotten() -> No
     plan = journal()
     pods = [pod_of(plan, number, bound=False) for number in range(3)]
     assert decided(pods, LATE, [plan]) == Unfinished(nothing=(start_of(plan),))
-    assert unfinished([], LATE, NODES, [plan]) == Unfinished(nothing=(start_of(plan),))
+    assert unfinished([], LATE, GROUND, [plan]) == Unfinished(nothing=(start_of(plan),))
 
 
 def test_what_is_being_sent_is_left_alone() -> None:
     plan = journal()
     pods = [pod_of(plan, 0), pod_of(plan, 1), pod_of(plan, 2, bound=False)]
-    assert unfinished(pods, LATE, NODES, underway={start_of(plan)}) == Unfinished()
+    assert unfinished(pods, LATE, GROUND, underway={start_of(plan)}) == Unfinished()
 
 
 def test_what_was_asked_to_leave_meanwhile_is_neither_finished_nor_released() -> None:

@@ -147,11 +147,15 @@ def _snapshot(given: dict[str, Any]) -> Snapshot:
     closed: dict[str, dict[str, bool]] = {name: {"ready": False} for name in given.get("lost", [])}
     closed |= {name: {"cordoned": True} for name in given.get("cordoned", [])}
     nodes = [from_builtins({**_plain(node), **closed.get(node.name, {})}, Node) for node in nodes]
-    held: dict[str, int] = {}
+    held: dict[str, int] = {node.name: _first_whole(node) for node in nodes}
     jobs = [_job(place, held, **written) for place, written in enumerate(given.get("jobs", []))]
     in_flight = from_builtins(given.get("inFlight", {}), InFlight)
     node_sets = [from_builtins(known, NodeSet) for known in given.get("nodeSets", [])]
     return snapshot_of(Instant.parse(given.get("time", NOW)), nodes, jobs, in_flight, node_sets)
+
+
+def _first_whole(node: Node) -> int:
+    return next((index for index, gpu in enumerate(node.gpus) if gpu.instances is None), len(node.gpus))
 
 
 def _plain(node: Node) -> dict[str, Any]:

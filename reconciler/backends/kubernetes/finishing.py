@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -19,6 +19,7 @@ from reconciler.backends.kubernetes.unfinished import (
     ROLL_FORWARD_S,
     Again,
     BoundPod,
+    Ground,
     Release,
     Unfinished,
     Unreadable,
@@ -62,10 +63,10 @@ class Finisher:
         self._log = log
         self._roll_forward_s = roll_forward_s
 
-    async def finish(self, pods: Collection[Pod], nodes: Container[str]) -> Finished:
-        """All pods and the names of all nodes, as the watches show them."""
+    async def finish(self, pods: Collection[Pod], ground: Ground) -> Finished:
+        """All pods, and where they may be, as the watches show them."""
         binder = self._binder
-        found = unfinished(pods, self._clock.now(), nodes, binder.remembered, binder.underway, self._roll_forward_s)
+        found = unfinished(pods, self._clock.now(), ground, binder.remembered, binder.underway, self._roll_forward_s)
         async with asyncio.TaskGroup() as work:
             again = work.create_task(binder.send_again(found.again))
             for release in found.release:

@@ -16,7 +16,8 @@ from reconciler.backends.kubernetes.journal import (
     read,
 )
 from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Pod
+from reconciler.backends.kubernetes.objects.selectors import may_be_on, tolerates_all
+from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from solver.world.quantities import Instant
 from solver.world.workload import JobName
 
@@ -84,6 +85,13 @@ class Unfinished(NamedTuple):
     nothing: tuple[Start, ...] = ()
 
 
+class Ground(NamedTuple):
+    """Where pods may be bound: the nodes by name. `refused`: pods of gangs that are refused as they are now."""
+
+    nodes: Mapping[str, Node]
+    refused: Container[PodKey] = frozenset()
+
+
 class _Mark(msgspec.Struct, frozen=True):
     job: str
     attempt: int
@@ -103,12 +111,12 @@ def mark_of(release: Release) -> str:
 def unfinished(
     pods: Collection[Pod],
     now: Instant,
-    nodes: Container[str],
+    ground: Ground,
     remembered: Iterable[Journal] = (),
     underway: Container[Start] = (),
     roll_forward_s: float = ROLL_FORWARD_S,
 ) -> Unfinished:
-    """What follows from all pods of the cluster and the names of its nodes.
+    """What follows from all pods of the cluster and the ground that they may be on.
 
     `remembered`: starts that this process has begun, so that one is known though the pod with its journal is gone.
     `underway`: starts that are being sent just now, which are left alone.
@@ -118,7 +126,7 @@ def unfinished(
     wanted = {pod.key for journal in journals.values() for pod in journal.pods}
     there = {pod.key: pod for pod in pods if pod.key in wanted}
     judged = [
-        _judged(journals[start], there, now, nodes, roll_forward_s)
+        _judged(journals[start], there, now, ground, roll_forward_s)
         for start in sorted(journals)
         if start not in underway
     ]
@@ -174,9 +182,9 @@ def _marked(pod: Pod) -> Release:
 
 
 def _judged(
-    journal: Journal, there: Mapping[PodKey, Pod], now: Instant, nodes: Container[str], roll_forward_s: float
+    journal: Journal, there: Mapping[PodKey, Pod], now: Instant, ground: Ground, roll_forward_s: float
 ) -> Again | Release | Whole | Start | None:
-    states = [_state(journal, binding, there.get(binding.key)) for binding in journal.pods]
+    states = [_state(journal, binding, there.get(binding.key), ground) for binding in journal.pods]
     if not any(state in ("there", "elsewhere") for state in states):
         return start_of(journal)
     if all(state == "there" for state in states):
@@ -184,7 +192,7 @@ def _judged(
         return Whole(start_of(journal), _bound_pod(head))
     if any(_notes(names.EVICT, there, journal)):
         return None  # it was asked to leave meanwhile, and leaves by that record
-    if why := _lost(journal, states, there, now, nodes, roll_forward_s):
+    if why := _lost(journal, states, there, now, roll_forward_s):
         return _release(journal, there, why)
     if now - journal.at < AGAIN_S * 1000:
         return None
@@ -196,25 +204,31 @@ def _judged(
     return Again(journal, missing) if missing else None
 
 
-State = Literal["there", "elsewhere", "waits", "gone"]
+State = Literal["there", "elsewhere", "waits", "stranded", "barred", "gone"]
+"""Stranded: its node is gone. Barred: it may not be on that node, or was made anew as one that is refused."""
 
 
-def _state(journal: Journal, binding: PodBinding, pod: Pod | None) -> State:
-    """How a pod stands to its plan; one that was made anew under its name may take its place."""
+def _state(journal: Journal, binding: PodBinding, pod: Pod | None, ground: Ground) -> State:
+    """How a pod stands to its plan; one that was made anew under its name may take its place, if it may be there itself."""
     if pod is None or pod.metadata.deletion_timestamp:
         return "gone"
     if not pod.spec.node_name:
-        return "gone" if pod.is_over else "waits"
+        return "gone" if pod.is_over else _waiting(binding, pod, ground)
     return "there" if is_there(pod, binding, held(binding, journal)) else "elsewhere"
 
 
+def _waiting(binding: PodBinding, pod: Pod, ground: Ground) -> State:
+    """How a pod without a node stands to the one that it is to have."""
+    node = ground.nodes.get(binding.node)
+    if node is None:
+        return "stranded"
+    is_let = may_be_on(pod.spec, node) and tolerates_all(pod.spec.tolerations, node.spec.taints)
+    is_refused = pod.metadata.uid != binding.uid and pod.key in ground.refused
+    return "waits" if is_let and not is_refused else "barred"
+
+
 def _lost(
-    journal: Journal,
-    states: Collection[State],
-    there: Mapping[PodKey, Pod],
-    now: Instant,
-    nodes: Container[str],
-    roll_forward_s: float,
+    journal: Journal, states: Collection[State], there: Mapping[PodKey, Pod], now: Instant, roll_forward_s: float
 ) -> str:
     """Why a start that is not whole can't become so, or not in time; "" while it may."""
     of_both = list(zip(journal.pods, states, strict=True))
@@ -222,8 +236,10 @@ def _lost(
         return "its release was begun"
     if away := [binding for binding, state in of_both if state == "elsewhere"]:
         return f"the pod {away[0].name} was bound otherwise by others"
-    if lost := [binding for binding, state in of_both if state == "waits" and binding.node not in nodes]:
+    if lost := [binding for binding, state in of_both if state == "stranded"]:
         return f"the node {lost[0].node} is gone, which the pod {lost[0].name} was to have"
+    if barred := [binding for binding, state in of_both if state == "barred"]:
+        return f"the pod {barred[0].name} may not be on the node {barred[0].node}, which it was to have"
     if now - journal.at >= roll_forward_s * 1000:
         short = [binding.name for binding, state in of_both if state != "there"]
         return f"{len(short)} of {len(states)} pods not bound {roll_forward_s:g} s after the first, such as {short[0]}"

@@ -108,6 +108,20 @@ def test_no_node_is_refused_with_what_leaves_none() -> None:
     assert "of 5 nodes there are 0 that nodeSelector" in str(gang.refusals[0])
 
 
+def test_a_pod_that_selects_only_nodes_without_gpus_is_refused_and_no_other_node_does() -> None:
+    gang = alone({"nodeSelector": {HOST: "c1"}})
+    assert codes(gang) == ["no-node"]
+    assert "of these 0 that have GPUs" in str(gang.refusals[0])
+    near = away(HOST, "podAffinity")
+    gang = alone(near, others=[pod("web", 0, on="c1", labels={"app": "train"})])
+    assert (codes(gang), gang.job) == (["no-node"], None)
+
+
+def test_where_no_node_has_gpus_a_round_says_so() -> None:
+    gang = alone({"nodeSelector": {HOST: "c1"}}, nodes=[node("c1", gpus=0), node("c2", gpus=0)])
+    assert (gang.refusals, gang.node_sets) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("wished", "types", "remarks"),
     [

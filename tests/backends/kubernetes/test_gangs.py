@@ -601,6 +601,46 @@ def test_pods_of_a_refused_gang_that_run_count_as_use() -> None:
     assert len(seen.gpus) == 5
 
 
+ELSEWHERE: dict[str, Sent] = {
+    "nodeSelector": {"nodeSelector": {"zone": "z"}},
+    "affinity to nodes": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]
+                }
+            }
+        }
+    },
+    "affinity to pods": {
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "gone"}}}
+                ]
+            }
+        }
+    },
+    "gates": {"schedulingGates": [{"name": "example.com/not-yet"}]},
+}
+
+
+@pytest.mark.parametrize("why", ELSEWHERE)
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_what_replaces_a_pod_of_a_gang_that_runs_gets_no_node_where_it_may_be_nowhere(why: str, gpus: int) -> None:
+    """Its gang runs on: the groups are limited to a set without nodes, which is not the same as to none."""
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "1"}
+    spec = ELSEWHERE[why]
+    runs = {key: value for key, value in spec.items() if key != "schedulingGates"}
+    pods = [pod("w-0", gpus, on="n1", annotations=said, spec=runs), pod("w-1", gpus, annotations=said, spec=spec)]
+    gang = the_gang(cluster([*NODES, node("n3", 0)], pods))
+    assert gang.job is not None
+    assert (gang.job.phase, gang.bound) == ("running", 1)
+    assert [known.nodes for known in gang.node_sets] == [()]
+    assert {group.nodes for group in gang.job.spec.task_groups} == {gang.node_sets[0].name}
+    assert bool(gang.refusals) == (why != "gates")
+
+
 def test_an_object_that_is_no_pod_group_is_told() -> None:
     with pytest.raises(ValueError, match="is no PodGroup that is understood"):
         group_of({"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "Workload", "metadata": {"name": "x"}})

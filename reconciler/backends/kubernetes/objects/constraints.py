@@ -150,6 +150,11 @@ class Places:
         return self._selected[written]
 
     @property
+    def nowhere(self) -> NodeSet:
+        """The set without nodes: what is limited to it gets none."""
+        return self.as_set(frozenset())
+
+    @property
     def unshared(self) -> Names:
         """The nodes each of whose GPUs is counted once."""
         if b"unshared" not in self._selected:
@@ -180,14 +185,18 @@ class Places:
         return self._sets[nodes]
 
     def types_of(self, nodes: Names, uses_gpus: bool) -> Types:
-        """The GPU types of nodes that could serve; whether these are all that could; whether all of their types are among them."""
+        """The GPU types of nodes that could serve; whether these are all that could; whether all of their types are among them.
+
+        Of no node neither is true: that a job says nothing of its nodes means that any would do.
+        """
         if (nodes, uses_gpus) not in self._types:
             able = {name: node.gpu_type for name, node in self.seen.items() if node.gpus or not uses_gpus}
             among = nodes & able.keys()
             types = frozenset(able[name] for name in among)
             of_types = sum(gpu_type in types for gpu_type in able.values())
             _make_room(self._types)
-            self._types[nodes, uses_gpus] = types, len(among) == len(able), len(among) == of_types
+            is_all, is_said = bool(nodes) and len(among) == len(able), bool(among) and len(among) == of_types
+            self._types[nodes, uses_gpus] = types, is_all, is_said
         return self._types[nodes, uses_gpus]
 
 
@@ -197,6 +206,8 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
         ("that nodeSelector and node affinity name", places.selected(task.pod)),
         ("whose taints are tolerated", places.tolerated(task.pod)),
     ]
+    if task.shape.uses_gpus and places.with_gpus:  # where no node has any, a round says so
+        steps.append(("that have GPUs", places.with_gpus))
     if task.shape.gpus:
         steps.append(("whose GPUs are not shared", places.unshared))
     if task.others and not task.pod.holds:  # who is on a node has it
@@ -217,7 +228,8 @@ def as_types(
 ) -> tuple[tuple[GpuType, ...], NodeSet | None]:
     """The GPU types of some nodes, the liked ones first, and the nodes themselves where their types mean others too.
 
-    Where every node that could serve the shape is among them there is nothing to say, but for an order.
+    Where every node that could serve the shape is among them there is nothing to say, but for an order. No node is a limit too: a
+    set without nodes, since no types and no set would mean that any node does.
     """
     types, is_all, is_said = places.types_of(nodes, shape.uses_gpus)
     if not shape.uses_gpus:

@@ -83,15 +83,24 @@ class Gathered:
         said = said or next((known.priority_class for known in objects if known and known.priority_class), "")
         return said or next((name for task in self.tasks if (name := task.pod.spec.priority_class_name)), "")
 
+    @property
+    def is_held_up(self) -> bool:
+        """Some of its pods are not to be scheduled yet, or nobody says yet how many there will be."""
+        missing = self.missing()
+        return bool(self._gates) or (missing is not None and missing.of is None)
+
+    @property
+    def _gates(self) -> list[str]:
+        return sorted({gate.name for task in self.tasks for gate in task.pod.spec.scheduling_gates})
+
     def missing(self) -> Missing | None:
         """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
-        gates = sorted({gate.name for task in self.tasks for gate in task.pod.spec.scheduling_gates})
         there = len(self.pods) + self.done
         if self.least is not None and there < self.least:
             return Missing(there, self.least)
         if self.least is None and self.key.source in OF_A_GROUP:
             return Missing(there, None, f"waiting for its PodGroup {self.key.name}, which is not there yet")
-        return Missing(there, None, f"held by scheduling gates: {', '.join(gates)}") if gates else None
+        return Missing(there, None, f"held by scheduling gates: {', '.join(self._gates)}") if self._gates else None
 
     def refusals(self) -> Iterator[Refusal]:
         """What can't be kept whatever the nodes are."""

@@ -51,7 +51,8 @@ class Member(NamedTuple):
 class Gang(NamedTuple):
     """A gang and what is to be said of it. `job` None: a round can't be asked about it, for what is `missing` or `refusals`.
 
-    One that holds nodes has its job whatever is said against it: it is there. `node_sets`: those that its job's groups name.
+    One that holds nodes has its job whatever is said of where its pods may be: it is there, and gets no node more.
+    `node_sets`: those that its job's groups name.
     """
 
     name: JobName
@@ -91,8 +92,15 @@ def gang_of(gang: Gathered, places: Places, held: Held) -> Gang:
     said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)))
     if refusals and not bound:
         return said
+    if bound and (refusals or gang.is_held_up):
+        groups, node_sets = _closed(groups, places.nowhere)
     job = _job(gang, groups, topology, _placement(parts, places, held), _phase(parts, groups))
     return said._replace(job=job, node_sets=node_sets)
+
+
+def _closed(groups: Iterable[TaskGroup], nowhere: NodeSet) -> tuple[tuple[TaskGroup, ...], tuple[NodeSet, ...]]:
+    """Groups of a gang that runs on but must not get a node more: what would join it is refused, or not to be scheduled yet."""
+    return tuple(msgspec.structs.replace(group, nodes=nowhere.name) for group in groups), (nowhere,)
 
 
 def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:

@@ -1,0 +1,95 @@
+"""Guarantees of whole GPUs in pools that may be partitioned or shared: as anywhere, as long as nobody divides a GPU."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.plan.check import violations
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Shrink
+from solver.program.highs import optimise
+from solver.rules.division import MigChanges, MigGeometry, MigMode, SharingPolicy
+from solver.rules.harm import Protection
+from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.solve import solve
+from solver.world.cluster import DeviceId, MigInstance, NodeName
+from solver.world.quantities import Duration, Instant
+from solver.world.snapshot import Snapshot, snapshot_of
+from solver.world.workload import QueueName, TaskPlacement
+from tests.drawn import worlds
+from tests.solver.worlds import job, node, policies, quota_of, snapshots
+
+MODELS = {"h100": "H100-80GB", "a100": "A100-80GB"}
+HALVES = (MigInstance("3g.40gb", 0), MigInstance("3g.40gb", 4))
+
+
+def partitioned(policy: Policy, mode: MigMode, changes: MigChanges) -> Policy:
+    layouts = ("7x 1g.10gb",) if mode == "bounded" else ()
+    mig = tuple(MigGeometry(pool, pool, mode, model, layouts, changes) for pool, model in MODELS.items())
+    return policy_of(policy.queues, policy.priority_classes, policy.scheduling, mig=mig)
+
+
+def shared(policy: Policy) -> Policy:
+    parts = SharingPolicy("parts", tuple(MODELS), "mps")
+    return policy_of(policy.queues, policy.priority_classes, policy.scheduling, (parts,))
+
+
+def served(plan: Plan) -> set[tuple[str, ...]]:
+    """Who starts, grows, leaves, and is promised something; and which GPUs are changed."""
+    found: set[tuple[str, ...]] = set()
+    for step in plan.steps:
+        if isinstance(step, Bind | Grow | Nominate):
+            found.add((type(step).__name__, step.job))
+        elif isinstance(step, Evict | Shrink):
+            found.add((type(step).__name__, step.job, step.beneficiary or ""))
+        elif isinstance(step, Repartition):
+            found.add(("Repartition", step.device))
+    return found
+
+
+@worlds(400)
+@given(
+    snapshots(elastic=True, held_one_in=1),
+    policies(),
+    st.sampled_from(["fixed", "bounded", "free"]),
+    st.builds(MigChanges, st.sampled_from([0, 1, 8]), st.sampled_from(["never", "entitled"])),
+    st.booleans(),
+)
+def test_where_nobody_divides_a_gpu_it_is_decided_as_if_nobody_might(
+    world: Snapshot, policy: Policy, mode: MigMode, changes: MigChanges, with_program: bool
+) -> None:
+    optimiser = optimise if with_program else None
+    alone = served(solve(world, policy, optimiser))
+    for named in (partitioned(policy, mode, changes), shared(policy)):
+        plan = solve(world, named, optimiser)
+        assert violations(world, named, plan) == ()
+        assert served(plan) == alone
+
+
+def guaranteeing(gpus: int, mode: MigMode) -> Policy:
+    """Queue a is guaranteed so many GPUs, b nothing; nothing protects who runs."""
+    queues = tuple(Queue(QueueName(name), quota=(quota_of("H100", most),)) for name, most in (("a", gpus), ("b", 0)))
+    plain = PriorityClass("plain", protection=Protection(min_runtime=Duration(0)))
+    scheduling = SchedulingPolicy(default_priority_class="plain")
+    policy = policy_of(queues, (plain,), scheduling)
+    return partitioned(policy, mode, MigChanges(8))
+
+
+@pytest.mark.parametrize("mode", ["fixed", "bounded", "free"])
+def test_a_gpu_that_was_lent_before_its_pool_was_partitioned_does_not_come_back_whole(mode: MigMode) -> None:
+    """Somebody runs on it as a whole, and it is declared to be in two halves: nobody is promised what it won't be."""
+    made = node("n0", 2, "H100")
+    first = msgspec.structs.replace(made.gpus[0], instances=HALVES)
+    made = msgspec.structs.replace(made, gpus=(first, made.gpus[1]))
+    held = (TaskPlacement("worker", 0, NodeName("n0"), (DeviceId("n0/0"), DeviceId("n0/1"))),)
+    lent = msgspec.structs.replace(
+        job("lent", "b", 1, 2), phase="running", attempt=1, started_at=Instant(1), placement=held
+    )
+    for gpus, is_served in ((2, False), (1, True)):
+        world = snapshot_of(Instant(3_600_000), [made], [lent, job("owner", "a", 1, gpus)])
+        plan = solve(world, guaranteeing(gpus, mode), None)
+        assert violations(world, guaranteeing(gpus, mode), plan) == ()
+        promised = [step.tasks[0].devices for step in plan.steps if isinstance(step, Nominate)]
+        assert promised == ([(DeviceId("n0/1"),)] if is_served else [])
