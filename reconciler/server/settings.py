@@ -12,7 +12,7 @@ from reconciler.agent.nvml.here import WhoseGpus
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.connections.limits import USUAL_TIMEOUTS, RequestTimeouts
 from reconciler.server.folder import StateFolder
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 
 @dataclass(frozen=True, slots=True)

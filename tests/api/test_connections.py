@@ -19,7 +19,7 @@ from reconciler.api.serve import ApiServer
 from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
 from reconciler.store.protocols import Event
 from reconciler.terminals import NO_TERMINALS
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.web import WEB
 from tests.contracts.local_worlds import eventually
