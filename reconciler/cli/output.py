@@ -53,7 +53,7 @@ def _print_problem(kind: str, problem: str, place: str, fix: str) -> None:
 
 def print_json(value: object) -> None:
     """A document, or data for programs with its apiVersion, as one line of JSON."""
-    from solver.world.document import encode
+    from solver.model.document import encode
 
     click.echo(encode(value).decode("utf-8"))
 

@@ -44,7 +44,7 @@ def replay(
         raise click.UsageError("--store-password-file is for --store. Add that, or leave it out.", ctx)
     from reconciler.optimiser.recording import BadRecordingError
     from reconciler.replay import replay as replay_round
-    from solver.program.highs import optimise
+    from solver.milp.highs import optimise
 
     if store:
         record = _from_store(store, store_password_file, number)

@@ -13,7 +13,7 @@ from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_set
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
 from reconciler.cli.store_options import store_options
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
     from reconciler.agent.nvml.here import WhoseGpus

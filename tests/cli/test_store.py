@@ -17,7 +17,7 @@ from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.password import read_password
 from reconciler.store.sql.schema import SCHEMA_VERSION
 from reconciler.store.sql.store import open_store
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.cli.conftest import Quorate
 from tests.contracts.stores import NOW, SPEC
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from reconciler.client import Client
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.signing import SshKey
 from tests.hosting.git_over_https import Host

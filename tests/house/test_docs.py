@@ -22,10 +22,10 @@ from reconciler.documents.reader import read_yaml
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.jobs.states import FOLLOWERS
+from solver.model.cluster import NodeName
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.plan.reasons import AnyReason
-from solver.world.cluster import NodeName
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.house.tracked import ROOT, objections, tracked
 
 WITHOUT_JSON = {

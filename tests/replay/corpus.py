@@ -24,12 +24,12 @@ from hack.rounds.world import World
 from reconciler.optimiser.recording import WITHOUT_PROGRAM
 from reconciler.replay import replay
 from reconciler.store.rounds import RoundRecord
-from solver.program.highs import optimise
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.document import decode, encode
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot
+from solver.milp.highs import optimise
+from solver.model.document import decode, encode
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 from tests.disturbed.disturbances import Disturbed
 from tests.disturbed.drawn_policies import DrawnPolicies
 from tests.disturbed.test_rounds import PAUSES

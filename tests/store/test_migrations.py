@@ -18,8 +18,8 @@ from reconciler.store.sql.checked import problems_of
 from reconciler.store.sql.migrations import BASELINE, DowngradeRefusedError, downgrade
 from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.document import encode
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema
 
 SCHEMA_13 = (Path(__file__).parent / "schema_13.sql").read_text()

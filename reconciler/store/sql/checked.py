@@ -32,10 +32,10 @@ from reconciler.store.sql.tables import (
     reservations,
     rounds,
 )
-from solver.world.document import decode
-from solver.world.inflight import Intent, Repartitioning, Reservation
-from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import JobSpec, TaskPlacement
+from solver.model.document import decode
+from solver.model.inflight import Intent, Repartitioning, Reservation
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import JobSpec, TaskPlacement
 
 _DOCUMENTS: Final[tuple[tuple[Column[Any], Any], ...]] = (
     (jobs.c.spec, JobSpec),

@@ -25,8 +25,8 @@ from reconciler.store.sql.migrations import BASELINE, is_in
 from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
 from reconciler.store.sql.tables import attempts, groups, jobs, kept, leadership, rounds, schema_version
 from reconciler.supervisor.taskfiles import sync_folder
-from solver.world.document import Document, decode, encode
-from solver.world.quantities import Instant
+from solver.model.document import Document, decode, encode
+from solver.model.quantities import Instant
 
 EPOCHS_AHEAD: Final = 1_000_000
 """A restored database gives out epochs above all that were given out after the copy was made, which agents and tasks have

@@ -18,8 +18,8 @@ from reconciler.store.sql.engines import postgresql_engine, postgresql_url, sqli
 from reconciler.store.sql.migrations import alone, bring_up_to_date, misfit_of
 from reconciler.store.sql.problems import explain, may_pass
 from reconciler.store.sql.tables import leadership
-from solver.world.document import decode
-from solver.world.quantities import Instant
+from solver.model.document import decode
+from solver.model.quantities import Instant
 
 T = TypeVar("T")
 
