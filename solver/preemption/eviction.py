@@ -1,6 +1,6 @@
 """Makes room for waiting work by evicting: the fewest, least harmful victims that the law allows for each taker in turn.
 
-Means come in the order of harm: free capacity, a fallback type, jobs that move elsewhere (solver/preemption/moving), then victims from
+Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/moving), then victims from
 the least harm up. A taker is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
 """
 
