@@ -16,6 +16,7 @@ from solver.rules.vacated import Leaving, allows, lies_inside
 from solver.rules.victims import Victim
 from solver.starts import Start
 from solver.trial import Trial, Wish, leave
+from solver.world.cluster import DeviceId, NodeName
 from solver.world.held import seen
 from solver.world.pledges import NOTHING, Pledged
 from solver.world.room import Room
@@ -66,7 +67,14 @@ class Attempts:
             if placed is None:
                 return None
             pledged = placed.pledged(before, narrowed)
-        return Trial(wish, victims, placed, pledged=pledged) if wish.drains or not pledged else None
+        if pledged and not (wish.drains and all(self._may_become(*known) for known in pledged)):
+            return None
+        return Trial(wish, victims, placed, pledged=pledged)
+
+    def _may_become(self, node: NodeName, device: DeviceId) -> bool:
+        """Whether a GPU may be promised as what it is not: work may have to leave it, or none is there."""
+        number, partitions = self.room.index[node], self.room.partitions
+        return partitions.rules[number].drains or partitions.is_idle(number, device)
 
     def may(self, wish: Wish, leaving: Leaving) -> bool:
         """Whether the taker would be inside its share, and below all limits, once this is charged less."""
