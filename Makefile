@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-floors check format clean
+.PHONY: install demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-floors check format clean
+
+install: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
@@ -17,9 +19,9 @@ test-thorough: $(VENV)/.installed-dev
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes and not postgresql" --all-worlds
 
-# Gets etcd and a kube-apiserver first, into the user's cache: docs/kubernetes-development.md.
+# Gets etcd, a kube-apiserver and kubectl first, into the user's cache: docs/kubernetes-development.md.
 test-kubernetes: $(VENV)/.installed-dev
-	$(BIN)/python -m hack.kubernetes
+	$(BIN)/python -m hack.kubernetes --with kubectl
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "kubernetes and not long" tests/kubernetes
 
 # Starts a PostgreSQL of its own, from what the system has installed: docs/store.md.

@@ -20,9 +20,9 @@ from hack.rounds.timing import quantile
 from hack.rounds.world import World
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from solver.plan.check import violations
-from solver.program.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
-from solver.world.arrays import Floats
+from solver.checker.check import violations
+from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
+from solver.model.arrays import Floats
 
 
 class Waited(msgspec.Struct):

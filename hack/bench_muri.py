@@ -17,9 +17,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hack.muri import nodes, policy, read_jobs
-from solver.simulate import Replay
-from solver.traced import Run
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Run
 
 CADENCE = Duration(1000)
 

@@ -21,24 +21,24 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hack.openb import arrivals, policy, read_nodes, read_pods, read_published
-from solver.fit import Fit
-from solver.greedy import greedy
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.milp.optimiser import Optimiser
+from solver.milp.prices import fit_for
+from solver.model.cluster import Node
+from solver.model.kept import Kept
+from solver.model.quantities import MILLI_PER_GPU, Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import Job, JobName, TaskGroup, TaskPlacement
+from solver.placement.fit import Fit
+from solver.placement.greedy import greedy
 from solver.plan.plan import Bind
-from solver.prices import fit_for
-from solver.program.optimiser import Optimiser
-from solver.rules.demand import Candidate, SubLayer
-from solver.rules.entitlement import shares_of
-from solver.rules.options import Option, options_of
-from solver.rules.policy import Policy
-from solver.rules.sharing import sharing_of
-from solver.rules.tree import QueueTree
-from solver.solve import solve
-from solver.world.cluster import Node
-from solver.world.kept import Kept
-from solver.world.quantities import MILLI_PER_GPU, Instant
-from solver.world.room import Room
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import Job, JobName, TaskGroup, TaskPlacement
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+from solver.queueing.demand import Candidate, SubLayer
+from solver.quota.entitlement import shares_of
+from solver.quota.options import Option, options_of
+from solver.round.solve import solve
 
 LISTS = ("default", "cpu100", "gpushare40", "gpuspec20", "multigpu30")
 DEMANDS_PCT = (80, 90, 95, 100, 110, 120, 130)
@@ -135,7 +135,7 @@ class Result(msgspec.Struct, frozen=True):
 
 def measure(traces: Path, name: str, batch: int, seeds: Sequence[int], progress: Callable[[float], None]) -> Result:
     """Replay a list once for each seed. Raises OSError, KeyError, ValueError where the files are not the trace's."""
-    from solver.program.highs import optimise
+    from solver.milp.highs import optimise
 
     nodes = read_nodes(traces)
     specs = read_pods(traces, name, nodes)

@@ -30,11 +30,11 @@ from reconciler.operations import Operations
 from reconciler.optimiser.recording import solver_with
 from reconciler.server.young_collections import seldom
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.rules.policy import Queue, SchedulingPolicy, policy_of
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.policy import Queue, SchedulingPolicy, policy_of
 
 QUEUE: Final = QueueName("q")
 GPUS_PER_NODE: Final = 8

@@ -18,13 +18,13 @@ import msgspec
 
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import Compiled, read_repository
-from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node
-from solver.world.document import encode
-from solver.world.inflight import DurationQuantile, InFlight
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import (
+from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node
+from solver.model.document import encode
+from solver.model.inflight import DurationQuantile, InFlight
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import (
     Checkpoint,
     Job,
     JobName,

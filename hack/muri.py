@@ -10,14 +10,14 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from solver.rules.harm import Evictions, Protection
-from solver.rules.ordering import Ordering, Turns
-from solver.rules.policy import Policy, PriorityClass, Queue, Reservations, SchedulingPolicy, policy_of
-from solver.traced import TraceJob
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.quantities import Cpu, Duration, Instant, Memory
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.quantities import Cpu, Duration, Instant, Memory
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.harm import Evictions, Protection
+from solver.policy.ordering import Ordering, Turns
+from solver.policy.policy import Policy, PriorityClass, Queue, Reservations, SchedulingPolicy, policy_of
+from solver.simulation.traced import TraceJob
 
 NODES, GPUS_PER_NODE = 8, 8
 V100 = GpuType("V100")

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from solver.rules.division import SharingPolicy
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.division import SharingPolicy
+from solver.policy.policy import Policy, Queue, policy_of
 
 MIB = 2**20
 POOL = "openb"

@@ -28,6 +28,10 @@ from reconciler.passes import accrue
 from reconciler.settled import Settler
 from reconciler.starts import Alone, Starts, in_turn
 from reconciler.store.protocols import Claim, ClaimRefusedError
+from solver.model.cluster import DeviceId, Node
+from solver.model.inflight import Intent, Reservation, declared_name
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import (
     Evict,
     Grow,
@@ -40,12 +44,8 @@ from solver.plan.plan import (
     Unreserve,
     Withdraw,
 )
-from solver.rules.departures import clocks_of
-from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, Node
-from solver.world.inflight import Intent, Reservation, declared_name
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.policy.policy import Policy
+from solver.preemption.departures import clocks_of
 
 
 @dataclass(frozen=True, slots=True)

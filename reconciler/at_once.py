@@ -31,8 +31,8 @@ from reconciler.jobs.settlements import (
 )
 from reconciler.jobs.states import state_after
 from reconciler.store.protocols import Event
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 AtOnce = ConfirmRunning | End | Outlive | Retry | Send | GiveBack | Forget
 Alone = ConfirmGrown | ConfirmShrunk | AskToStop | AskToLeave | Restart | Stage | Note

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from typing import Literal, NewType, Protocol
 
 from reconciler.facts import NodeFacts
-from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
-from solver.world.document import Document
-from solver.world.quantities import Duration, Instant, Memory
-from solver.world.workload import JobName, JobSpec, TaskPlacement
+from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
+from solver.model.document import Document
+from solver.model.quantities import Duration, Instant, Memory
+from solver.model.workload import JobName, JobSpec, TaskPlacement
 
 Epoch = NewType("Epoch", int)
 """Rises with every change of leader; whoever receives an order refuses one older than the newest it has seen."""

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from solver.rules.departures import convergence_of, departures
-from solver.rules.entitlement import shares_of
-from solver.rules.harm import Evictable
-from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
-from solver.world.cluster import GpuType
-from solver.world.document import Document
-from solver.world.inflight import ConvergenceClock
-from solver.world.parts import owner_of
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.model.cluster import GpuType
+from solver.model.document import Document
+from solver.model.inflight import ConvergenceClock
+from solver.model.parts import owner_of
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, QueueName
+from solver.policy.harm import Evictable
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+from solver.preemption.departures import convergence_of, departures
+from solver.quota.entitlement import shares_of
 
 
 class BrokenLimit(Document, frozen=True, omit_defaults=False):

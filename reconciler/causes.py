@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from solver.model.cluster import MigInstance
+from solver.model.workload import TaskPlacement
 from solver.plan.plan import Evict, Shrink
 from solver.plan.reason import count
-from solver.world.cluster import MigInstance
-from solver.world.workload import TaskPlacement
 
 
 def nodes_of(tasks: Iterable[TaskPlacement]) -> str:

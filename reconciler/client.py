@@ -45,9 +45,9 @@ from reconciler.jobs.record import JobState
 from reconciler.store.protocols import KeptEvent
 from reconciler.store.rounds import RoundRecord, RoundSummary
 from reconciler.token_file import default_token_file, read_token, token_in_environment
-from solver.world.document import API_VERSION, decode, encode
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, JobSpec
+from solver.model.document import API_VERSION, decode, encode
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, JobSpec
 
 __all__ = ["DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect"]
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
 from reconciler.client_transport import Transport
-from solver.world.document import decode, encode
+from solver.model.document import decode, encode
 
 
 class AgentCalls:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from reconciler.api.alert_payloads import SampleList, WebhookList
 from reconciler.client_transport import Transport
-from solver.world.document import decode
+from solver.model.document import decode
 
 
 class AlertCalls:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from reconciler.api.payloads import InterventionAsked, InterventionList
 from reconciler.client_transport import Transport
 from reconciler.interventions.record import Intervention
-from solver.world.document import decode, encode
+from solver.model.document import decode, encode
 
 
 class ByHand:

@@ -15,8 +15,8 @@ from reconciler.api.policy_payloads import (
 from reconciler.client_transport import Transport
 from reconciler.gitsource.record import Approval, Suspension
 from reconciler.review.envelope import Envelope
-from solver.world.document import decode, encode
-from solver.world.quantities import Instant
+from solver.model.document import decode, encode
+from solver.model.quantities import Instant
 
 
 class FollowingCalls:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reconciler.api.history_payloads import RecordedJobList
 from reconciler.client_transport import Transport
-from solver.world.document import decode
+from solver.model.document import decode
 
 
 class PastCalls:

@@ -12,7 +12,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from reconciler.api.attach_payloads import MESSAGE_BYTES_MAX, Detached, WindowSize
 from reconciler.client_transport import LOOPBACK, ServerUnreachableError, Transport, error_of
-from solver.world.document import decode, encode
+from solver.model.document import decode, encode
 
 _OPEN_LIMIT_S: Final = 30.0
 _CLOSE_LIMIT_S: Final = 2.0

@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 
 from reconciler.api.payloads import ApiProblem
-from solver.world.document import decode
+from solver.model.document import decode
 
 DEFAULT_PORT: Final = 7717
 DEFAULT_SERVER: Final = f"http://127.0.0.1:{DEFAULT_PORT}"

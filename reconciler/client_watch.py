@@ -8,7 +8,7 @@ from typing import Final
 
 from reconciler.client_transport import ServerUnreachableError, SilentError, Transport
 from reconciler.store.protocols import Event, KeptEvent
-from solver.world.document import decode
+from solver.model.document import decode
 
 FAILURES_MAX: Final = 6
 """In a row, with nothing heard between them; with the pauses some six seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 class Clock(Protocol):

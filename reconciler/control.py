@@ -15,11 +15,11 @@ from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from reconciler.terminals import NO_TERMINALS, Terminals
+from solver.model.cluster import Node
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Plan
-from solver.rules.policy import Policy
-from solver.world.cluster import Node
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot
+from solver.policy.policy import Policy
 
 LEASE = Duration(10_000)
 """How long a leader that is not heard of keeps the lead. The loop renews it every second, and beside passes that take longer."""

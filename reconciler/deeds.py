@@ -17,10 +17,10 @@ from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import JobState
 from reconciler.jobs.states import stopping_state
 from reconciler.store.protocols import Event
-from solver.world.cluster import DeviceId
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration
+from solver.model.workload import TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ None means that the machine can't say: a GPU without ECC has no count of its err
 
 from __future__ import annotations
 
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.document import Document
-from solver.world.quantities import Instant, Memory
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.document import Document
+from solver.model.quantities import Instant, Memory
 
 
 class Xid(Document, frozen=True):

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from reconciler.control import Solve, Solved
 from reconciler.optimiser.recording import without_program
 from reconciler.passes import Laps, NoPlanError, PlanRefusedError, refuse_unsafe
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Plan
-from solver.rules.policy import Policy
-from solver.world.snapshot import Snapshot
+from solver.policy.policy import Policy
 
 
 class Decided(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from solver.world.cluster import GpuType
+from solver.model.cluster import GpuType
 
 TYPE_OF_PRODUCT: Final[dict[str, str]] = {
     "A10": "A10-24GB",

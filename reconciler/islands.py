@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from reconciler.facts import NodeFacts
-from solver.world.cluster import Node, NodeName
+from solver.model.cluster import Node, NodeName
 
 Group = tuple[str, str]
 """A pool, and the name of an island or clique in it."""

@@ -13,9 +13,9 @@ from reconciler.documents.repository import Compiled
 from reconciler.documents.topology import TopologySpec
 from reconciler.health.policy import HealthPolicy
 from reconciler.operations import Operations
-from solver.world.cluster import Node
-from solver.world.document import Document, digest, to_builtins
-from solver.world.quantities import Memory
+from solver.model.cluster import Node
+from solver.model.document import Document, digest, to_builtins
+from solver.model.quantities import Memory
 
 Fields = Mapping[str, str]
 """A document as flat fields: `quota[H100-SXM5-80GB].max` and what it says."""

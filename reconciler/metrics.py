@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 
 from reconciler.interventions.record import Intervention, InterventionKind
 from reconciler.jobs.ground import gpus_of
+from solver.capacity.partitioning import MIG_CHANGES
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Inadmissible, Plan, Waits
-from solver.rules.partitioning import MIG_CHANGES
-from solver.world.snapshot import Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -22,16 +22,16 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.states import by_job, phase_of, state_of
 from reconciler.operations import Operations
 from reconciler.store.protocols import Claim
-from solver.rules.costs import near
-from solver.rules.durations import quantiles
-from solver.rules.partitioning import HOUR_MS, mig_changes
-from solver.rules.policy import Policy
-from solver.world.cluster import Node
-from solver.world.inflight import InFlight, Intent
-from solver.world.node_sets import NodeSet
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName
+from solver.capacity.partitioning import HOUR_MS, mig_changes
+from solver.model.cluster import Node
+from solver.model.inflight import InFlight, Intent
+from solver.model.node_sets import NodeSet
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName
+from solver.policy.policy import Policy
+from solver.queueing.costs import near
+from solver.queueing.durations import quantiles
 
 
 def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord, ...]:

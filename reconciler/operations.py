@@ -7,8 +7,8 @@ from reconciler.alerts.policy import AlertPolicy
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.health.policy import HealthPolicy
 from reconciler.retry_policy import NO_RETRIES, RetryPolicy
-from solver.rules.images import ImagePolicy
-from solver.world.document import Document
+from solver.model.document import Document
+from solver.policy.images import ImagePolicy
 
 
 class Operations(Document, frozen=True):

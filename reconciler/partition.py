@@ -10,9 +10,9 @@ from reconciler.control import ControlPlane
 from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.stopping import RESEND_AFTER
 from reconciler.store.protocols import ClaimRefusedError, Event
+from solver.model.inflight import Repartitioning
+from solver.model.quantities import Duration
 from solver.plan.plan import Repartition
-from solver.world.inflight import Repartitioning
-from solver.world.quantities import Duration
 
 PARTITION_DEADLINE = Duration(120_000)
 """A driver takes seconds to make an instance. Later than this something is wrong, and nothing new is placed on the GPU."""

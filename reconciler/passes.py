@@ -12,16 +12,16 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.store.past_use import PastUse
 from reconciler.store.protocols import Claim, History, Ledger
 from reconciler.store.rounds import RoundRecord, summarise
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import Node
+from solver.model.document import digest
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
 from solver.plan.plan import Plan
 from solver.plan.violation import Violation
-from solver.rules.policy import Policy
-from solver.rules.usage import accrued, holds_of
-from solver.world.cluster import Node
-from solver.world.document import digest
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.policy.policy import Policy
+from solver.quota.usage import accrued, holds_of
 
 
 class NoPlanError(Exception):

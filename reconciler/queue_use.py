@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from solver.rules.options import options_of
-from solver.rules.policy import Policy, Queue
-from solver.rules.sharing import sharing_of
-from solver.rules.tree import Line, QueueTree
-from solver.rules.type_weights import weights_of
-from solver.solve import standing
-from solver.world.cluster import GpuType
-from solver.world.document import Document
-from solver.world.quantities import MilliGpu
-from solver.world.snapshot import Snapshot
+from solver.capacity.sharing import sharing_of
+from solver.model.cluster import GpuType
+from solver.model.document import Document
+from solver.model.quantities import MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.policy.policy import Policy, Queue
+from solver.policy.tree import Line, QueueTree
+from solver.policy.type_weights import weights_of
+from solver.quota.options import options_of
+from solver.round.solve import standing
 
 
 class QueueLine(Document, frozen=True, omit_defaults=False):

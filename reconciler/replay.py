@@ -8,9 +8,9 @@ import msgspec
 
 from reconciler.optimiser.recording import optimiser_of
 from reconciler.store.rounds import RoundRecord
-from solver.program.optimiser import Optimiser
-from solver.solve import solve
-from solver.world.document import API_VERSION, Document, digest, encode
+from solver.milp.optimiser import Optimiser
+from solver.model.document import API_VERSION, Document, digest, encode
+from solver.round.solve import solve
 
 
 class Replayed(Document, frozen=True, omit_defaults=False):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.world.document import Document
-from solver.world.quantities import Duration
+from solver.model.document import Document
+from solver.model.quantities import Duration
 
 RetryAction = Literal["retry", "fail", "ignore-count"]
 """`ignore-count`: another attempt that is not counted against the job."""

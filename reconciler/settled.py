@@ -27,8 +27,8 @@ from reconciler.jobs.settlements import (
 )
 from reconciler.jobs.states import stopping_state
 from reconciler.jobs.stopping import STOP_GRACE
-from solver.world.inflight import Intent, StopPurpose, StopStage
-from solver.world.workload import Job, JobName
+from solver.model.inflight import Intent, StopPurpose, StopStage
+from solver.model.workload import Job, JobName
 
 
 @dataclass(frozen=True, slots=True)

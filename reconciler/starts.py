@@ -16,6 +16,9 @@ from reconciler.jobs.orders import order_of
 from reconciler.jobs.record import JobRecord
 from reconciler.store.checkpoints import CheckpointGoneError
 from reconciler.store.protocols import Claim, ClaimRefusedError, Event
+from solver.model.cluster import DeviceId
+from solver.model.inflight import Intent
+from solver.model.workload import JobName
 from solver.plan.plan import (
     Bind,
     Evict,
@@ -29,9 +32,6 @@ from solver.plan.plan import (
     Unreserve,
     Withdraw,
 )
-from solver.world.cluster import DeviceId
-from solver.world.inflight import Intent
-from solver.world.workload import JobName
 
 Alone = Release | Repartition | Evict | Shrink | Grow | Nominate | Withdraw | Reserve | Unreserve
 

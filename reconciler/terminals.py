@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 TYPED_BYTES_MAX: Final = 32_768
 """In one message."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from solver.traced import TraceJob
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.simulation.traced import TraceJob
 
 PHILLY_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 

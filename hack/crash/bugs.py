@@ -28,10 +28,10 @@ from reconciler.partition import Partitioner
 from reconciler.starts import Starts
 from reconciler.store.sql import attempts, database
 from reconciler.store.sql.ledger import SqlLedger
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 from solver.plan.plan import Bind
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
 
 SEEDS_MAX = 100
 """Within how many seeds each bug must be found."""

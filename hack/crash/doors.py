@@ -11,7 +11,7 @@ from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Ledger
 from reconciler.store.sql.store import SqlStore
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 Moment = Literal["before", "after"]
 TaskName = tuple[JobName, int, str, int]

@@ -38,8 +38,8 @@ from reconciler.loop import one_pass
 from reconciler.optimiser.recording import solver_with
 from reconciler.store.protocols import Event, NotLeaderError
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 
 PASS_PAUSE_MS = 2_000
 LEASE = Duration(4_000)

@@ -13,10 +13,10 @@ from reconciler.backends.simulated.tells import Telling
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import FOLLOWERS
 from reconciler.store.protocols import History, Ledger
-from solver.world.cluster import DeviceId
-from solver.world.mig import mig_model
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId
+from solver.model.mig import mig_model
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 _MODEL = mig_model("H100-80GB")
 """What the GPUs of the workload are."""

@@ -8,7 +8,7 @@ from reconciler.act import Leader
 from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.checkpoints.saving import request_number
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 
 STORAGE = CheckpointPolicy("default", "memory://checkpoints", max_concurrent_checkpoints=1)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.act import Leader
 from reconciler.store.protocols import Claim
+from solver.model.cluster import Node
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import JobSpec, TaskPlacement
 from solver.plan.plan import Certificate, Grow, Plan, Shrink, ShrunkBy, Step
-from solver.world.cluster import Node
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import JobSpec, TaskPlacement
 
 JOIN_DEADLINE = Duration(20_000)
 """As for starts: shorter than orders may be on their way, so that some arrive after the growth was given up."""

@@ -6,8 +6,8 @@ import random
 
 from reconciler.act import Leader
 from reconciler.backend import TellGang
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 
 WITHIN = Duration(10_000)
 

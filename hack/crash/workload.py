@@ -12,13 +12,13 @@ from hack.crash.keeping import STORAGE
 from reconciler.control import PolicyInForce
 from reconciler.operations import Operations
 from reconciler.retry_policy import Backoff, RetryPolicy
-from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.quantities import Cpu, Duration, Instant, Memory
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, Stuck, TaskGroup, TimeLimitWarning
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.quantities import Cpu, Duration, Instant, Memory
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, Stuck, TaskGroup, TimeLimitWarning
+from solver.policy.division import MigChanges, MigGeometry
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 
 QUEUES = (QueueName("red"), QueueName("blue"))
 GPUS_PER_NODE = 4

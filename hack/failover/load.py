@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.jobs.record import JobRecord
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 
 
 class Ran(NamedTuple):

@@ -23,7 +23,7 @@ from reconciler.backend import Changes, Cursor, Epoch
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, new_key
 from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.wire import PROTOCOL, Beat, Hello, Report
-from solver.world.document import encode
+from solver.model.document import encode
 
 BEAT = encode(Beat()).decode()
 

@@ -20,7 +20,7 @@ from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.clock import SystemClock
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 
 WORK = "work"
 """Asks the server to begin to compute beside, and what was served until then."""

@@ -16,7 +16,7 @@ from reconciler.clock import SystemClock
 from reconciler.store.agents import Agent
 from reconciler.store.sql.agent_tables import agents as table
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 
 HOST: Final = "127.0.0.1"
 

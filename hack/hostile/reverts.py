@@ -13,7 +13,7 @@ from reconciler.documents.repository import Compiled, read_repository
 from reconciler.gitsource.tree import read_revision
 from reconciler.meaning import documents_of
 from reconciler.shipped import shipped
-from solver.world.document import encode
+from solver.model.document import encode
 
 
 class Figures(msgspec.Struct, kw_only=True):

@@ -38,8 +38,8 @@ from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.clock import SystemClock
 from reconciler.server.young_collections import seldom
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.workload import JobName
 
 LEADER = Leadership("bench", Epoch(1), float("inf"))
 CLOCK = SystemClock()

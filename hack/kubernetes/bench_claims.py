@@ -46,8 +46,8 @@ from reconciler.backends.kubernetes.objects.wire import Node, Pod
 from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.clock import SystemClock
-from solver.world.cluster import NodeName
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.workload import JobName
 
 T = TypeVar("T")
 NAMESPACE = "default"

@@ -33,12 +33,12 @@ from reconciler.backends.kubernetes.pace import Pace
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.backends.kubernetes.watching import Key
 from reconciler.clock import SystemClock
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.solve import solve
-from solver.world.cluster import GpuType
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue, Quota, policy_of
+from solver.round.solve import solve
 
 QPS = 1_000_000
 """As good as no limit."""

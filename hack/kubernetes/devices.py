@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from solver.world.mig import mig_model
-from solver.world.mig_table import MigModel, MigProfile
+from solver.model.mig import mig_model
+from solver.model.mig_table import MigModel, MigProfile
 
 DRIVER = "gpu.nvidia.com"
 MIG_CLASS = "mig.nvidia.com"

@@ -16,12 +16,12 @@ from hack.rounds.workload import DAY_S, NOW, Workload, leaves
 from hack.rounds.world import World
 from reconciler.control import Solve
 from reconciler.server.young_collections import seldom
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, TaskGroup
 from solver.plan.plan import Bind, Nominate, Plan
-from solver.rules.policy import Policy
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, TaskGroup
+from solver.policy.policy import Policy
 
 CHURN = 0.017
 ARRIVALS_PER_S = 100

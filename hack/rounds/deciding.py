@@ -9,8 +9,8 @@ from typing import NamedTuple
 from reconciler.control import Solve
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from solver.program.optimiser import Awaited, Beside, Effort, Program
-from solver.world.arrays import Floats
+from solver.milp.optimiser import Awaited, Beside, Effort, Program
+from solver.model.arrays import Floats
 
 
 class Size(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from solver.world.cluster import GpuType, Node
-from solver.world.workload import Job, TaskPlacement
+from solver.model.cluster import GpuType, Node
+from solver.model.workload import Job, TaskPlacement
 
 
 class Floor:

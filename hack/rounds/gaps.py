@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.snapshot import Snapshot, charged
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.placement.starts import ENTITLED, FAIR, LEFTOVER
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Release, Shrink, Withdraw
-from solver.starts import ENTITLED, FAIR, LEFTOVER
-from solver.world.quantities import MILLI_PER_GPU
-from solver.world.snapshot import Snapshot, charged
-from solver.world.workload import Job, JobName, TaskPlacement
 
 
 class Gaps(msgspec.Struct, frozen=True):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from solver.rules.division import MigChanges, MigGeometry, SharingPolicy
-from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
-from solver.world.mig_layout import model_of_type, realisations
-from solver.world.quantities import Cpu, Memory
+from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
+from solver.model.mig_layout import model_of_type, realisations
+from solver.model.quantities import Cpu, Memory
+from solver.policy.division import MigChanges, MigGeometry, SharingPolicy
 
 H100, A100, L40S = map(GpuType, ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S-48GB"))
 SHARES: Final = {H100: 0.6, A100: 0.3, L40S: 0.1}

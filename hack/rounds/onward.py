@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from hack.rounds.workload import Workload
+from solver.model.cluster import DeviceId, MigInstance, Node
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, TaskPlacement
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Shrink
-from solver.world.cluster import DeviceId, MigInstance, Node
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, TaskPlacement
 
 BETWEEN = Duration(10_000)
 

@@ -8,11 +8,11 @@ import msgspec
 
 from hack.rounds.nodes import L40S, POOLS_IN_PARTS
 from hack.rounds.workload import Workload
-from solver.world.cluster import Gpu, GpuType, MigInstance, Node
-from solver.world.mig import cost_milli_gpu, mig_model
-from solver.world.mig_layout import find_profile, model_of_type
-from solver.world.quantities import MilliGpu
-from solver.world.workload import Job, MigSlot, TaskPlacement
+from solver.model.cluster import Gpu, GpuType, MigInstance, Node
+from solver.model.mig import cost_milli_gpu, mig_model
+from solver.model.mig_layout import find_profile, model_of_type
+from solver.model.quantities import MilliGpu
+from solver.model.workload import Job, MigSlot, TaskPlacement
 
 Found = tuple[Node, Gpu, MigInstance]
 

@@ -15,10 +15,10 @@ from hack.rounds.deciding import Size
 from hack.rounds.gaps import Gaps, gaps_of, worse
 from reconciler.control import Solve
 from reconciler.supervisor.processes import descendants
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Bind, Certificate, Nominate, Plan
-from solver.rules.policy import Policy
-from solver.world.snapshot import Snapshot
+from solver.policy.policy import Policy
 
 
 class Layer(msgspec.Struct, frozen=True):

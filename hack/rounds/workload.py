@@ -9,11 +9,10 @@ from itertools import accumulate, count
 from typing import Final
 
 from hack.rounds.nodes import A100, GPUS_PER_NODE, H100, L40S, NODES_PER_RACK
-from solver.rules.policy import PriorityClass
-from solver.world.cluster import GpuType
-from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import (
+from solver.model.cluster import GpuType
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import (
     INTERACTIVE_TIME_LIMIT,
     Job,
     JobName,
@@ -22,6 +21,7 @@ from solver.world.workload import (
     TaskGroup,
     TopologyRequest,
 )
+from solver.policy.policy import PriorityClass
 
 CORES_PER_GPU: Final = (4, 8, 8, 8, 12, 16)
 ORGANISATIONS, TEAMS, LEAVES = 4, 5, 5

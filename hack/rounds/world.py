@@ -11,11 +11,11 @@ from hack.rounds.floor import Floor
 from hack.rounds.nodes import GPUS_PER_NODE, MIG, POOLS_IN_PARTS, SHARES, SHARING, nodes_of
 from hack.rounds.parts import in_parts
 from hack.rounds.workload import CLASSES, NOW, Workload, leaves
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.world.cluster import GpuType, Node
-from solver.world.quantities import MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName
+from solver.model.cluster import GpuType, Node
+from solver.model.quantities import MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, QueueName
+from solver.policy.policy import Policy, Queue, Quota, policy_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 
 class Caller(Document, frozen=True):

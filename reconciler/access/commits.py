@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.world.document import Document
+from solver.model.document import Document
 
 
 class Signer(Document, frozen=True):

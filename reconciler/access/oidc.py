@@ -12,7 +12,7 @@ from reconciler.access.keys import IssuerKeys, UnknownKeyError
 from reconciler.access.policy import Identity, OidcIssuer
 from reconciler.access.tokens import is_principal
 from reconciler.clock import Clock
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 LEEWAY_S: Final = 60
 """By so much the clocks of issuer and server may differ."""

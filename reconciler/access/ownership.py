@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.access.policy import ANYBODY, AccessPolicy
-from solver.rules.policy import Policy
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
 
 Subjects = frozenset[str]
 

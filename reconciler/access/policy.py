@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from reconciler.access.commits import Commits
-from solver.world.document import Document
-from solver.world.quantities import Duration
-from solver.world.workload import QueueName
+from solver.model.document import Document
+from solver.model.quantities import Duration
+from solver.model.workload import QueueName
 
 Role = Literal["planner", "viewer", "submitter", "operator", "admin"]
 Forge = Literal["github", "gitlab", "gitea"]

@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 from reconciler.access.caller import Caller
 from reconciler.access.policy import ANYBODY, AccessPolicy, Role
-from solver.rules.policy import Policy
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
 
 Action = Literal[
     "plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate", "steer-policy", "admit-nodes"

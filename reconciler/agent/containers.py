@@ -11,7 +11,7 @@ import msgspec
 from reconciler.agent.hardware import Read
 from reconciler.backends.local.runtimes import NoContainersError, Runtime
 from reconciler.facts import NodeFacts
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 ASKED_EVERY_S: Final = 60.0
 

@@ -34,9 +34,9 @@ from reconciler.backends.local.machine import Equipment
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
-from solver.world.cluster import Node, NodeName
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.cluster import Node, NodeName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 
 SECRETS_FOR: Final = Duration(60_000)
 """How long after a task has begun its secrets are kept for it: it reads them a moment later, or much later on a busy machine."""

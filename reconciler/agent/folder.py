@@ -12,8 +12,8 @@ from pathlib import Path
 from reconciler.backend import Epoch
 from reconciler.backends.local.folders import StateFolders
 from reconciler.supervisor.taskfiles import write_durably
-from solver.world.cluster import Node
-from solver.world.document import decode, encode
+from solver.model.cluster import Node
+from solver.model.document import decode, encode
 
 
 class AgentFolderError(Exception):

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from reconciler.facts import NodeFacts
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 READ_EVERY: Final = Duration(5_000)
 

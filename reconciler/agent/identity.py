@@ -12,8 +12,8 @@ from cryptography import x509
 from reconciler.backends.baremetal.authority_file import blocks
 from reconciler.backends.baremetal.certificates import LIFE, CertificateError, NodeIdentity, named, read_key
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
 
 SPREAD_MS: Final = LIFE // 10
 """Certificates that were made at once are not renewed at once: up to this much before or after half of their life."""

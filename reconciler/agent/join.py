@@ -42,8 +42,8 @@ from reconciler.backends.baremetal.join_wire import (
     RenewalAsked,
 )
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private, write_private
-from solver.world.cluster import NodeName
-from solver.world.document import decode, encode
+from solver.model.cluster import NodeName
+from solver.model.document import decode, encode
 
 TIMEOUT_S: Final = 15.0
 _ANSWER_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX

@@ -12,7 +12,7 @@ from reconciler.backend import GrowGang, StartGang
 from reconciler.backends.baremetal.wire import SentSecret
 from reconciler.supervisor import delivery
 from reconciler.supervisor.taskfiles import sync_folder
-from solver.world.workload import JobName, QueueName, SecretUse
+from solver.model.workload import JobName, QueueName, SecretUse
 
 
 class ReceivedSecrets:

@@ -32,7 +32,7 @@ from reconciler.backends.baremetal.wire import (
     Type,
     Welcome,
 )
-from solver.world.document import decode, encode
+from solver.model.document import decode, encode
 
 T = TypeVar("T")
 

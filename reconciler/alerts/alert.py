@@ -11,9 +11,9 @@ from reconciler.alerts.kinds import ABOUT_NODES, ABOUT_POLICY, AlertKind, kind_o
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import KeptEvent
-from solver.world.document import Document
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, QueueName
+from solver.model.document import Document
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, QueueName
 
 
 class Alert(Document, frozen=True):

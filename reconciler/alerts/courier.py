@@ -19,7 +19,7 @@ from reconciler.jobs.record import JobRecord
 from reconciler.store.alerts import AlertDeliveries
 from reconciler.store.job_source import JobSource, UnknownJobError
 from reconciler.store.protocols import Event, History
-from solver.world.workload import JobName, QueueName
+from solver.model.workload import JobName, QueueName
 
 GIVEN_UP: Final = "alert-given-up"
 

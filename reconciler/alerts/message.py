@@ -17,8 +17,8 @@ from reconciler.alerts.alert import Alert
 from reconciler.alerts.kinds import ABOUT_NODES, ABOUT_POLICY
 from reconciler.alerts.policy import Webhook
 from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_NODE, DEFAULT_OF_POLICY, filled
-from solver.world.document import encode
-from solver.world.quantities import Instant
+from solver.model.document import encode
+from solver.model.quantities import Instant
 
 OWN_HEADERS: Final = frozenset({"content-type", "user-agent", "webhook-id", "webhook-timestamp", "webhook-signature"})
 """What every message has, and so no policy may set."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from reconciler.alerts.kinds import AlertKind
-from solver.world.document import Document, digest
-from solver.world.quantities import Duration
-from solver.world.workload import QueueName
+from solver.model.document import Document, digest
+from solver.model.quantities import Duration
+from solver.model.workload import QueueName
 
 MessageFormat = Literal["cloudevents", "chat"]
 

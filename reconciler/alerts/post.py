@@ -14,7 +14,7 @@ from typing import Final
 import httpx2
 
 from reconciler.alerts.standing import Answer
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 TIMEOUT_S: Final = 10.0
 """For all of it, from the look-up of the name to the status line."""

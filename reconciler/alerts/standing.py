@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
+from solver.model.document import Document
+from solver.model.quantities import Duration, Instant
 
 BACKOFF_FIRST: Final = Duration(1_000)
 BACKOFF_MAX: Final = Duration(10 * 60_000)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from reconciler.api.payloads import Payload
-from solver.world.cluster import NodeName
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 AgentState = Literal["invited", "joined", "expired", "revoked"]
 

@@ -17,9 +17,9 @@ from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.documents.problem import did_you_mean
 from reconciler.interventions.spans import UnfitEndError, read_end
 from reconciler.store.protocols import Event
-from solver.world.cluster import NodeName
-from solver.world.document import decode
-from solver.world.quantities import Duration, Instant
+from solver.model.cluster import NodeName
+from solver.model.document import decode
+from solver.model.quantities import Duration, Instant
 
 USUAL: Final = Duration(3_600_000)
 LONGEST: Final = Duration(168 * USUAL)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.api.agent_payloads import AgentView
 from reconciler.store.agents import Agent, Invitation
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 def agent_views(agents: Iterable[Agent], invitations: Iterable[Invitation], now: Instant) -> Iterator[AgentView]:

@@ -6,8 +6,8 @@ from typing import Literal
 
 from reconciler.alerts.policy import MessageFormat
 from reconciler.api.payloads import Payload
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 WebhookState = Literal["new", "answers", "failing", "stopped", "disabled"]
 

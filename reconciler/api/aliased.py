@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.api.redaction import bare_spec
-from solver.rules.policy import Policy
-from solver.world.inflight import Counter, InFlight, Intent, declared_holder, declared_name
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec
+from solver.model.inflight import Counter, InFlight, Intent, declared_holder, declared_name
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec
+from solver.policy.policy import Policy
 
 _HEX_DIGITS = 12
 """48 bits: no two users of a cluster meet in one alias."""

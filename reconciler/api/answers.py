@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import Response
 
-from solver.world.document import encode
+from solver.model.document import encode
 
 Responses = dict[int | str, dict[str, Any]]
 """For a route's `responses`: what OpenAPI says of each status."""

@@ -65,7 +65,7 @@ from reconciler.api.trial_routes import TrialRoutes
 from reconciler.api.watch_routes import WatchRoutes
 from reconciler.api.webhook_routes import WebhookRoutes
 from reconciler.store.rounds import RoundRecord
-from solver.world.snapshot import Snapshot
+from solver.model.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView,

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from reconciler.terminals import TYPED_BYTES_MAX, WINDOW_MAX
-from solver.world.document import Document
+from solver.model.document import Document
 
 MESSAGE_BYTES_MAX: Final = TYPED_BYTES_MAX
 """The longest message that the server takes."""

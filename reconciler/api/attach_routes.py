@@ -21,8 +21,8 @@ from reconciler.control import NoPolicyError
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Event
 from reconciler.terminals import Ended, Line, NoTerminalError, Window
-from solver.world.document import decode, encode
-from solver.world.workload import JobName
+from solver.model.document import decode, encode
+from solver.model.workload import JobName
 
 LOOK_EVERY_S: Final = 0.25
 SEND_LIMIT_S: Final = 30.0

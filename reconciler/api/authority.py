@@ -15,8 +15,8 @@ from reconciler.control import NoPolicyError
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobRecord
 from reconciler.store.job_source import NoJobYetError, UnknownJobError
-from solver.rules.policy import Policy, policy_of
-from solver.world.workload import JobName, QueueName
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Policy, policy_of
 
 _SAID: Final[dict[Action, str]] = {
     "plan": "plan on this cluster",

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.payloads import CheckpointList
 from reconciler.api.services import Services
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 
 class CheckpointRoutes:

@@ -23,7 +23,7 @@ from reconciler.health.effects import cordons
 from reconciler.interventions.effects import about
 from reconciler.metrics import CONTENT_TYPE
 from reconciler.store.rounds import RoundRecord
-from solver.world.snapshot import Snapshot
+from solver.model.snapshot import Snapshot
 
 _TEXT: Responses = {200: {"description": "Prometheus's text format.", "content": {"text/plain": {}}}}
 _UNCHANGED: Responses = {304: {"description": "The policy is the one of that ETag."}}

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from solver.world.quantities import MilliGpu
+from solver.model.quantities import MilliGpu
 
 Schema = dict[str, Any]
 

@@ -10,7 +10,7 @@ from reconciler.gitsource.status import PolicyStatus
 from reconciler.review.found import Review
 from reconciler.store.following import FollowingDecisions
 from reconciler.store.plans import AcceptedPlans
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from reconciler.api.payloads import Payload
 from reconciler.jobs.groups import GroupKind
 from reconciler.jobs.record import JobState
+from solver.model.document import Document
+from solver.model.quantities import Instant
+from solver.model.workload import Dependency, JobName, TaskPlacement
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
-from solver.world.document import Document
-from solver.world.quantities import Instant
-from solver.world.workload import Dependency, JobName, TaskPlacement
 
 
 class MemberView(Document, frozen=True, omit_defaults=False):

@@ -21,7 +21,7 @@ from reconciler.documents.pipeline import read_submission
 from reconciler.jobs.groups import GroupRecord
 from reconciler.store.job_source import UnknownJobError
 from reconciler.store.protocols import Event
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 _DOCUMENT = {"schema": {"type": "object", "description": "A Job with an array, or a Pipeline: schemas/pipeline.json."}}
 _BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCUMENT, "application/yaml": _DOCUMENT}}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.api.payloads import Payload
 from reconciler.backtest.recorded import RecordedJob
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 class RecordedJobList(Payload, frozen=True, kw_only=True):

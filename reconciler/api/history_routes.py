@@ -17,7 +17,7 @@ from reconciler.backtest.recorded import RecordedJob, recorded
 from reconciler.jobs.record import JobRecord
 from reconciler.store.job_source import UnknownJobError
 from reconciler.store.protocols import Event
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 _EVENTS = 500
 

@@ -22,12 +22,12 @@ from reconciler.health.effects import ended
 from reconciler.interventions.record import REASON_MAX, Intervention, InterventionKind, Subject
 from reconciler.interventions.spans import UnfitEndError, end_of
 from reconciler.store.protocols import Event
-from solver.rules.precedence import ordering_of
-from solver.rules.tree import QueueTree
-from solver.world.cluster import NodeName
-from solver.world.document import decode
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.document import decode
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
+from solver.policy.precedence import ordering_of
+from solver.policy.tree import QueueTree
 
 _BEGUN: Final[dict[InterventionKind, str]] = {"cordon": "cordoned", "hold": "held", "boost": "boosted"}
 _RELEASED: Final[dict[InterventionKind, str]] = {

@@ -10,8 +10,8 @@ from fastapi import Query
 
 from reconciler.api.payloads import JobView
 from reconciler.jobs.record import JobState
-from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
 
 
 @dataclass(frozen=True)

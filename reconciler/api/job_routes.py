@@ -23,8 +23,8 @@ from reconciler.jobs.groups import NewJob
 from reconciler.jobs.record import JobRecord
 from reconciler.store.job_source import UnknownJobError
 from reconciler.store.protocols import Event
-from solver.world.cluster import Node
-from solver.world.workload import JobName
+from solver.model.cluster import Node
+from solver.model.workload import JobName
 
 BODY_BYTES_MAX = 1_000_000
 """A job of a hundred groups, each with a long command, has some 100 kB."""

@@ -6,7 +6,7 @@ from reconciler.api.problems import RefusedError
 from reconciler.checkpoints.turns import unknown_storage
 from reconciler.documents.problem import did_you_mean
 from reconciler.operations import Operations
-from solver.world.workload import JobSpec
+from solver.model.workload import JobSpec
 
 
 def require_named_policies(spec: JobSpec, operations: Operations) -> None:

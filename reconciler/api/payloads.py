@@ -19,13 +19,13 @@ from reconciler.queue_use import QueueLine
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Event
 from reconciler.store.rounds import RoundSummary
+from solver.model.cluster import DeviceId, Node
+from solver.model.document import API_VERSION, Document
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
-from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, Node
-from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
+from solver.policy.policy import Policy
 
 LOG_BYTES_MAX: Final = 1_000_000
 """Of a log in one answer."""

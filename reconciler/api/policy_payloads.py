@@ -6,8 +6,8 @@ from reconciler.api.payloads import Payload
 from reconciler.gitsource.record import Approval, Suspension
 from reconciler.review.envelope import AcceptedPlan, Envelope
 from reconciler.review.found import Review
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 
 class ApprovalAsked(Document, frozen=True):

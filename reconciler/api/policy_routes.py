@@ -17,8 +17,8 @@ from reconciler.api.services import Services
 from reconciler.gitsource.record import WHY_MAX, Approval, Suspension
 from reconciler.interventions.spans import UnfitEndError, read_end
 from reconciler.store.protocols import Event
-from solver.world.document import Document, decode
-from solver.world.quantities import Instant
+from solver.model.document import Document, decode
+from solver.model.quantities import Instant
 
 APPROVED: Final = "policy-approved"
 SUSPENDED: Final = "reconcile-suspended"

@@ -14,8 +14,8 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import Event
 from reconciler.store.rounds import RoundRecord
-from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName, JobSpec
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName, JobSpec
 
 
 def readable_view(view: JobView, rights: Rights) -> JobView:

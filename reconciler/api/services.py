@@ -23,11 +23,11 @@ from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobSource
 from reconciler.store.protocols import History, Holdings
 from reconciler.terminals import NO_TERMINALS, Terminals
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
-from solver.rules.policy import Policy
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, JobSpec
+from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

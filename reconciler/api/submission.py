@@ -14,10 +14,10 @@ from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.expansion import UnfitBatchError, expand_array
 from reconciler.jobs.groups import Batch, NewJob
 from reconciler.jobs.pipelines import NamedPipeline, expand_pipeline
-from solver.plan.advice import what_would_fit
+from solver.model.document import digest
+from solver.model.workload import JobSpec, QueueName, SecretUse
 from solver.plan.reason import sentence
-from solver.world.document import digest
-from solver.world.workload import JobSpec, QueueName, SecretUse
+from solver.round.advice import what_would_fit
 
 
 def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:

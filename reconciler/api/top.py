@@ -5,9 +5,9 @@ from __future__ import annotations
 from reconciler.api.payloads import Payload
 from reconciler.backend import MemoryUse, Progress
 from reconciler.jobs.record import JobState
-from solver.world.document import Document
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.model.document import Document
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
 
 
 class TopLine(Document, frozen=True, omit_defaults=False):

@@ -13,7 +13,7 @@ from reconciler.api.top import Top, TopLine
 from reconciler.api.views import JobViews
 from reconciler.backend import ENDED, MemoryUse, Progress, TaskStatus
 from reconciler.jobs.sighted import Sighted
-from solver.world.quantities import MilliGpu
+from solver.model.quantities import MilliGpu
 
 
 class TopRoutes:

@@ -12,12 +12,12 @@ from reconciler.jobs.containers import kept_to_containers
 from reconciler.jobs.groups import Batch, NewJob
 from reconciler.store.job_source import DuplicateJobError
 from reconciler.verdict_words import verdict_words
+from solver.model.document import digest
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job
 from solver.plan.plan import Bind, Evict, Plan, Shrink
 from solver.plan.reasons import AnyReason
-from solver.solve import solve
-from solver.world.document import digest
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job
+from solver.round.solve import solve
 
 JOBS_MAX = 100
 """Of one submission: what a round says of the hundredth element of an array it says of the others too."""

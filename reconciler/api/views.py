@@ -27,15 +27,15 @@ from reconciler.store.holdings import Holdings, JobHoldings
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
 from reconciler.verdict_words import verdict_words
-from solver.extent import extent_of
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, TaskPlacement
+from solver.placement.extent import extent_of
 from solver.plan.extent import Extent
 from solver.plan.plan import Verdict
-from solver.rules.policy import Policy, policy_of
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, TaskPlacement
+from solver.policy.policy import Policy, policy_of
 
 
 def job_view(services: Services, record: JobRecord) -> JobView:

@@ -23,8 +23,8 @@ from reconciler.api.services import Services
 from reconciler.control import NoPolicyError
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Event, KeptEvent, StoreUnusableError
-from solver.world.document import encode
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.workload import JobName
 
 LOOK_EVERY_S: Final = 0.25
 KEEP_ALIVE_S: Final = 15.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from reconciler.backend import AttemptKey, BackendUnreachableError, Epoch
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 
 def forget_each(

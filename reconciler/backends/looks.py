@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 LOOK_EVERY_MS = 200, 30_000
 LOOKS_PER_WATCH = 20

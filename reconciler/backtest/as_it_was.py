@@ -14,11 +14,11 @@ from reconciler.backtest.observed import Loss, Observation, Stretch
 from reconciler.backtest.past import saved_ms
 from reconciler.backtest.recorded import Attempt, RecordedJob
 from reconciler.backtest.summary import Finished
+from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
+from solver.model.workload import JobName
 from solver.plan.reason import count
-from solver.simulate import Replay
-from solver.traced import Run, TraceJob
-from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
-from solver.world.workload import JobName
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Run, TraceJob
 
 AS_IT_WAS: Final = "as it was"
 

@@ -10,13 +10,13 @@ import msgspec
 from reconciler.backtest.figures import PolicyFigures
 from reconciler.backtest.observed import Observation
 from reconciler.backtest.summary import Finished
-from solver.program.optimiser import Optimiser
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.tree import QueueTree
-from solver.simulate import Replay
-from solver.traced import Round, TraceJob
-from solver.world.cluster import Node
-from solver.world.quantities import Duration, Instant
+from solver.milp.optimiser import Optimiser
+from solver.model.cluster import Node
+from solver.model.quantities import Duration, Instant
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.tree import QueueTree
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Round, TraceJob
 
 Follow = Callable[[str, Iterator[Round]], Iterator[Round]]
 """Hands rounds of a policy on as they are held, to show how far the replay is."""

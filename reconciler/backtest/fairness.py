@@ -19,14 +19,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from reconciler.backtest.observed import Stretch
-from solver.rules.entitlement import gpus_by_type
-from solver.rules.guaranteed import guarantees
-from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
-from solver.world.cluster import Node
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import QueueName
+from solver.model.cluster import Node
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+from solver.quota.entitlement import gpus_by_type
+from solver.quota.guaranteed import guarantees
 
 
 class Wanted(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from solver.model.document import API_VERSION, Document
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import QueueName
 from solver.plan.plan import EvictedBy, ShrunkBy
-from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import QueueName
 
 LostBy = Literal[EvictedBy, ShrunkBy, "recorded"]
 """By which of the means, or which rule, somebody lost work; `recorded`: it happened, and nobody says by which."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reconciler.backtest.figures import LostBy
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Plan, Shrink, Waits
-from solver.traced import Round, Run
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.simulation.traced import Round, Run
 
 
 class Stretch(NamedTuple):

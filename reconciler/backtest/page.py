@@ -24,9 +24,9 @@ from reconciler.backtest.plots import (
 )
 from reconciler.backtest.rows import Section, sections
 from reconciler.spans import span
+from solver.model.quantities import Instant
+from solver.model.workload import QueueName
 from solver.plan.reason import count
-from solver.world.quantities import Instant
-from solver.world.workload import QueueName
 
 QUEUES_MAX = 20
 """Queues in the plot of fairness, those with the most GPU-hours; the tables have all."""

@@ -14,11 +14,11 @@ import msgspec
 
 from reconciler.backtest.recorded import Attempt, HistoryHead, RecordedJob, ready_at
 from reconciler.traces import TraceUnreadableError
+from solver.model.document import decode, encode
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Job, JobName, JobSpec
 from solver.plan.reason import count
-from solver.traced import TraceJob
-from solver.world.document import decode, encode
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import Job, JobName, JobSpec
+from solver.simulation.traced import TraceJob
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ import msgspec
 
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Event
-from solver.world.document import API_VERSION, Document
-from solver.world.inflight import StopPurpose
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, JobSpec
+from solver.model.document import API_VERSION, Document
+from solver.model.inflight import StopPurpose
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec
 
 Ended = Literal["succeeded", "failed", "cancelled"]
 

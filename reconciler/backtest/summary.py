@@ -22,10 +22,10 @@ from reconciler.backtest.figures import (
 )
 from reconciler.backtest.observed import Observation, Stretch, forecast_of
 from reconciler.backtest.spread import figure, spread
-from solver.simulate import Replay
-from solver.traced import Run, TraceJob
-from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
-from solver.world.workload import JobName, QueueName
+from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
+from solver.model.workload import JobName, QueueName
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Run, TraceJob
 
 _HOUR = 3_600_000
 _MILLI_GPU_HOUR = MILLI_PER_GPU * _HOUR

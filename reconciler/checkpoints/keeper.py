@@ -23,9 +23,9 @@ from reconciler.checkpoints.verify import Verification, verifying
 from reconciler.jobs.record import JobRecord
 from reconciler.store.checkpoints import CheckpointRegistry
 from reconciler.store.protocols import Claim, Event
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from solver.plan.reason import count
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
 
 PUBLISHED: Final = "checkpoint-published"
 VERIFIED: Final = "checkpoint-verified"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.store.protocols import Claim
-from solver.world.quantities import MILLI_PER_GPU, Instant
+from solver.model.quantities import MILLI_PER_GPU, Instant
 
 
 def lost_gpu_s(claim: Claim, saved: CheckpointRecord | None, now: Instant) -> float:

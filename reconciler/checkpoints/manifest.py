@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from solver.world.document import Document, decode, digest, encode
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName
+from solver.model.document import Document, decode, digest, encode
+from solver.model.quantities import Instant, Memory
+from solver.model.workload import JobName
 
 MANIFEST = "manifest.json"
 PARTS = "parts"

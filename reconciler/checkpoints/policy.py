@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solver.world.document import Document
-from solver.world.quantities import Duration
+from solver.model.document import Document
+from solver.model.quantities import Duration
 
 DEFAULT = "default"
 """The policy of a job that saves its work and names none, where there is one of this name."""

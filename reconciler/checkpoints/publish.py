@@ -17,7 +17,7 @@ from reconciler.checkpoints.manifest import (
     written,
 )
 from reconciler.checkpoints.storage import Storage
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 
 def manifest_of(storage: Storage, job: JobName, folder: StepFolder) -> Manifest | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from reconciler.checkpoints.findings import AnyFinding
-from solver.world.document import Document
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName
+from solver.model.document import Document
+from solver.model.quantities import Instant, Memory
+from solver.model.workload import JobName
 
 CheckpointState = Literal["published", "verified", "corrupt", "deleted"]
 """`published`: whole, and not read again yet. `verified`, `corrupt`: what reading it again has shown. `deleted`: it is to go."""

@@ -6,8 +6,8 @@ from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.checkpoints.retention import counts
 from reconciler.store.checkpoints import CheckpointRegistry
-from solver.world.document import Document
-from solver.world.workload import JobName
+from solver.model.document import Document
+from solver.model.workload import JobName
 
 
 class PassedOver(Document, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from reconciler.checkpoints.policy import CheckpointPolicy, Retention
 from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 def expired(

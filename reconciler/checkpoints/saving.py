@@ -10,8 +10,8 @@ from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.checkpoints.turns import storage_of, turns
 from reconciler.jobs.record import JobRecord
 from reconciler.store.checkpoints import CheckpointRegistry
-from solver.world.inflight import Intent
-from solver.world.workload import JobName
+from solver.model.inflight import Intent
+from solver.model.workload import JobName
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from fsspec.core import url_to_fs
 
 from quorate import folders
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 PIECE_BYTES: Final = 4 * 2**20
 """What is read of a shard at once."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from reconciler.checkpoints.policy import DEFAULT, CheckpointPolicy
 from reconciler.documents.problem import did_you_mean
-from solver.world.workload import JobName, JobSpec
+from solver.model.workload import JobName, JobSpec
 
 
 def storage_of(spec: JobSpec, policies: Mapping[str, CheckpointPolicy]) -> CheckpointPolicy | None:

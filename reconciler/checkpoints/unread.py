@@ -8,7 +8,7 @@ from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.turns import storage_of
 from reconciler.jobs.record import JobRecord
 from reconciler.store.checkpoints import CheckpointRegistry
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 
 def unread(

@@ -24,8 +24,8 @@ from reconciler.checkpoints.manifest import (
     written,
 )
 from reconciler.checkpoints.storage import Storage
-from solver.world.quantities import Memory
-from solver.world.workload import JobName
+from solver.model.quantities import Memory
+from solver.model.workload import JobName
 
 Verification = Generator[int, None, tuple[AnyFinding, ...]]
 """Yields the bytes of each piece that it has read, so that whoever drives it can rest; returns what it found."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from reconciler.agent.folder import AgentFolder
     from reconciler.agent.nvml.here import WhoseGpus
     from reconciler.clock import Clock
-    from solver.world.cluster import NodeName
-    from solver.world.quantities import Duration
+    from solver.model.cluster import NodeName
+    from solver.model.quantities import Duration
 
 
 @click.command(short_help="Run the tasks of one node.")

@@ -16,7 +16,7 @@ from reconciler.cli.params import Address, AddressParam
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
 from reconciler.clock import SystemClock
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 if TYPE_CHECKING:
     from reconciler.backends.baremetal.join_token import JoinToken

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.params import Address, AddressParam, DurationParam
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
     from reconciler.server.settings import AgentsSettings

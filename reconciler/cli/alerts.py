@@ -11,7 +11,7 @@ from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import span
 from reconciler.clock import SystemClock
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 @click.group(invoke_without_command=True, short_help="List the webhooks that are told what happens.")

@@ -12,10 +12,10 @@ import click
 from reconciler.cli.inputs import read_policies, read_policies_at, read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError, printable
 from reconciler.traces import TraceUnreadableError, read_philly
+from solver.model.cluster import Node
+from solver.model.quantities import Instant
 from solver.plan.reason import count
-from solver.traced import TraceJob
-from solver.world.cluster import Node
-from solver.world.quantities import Instant
+from solver.simulation.traced import TraceJob
 
 if TYPE_CHECKING:
     from reconciler.backtest.as_it_was import Record

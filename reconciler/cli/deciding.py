@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from reconciler.cli.output import printable
-from solver.program.optimiser import Optimiser
+from solver.milp.optimiser import Optimiser
 
 
 @contextmanager

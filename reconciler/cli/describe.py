@@ -18,9 +18,9 @@ from reconciler.cli.times import local
 from reconciler.cli.wording import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Event
+from solver.model.document import API_VERSION, Document
+from solver.model.workload import Bundle, JobSpec, Spread
 from solver.plan.reason import count
-from solver.world.document import API_VERSION, Document
-from solver.world.workload import Bundle, JobSpec, Spread
 
 
 class JobDescription(Document, frozen=True, omit_defaults=False):

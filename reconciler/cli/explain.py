@@ -11,7 +11,7 @@ import click
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.documents.fieldhelp import FieldHelp, UnknownFieldError, field_help, kinds_help
-from solver.world.document import API_VERSION, Document
+from solver.model.document import API_VERSION, Document
 
 _WIDTH = 100
 

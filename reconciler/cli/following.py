@@ -20,8 +20,8 @@ from reconciler.cli.wording import short_revision
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.gitsource.record import Suspension
+from solver.model.quantities import Duration, Instant
 from solver.plan.reason import count
-from solver.world.quantities import Duration, Instant
 
 POLL_S: Final = 0.3
 """How often to ask whether the look is over; fetching takes about as long."""

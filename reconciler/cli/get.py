@@ -22,8 +22,8 @@ from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.documents.problem import did_you_mean
 from reconciler.jobs.record import JobState
+from solver.model.quantities import Instant
 from solver.plan.reason import count
-from solver.world.quantities import Instant
 
 STATES = get_args(JobState)
 

@@ -14,9 +14,9 @@ from reconciler.documents.clusters import ClusterNotChosenError, chosen, cluster
 from reconciler.documents.files import Files, is_document, read_folder
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import Compiled, read_repository
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot
 from solver.plan.reason import count
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot
 
 
 def read_policies(path: Path, cluster: str | None = None) -> Compiled:

@@ -18,9 +18,9 @@ from reconciler.documents.job import NamedJob, read_job
 from reconciler.documents.pipeline import read_submission
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.jobs.pipelines import NamedPipeline
-from solver.world.cluster import LEVELS
-from solver.world.document import API_VERSION, encode
-from solver.world.workload import JobName, JobSpec, QueueName
+from solver.model.cluster import LEVELS
+from solver.model.document import API_VERSION, encode
+from solver.model.workload import JobName, JobSpec, QueueName
 
 Submission = NamedJob | NamedPipeline
 

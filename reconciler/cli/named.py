@@ -9,7 +9,7 @@ from reconciler.api.payloads import JobView
 from reconciler.cli.exits import Exit
 from reconciler.client import ApiError, Client
 from reconciler.jobs.record import TERMINAL
-from solver.world.document import API_VERSION, Document
+from solver.model.document import API_VERSION, Document
 
 _NOT_FOUND = 404
 

@@ -13,9 +13,9 @@ from reconciler.cli.tables import print_table
 from reconciler.cli.times import local
 from reconciler.cli.wording import by_whom, short_list
 from reconciler.health.record import PartHealth
+from solver.model.cluster import Node
+from solver.model.quantities import Memory, MilliGpu
 from solver.plan.reason import count
-from solver.world.cluster import Node
-from solver.world.quantities import Memory, MilliGpu
 
 _HEADINGS = ("NODE", "POOL", "GPU TYPE", "GPUS", "CPU", "MEMORY", "STATE", "JOBS")
 

@@ -12,7 +12,7 @@ import click
 from reconciler.cli.exits import Exit
 from reconciler.reports.plain import printable
 
-__all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "printable", "styled"]
+__all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "print_warning", "printable", "styled"]
 
 
 class CommandFailedError(Exception):
@@ -36,15 +36,24 @@ def output_option(*formats: str) -> Callable[[Callable[..., Any]], Callable[...,
 
 def print_error(problem: str, place: str = "", fix: str = "") -> None:
     """One error on stderr."""
+    _print_problem(styled("error:", sys.stderr, fg="red", bold=True), problem, place, fix)
+
+
+def print_warning(problem: str, place: str = "", fix: str = "") -> None:
+    """What is done all the same, but somebody should look at, on stderr."""
+    _print_problem(styled("warning:", sys.stderr, fg="yellow", bold=True), problem, place, fix)
+
+
+def _print_problem(kind: str, problem: str, place: str, fix: str) -> None:
     where = f"{place}: " if place else ""
-    click.echo(f"{styled('error:', sys.stderr, fg='red', bold=True)} {printable(where + problem)}", err=True)
+    click.echo(f"{kind} {printable(where + problem)}", err=True)
     if fix:
         click.echo(f"  {printable(fix)}", err=True)
 
 
 def print_json(value: object) -> None:
     """A document, or data for programs with its apiVersion, as one line of JSON."""
-    from solver.world.document import encode
+    from solver.model.document import encode
 
     click.echo(encode(value).decode("utf-8"))
 

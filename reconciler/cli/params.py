@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 
 def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:

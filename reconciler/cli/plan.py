@@ -28,8 +28,8 @@ from reconciler.review.compare import review
 from reconciler.review.envelope import SavedPlan
 from reconciler.review.found import Review
 from reconciler.review.side import Side
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
 
 _WIDE_COLUMNS = 120
 """From here on there is room for a queue's path beside the name of a job."""

@@ -44,7 +44,7 @@ def replay(
         raise click.UsageError("--store-password-file is for --store. Add that, or leave it out.", ctx)
     from reconciler.optimiser.recording import BadRecordingError
     from reconciler.replay import replay as replay_round
-    from solver.program.highs import optimise
+    from solver.milp.highs import optimise
 
     if store:
         record = _from_store(store, store_password_file, number)
@@ -88,7 +88,7 @@ def _from_store(where: Path | str, password_file: Path | None, number: int) -> R
     from reconciler.store.sql.store import open_store
 
     try:
-        found = open_store(where, password_file)
+        found = open_store(where, password_file, as_found=True)
         try:
             return found.history.round(number)
         except KeyError:

@@ -15,7 +15,7 @@ from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.cli.wording import short_revision
 from reconciler.store.rounds import RoundRecord, RoundSummary
-from solver.world.document import API_VERSION
+from solver.model.document import API_VERSION
 
 _HEADINGS = ("ROUND", "TIME", "POLICY", "STARTS", "WAITS", "NEVER", "DECIDED BY", "MS")
 

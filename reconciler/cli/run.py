@@ -13,7 +13,7 @@ from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_set
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
 from reconciler.cli.store_options import store_options
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
     from reconciler.agent.nvml.here import WhoseGpus
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     "--listen",
     type=AddressParam(),
     default="127.0.0.1:7717",
+    envvar="QUORATE_LISTEN",
     show_default=True,
-    help="Where the API listens; port 0: any.",
+    help="Where the API listens, else QUORATE_LISTEN; port 0: any.",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to.")
 @click.option(

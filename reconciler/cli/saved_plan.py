@@ -10,7 +10,7 @@ from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.review.envelope import Envelope, SavedPlan
 from reconciler.review.found import Review
-from solver.world.document import decode, encode
+from solver.model.document import decode, encode
 
 
 def envelope_of(found: Review, gap: float, jobs: int | None, gpu_h: float | None, *, exact: bool) -> Envelope:

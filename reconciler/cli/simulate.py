@@ -16,9 +16,9 @@ from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table
+from solver.model.quantities import Duration, Instant
 from solver.plan.reason import count
-from solver.traced import Round
-from solver.world.quantities import Duration, Instant
+from solver.simulation.traced import Round
 
 if TYPE_CHECKING:
     from reconciler.backtest.compare import Candidate

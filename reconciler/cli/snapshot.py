@@ -13,9 +13,9 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.token_file import TokenFileError, read_or_make_token
+from solver.model.document import encode
+from solver.model.snapshot import Snapshot
 from solver.plan.reason import count
-from solver.world.document import encode
-from solver.world.snapshot import Snapshot
 
 
 @click.group(short_help="Export the cluster and its jobs as a file.")

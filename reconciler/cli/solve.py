@@ -36,7 +36,7 @@ def solve(snapshot_file: Path, policies: Path, cluster: str | None, output: str)
 
     The JSON output has a schema: schemas/plan.json. `quorate explain snapshot` describes the input.
     """
-    from solver.solve import solve as solve_round
+    from solver.round.solve import solve as solve_round
 
     with program_beside() as optimiser:
         plan = solve_round(read_snapshot_file(snapshot_file), read_policies(policies, cluster).policy, optimiser)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from solver.model.inflight import declared_name
+from solver.model.workload import TaskPlacement
 from solver.plan.plan import (
     Bind,
     Evict,
@@ -18,8 +20,6 @@ from solver.plan.plan import (
     Withdraw,
 )
 from solver.plan.reason import count
-from solver.world.inflight import declared_name
-from solver.world.workload import TaskPlacement
 
 
 def step_line(step: Step) -> str:

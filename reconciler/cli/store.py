@@ -104,7 +104,7 @@ def downgrade(state: Path | None, store: str | None, store_password_file: Path |
 def _opened(
     state: Path | None, url: str | None, password_file: Path | None, *, is_new: bool = True, is_alone: bool = False
 ) -> Iterator[SqlStore]:
-    """The store, closed afterwards. `is_new`: it may still have to be made; `is_alone`: nobody may lead it.
+    """The store, closed afterwards. `is_new`: it may have to be made or brought up to date; `is_alone`: nobody may lead it.
 
     Raises CommandFailedError, also for what goes wrong in the block.
     """
@@ -121,7 +121,7 @@ def _opened(
             raise CommandFailedError("there is no store here", place=str(folder.path), fix=fix)
         if url is None and is_alone:
             closing.enter_context(folder.locked())
-        found = open_store(url or folder.database, password_file)
+        found = open_store(url or folder.database, password_file, as_found=not is_new)
         closing.callback(found.close)
         if url is not None and is_alone:
             _refuse_while_led(found)

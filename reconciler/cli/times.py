@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from reconciler.spans import span
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 __all__ = ["local", "span"]
 

@@ -17,7 +17,7 @@ from reconciler.cli.times import span
 from reconciler.client import Client
 from reconciler.clock import SystemClock
 from reconciler.supervisor.memory import written
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from reconciler.api.group_payloads import GroupView, MemberView
-from solver.world.workload import Dependency
+from solver.model.workload import Dependency
 
 
 def tree_of(view: GroupView) -> Iterator[str]:

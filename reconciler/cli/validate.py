@@ -21,7 +21,7 @@ from reconciler.documents.problem import InvalidDocumentsError, Problem
 from reconciler.documents.repository import Reading, problems_of, read_clusters, read_repository
 from reconciler.reports.formats import FORMATS, problems_as
 from reconciler.reports.problems import tally
-from solver.world.document import API_VERSION, Document
+from solver.model.document import API_VERSION, Document
 
 
 class ValidationReport(Document, frozen=True, omit_defaults=False):

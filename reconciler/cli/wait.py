@@ -18,7 +18,7 @@ from reconciler.cli.params import DurationParam
 from reconciler.cli.wording import state_line
 from reconciler.client import Client
 from reconciler.clock import SystemClock
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 Goal = Literal["running", "ended"]
 

@@ -12,8 +12,8 @@ from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.wording import state_line
 from reconciler.clock import SystemClock
 from reconciler.jobs.record import WAITING
+from solver.model.quantities import Instant
 from solver.plan.plan import Inadmissible
-from solver.world.quantities import Instant
 
 
 @click.command(short_help="Say why a job waits, or how it ended.")

@@ -8,10 +8,10 @@ from reconciler.api.payloads import JobView
 from reconciler.cli.times import local, span
 from reconciler.interventions.record import Intervention
 from reconciler.jobs.idleness import idle_for
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import JobSpec, TaskPlacement
 from solver.plan.reason import count
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import JobSpec, TaskPlacement
 
 _NODES_NAMED_MAX = 3
 _REVISION_CHARACTERS = 12

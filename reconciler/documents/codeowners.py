@@ -15,7 +15,7 @@ from reconciler.access.policy import ANYBODY, AccessPolicy, CodeOwners, Forge
 from reconciler.documents.clusters import INVENTORY, OVERRIDES
 from reconciler.documents.problem import START, Place, Problem, problem_at
 from reconciler.documents.repository import Compiled
-from solver.rules.policy import Policy
+from solver.policy.policy import Policy
 
 PLACES: Final[Mapping[Forge, tuple[str, ...]]] = {
     "github": (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"),

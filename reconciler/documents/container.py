@@ -8,7 +8,7 @@ from typing import Final
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Problem
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
-from solver.world.workload import JobSpec
+from solver.model.workload import JobSpec
 
 _FIX: Final = "Put it into a file of the image, or write it so that it needs one line, as base64 does."
 

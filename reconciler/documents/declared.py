@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.documents.problem import InvalidDocumentsError, Path, Place, Problem, Severity, problem_at
 from reconciler.documents.reader import Located
-from solver.world.document import from_builtins
+from solver.model.document import from_builtins
 
 T = TypeVar("T")
 _ELEMENT = re.compile(r"\[(\d+)\]|\.([^.\[]+)")

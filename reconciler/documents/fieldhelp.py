@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.documents.problem import did_you_mean
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
-from solver.world.document import Document
+from solver.model.document import Document
 
 _DEPTH_MAX = 12
 _TYPES = {

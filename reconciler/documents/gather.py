@@ -24,9 +24,9 @@ from reconciler.documents.topology import TopologySpec
 from reconciler.health.policy import HealthPolicy
 from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
-from solver.rules.division import MigGeometry, SharingPolicy
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
-from solver.rules.reservation import DeclaredReservation
+from solver.policy.division import MigGeometry, SharingPolicy
+from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.policy.reservation import DeclaredReservation
 
 _KEPT: dict[str, tuple[str, Any]] = {
     "CheckpointPolicy": ("checkpoints", CheckpointPolicy),

@@ -9,7 +9,7 @@ from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem
 from reconciler.health.policy import HealthPolicy
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 LEASE_LEAST: Final = Duration(10_000)
 """Two beats of an agent."""

@@ -9,11 +9,11 @@ from itertools import islice
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Problem, did_you_mean
 from reconciler.documents.topology import Position, TopologySpec, data_near, positions, topology_problems
-from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
-from solver.world.document import Document
-from solver.world.mig_layout import model_of_type
-from solver.world.mig_table import MigModelName
-from solver.world.quantities import Cpu, Memory, MilliGpu
+from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
+from solver.model.document import Document
+from solver.model.mig_layout import model_of_type
+from solver.model.mig_table import MigModelName
+from solver.model.quantities import Cpu, Memory, MilliGpu
 
 NODES_MAX = 200_000
 """In all pools together. A slip of the finger in a count must not fill the memory; large clusters have 10,000 nodes."""

@@ -12,8 +12,8 @@ from reconciler.documents.problem import START, InvalidDocumentsError, Path, Pro
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.jobs.indices import read_indices
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec
 
 LIMITED = "sets of nodes are in snapshots alone: no job can name one"
 LIMITED_FIX = "Delete nodes, and say with gpuTypes and topology what the tasks need."

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem
-from solver.world.workload import JobSpec
+from solver.model.workload import JobSpec
 
 
 def launcher_problems(job: Declared[JobSpec]) -> Iterator[Problem]:

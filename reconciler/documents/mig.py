@@ -10,11 +10,11 @@ import msgspec
 from reconciler.documents.declared import Declared
 from reconciler.documents.inventory import FixedLayouts, NodePoolSpec, Pools
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.rules.division import MigGeometry, SharingPolicy
-from solver.world.cluster import MigInstance
-from solver.world.mig import mig_model
-from solver.world.mig_layout import find_profile, profiles_of, realisations
-from solver.world.mig_table import MODELS
+from solver.model.cluster import MigInstance
+from solver.model.mig import mig_model
+from solver.model.mig_layout import find_profile, profiles_of, realisations
+from solver.model.mig_table import MODELS
+from solver.policy.division import MigGeometry, SharingPolicy
 
 Geometries = Sequence[Declared[MigGeometry]]
 

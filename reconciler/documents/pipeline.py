@@ -13,7 +13,7 @@ from reconciler.documents.problem import START, InvalidDocumentsError, Path, Pro
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.jobs.pipelines import NamedPipeline, PipelineJob, PipelineSpec, environment_of, is_complete
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 
 def read_submission(raw: bytes, file: str) -> NamedJob | NamedPipeline:

@@ -13,10 +13,10 @@ from reconciler.documents.job import LIMITED, LIMITED_FIX
 from reconciler.documents.problem import Path, Problem, did_you_mean
 from reconciler.documents.statements import statement_problems
 from reconciler.policytests.document import GivenJob, PolicyTest
-from solver.rules.policy import Queue
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
+from solver.policy.policy import Queue
 
 _Test = Declared[PolicyTest]
 _JOBS_MAX = 10_000

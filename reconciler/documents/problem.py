@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
-from solver.world.document import Document
+from solver.model.document import Document
 
 Severity = Literal["error", "warning", "notice"]
 """A notice is worth knowing and nothing that has to be changed; only an error refuses what it is about."""

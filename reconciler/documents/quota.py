@@ -8,9 +8,9 @@ from functools import cached_property
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.rules.policy import Queue, Quota
-from solver.world.cluster import GpuType
-from solver.world.quantities import MilliGpu
+from solver.model.cluster import GpuType
+from solver.model.quantities import MilliGpu
+from solver.policy.policy import Queue, Quota
 
 DEPTH_MAX = 32
 """Organisations have five levels or so; a bound keeps every walk over the tree short."""

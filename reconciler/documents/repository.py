@@ -35,9 +35,9 @@ from reconciler.documents.topology import TopologySpec
 from reconciler.documents.type_weights import type_weight_problems
 from reconciler.operations import Operations
 from reconciler.policytests.document import PolicyTest
-from solver.rules.images import ImagePolicy
-from solver.rules.policy import Policy, SchedulingPolicy, policy_of
-from solver.world.cluster import Node
+from solver.model.cluster import Node
+from solver.policy.images import ImagePolicy
+from solver.policy.policy import Policy, SchedulingPolicy, policy_of
 
 NO_DOCUMENTS = "no-documents"
 """The code of the problem of a repository without a policy."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from reconciler.documents.declared import Declared
 from reconciler.documents.inventory import NODES_MAX, NodePoolSpec, Pools
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.rules.reservation import DeclaredReservation
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration
+from solver.policy.reservation import DeclaredReservation
 
 LONGEST = Duration(90 * 86_400_000)
 """For how long a document may keep capacity: what is kept for ever is quota, or another pool."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.rules.division import SharingPolicy
+from solver.policy.division import SharingPolicy
 
 
 def sharing_problems(

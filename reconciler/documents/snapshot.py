@@ -14,9 +14,9 @@ from reconciler.documents.declared import path_of
 from reconciler.documents.problem import START, InvalidDocumentsError, Path, Place, Problem, problem_at
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.text import BYTES_MAX, place_of
-from solver.world.document import decode
-from solver.world.node_sets import NodeSetError
-from solver.world.snapshot import Snapshot, normalised
+from solver.model.document import decode
+from solver.model.node_sets import NodeSetError
+from solver.model.snapshot import Snapshot, normalised
 
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 """What a compressed snapshot may hold: that of a cluster of 100,000 GPUs has some tens of MB."""

@@ -9,7 +9,7 @@ from msgspec.structs import fields
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
 from reconciler.policytests.document import DETAILS, REASON_CODES, SUBJECTS, GivenJob, PolicyTest, Statement
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 _WRITTEN = {field.name: field.encode_name for field in fields(Statement)}
 _OF_QUEUES = ("hold", "have-share")

@@ -8,9 +8,9 @@ from typing import Literal
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.world.cluster import LEVELS as EVERY_LEVEL
-from solver.world.cluster import Links, NodeName
-from solver.world.document import Document
+from solver.model.cluster import LEVELS as EVERY_LEVEL
+from solver.model.cluster import Links, NodeName
+from solver.model.document import Document
 
 DomainLevel = Literal["island", "rack", "block"]
 LEVELS: tuple[DomainLevel, ...] = ("island", "rack", "block")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.problem import Path, Problem, did_you_mean
-from solver.rules.policy import SchedulingPolicy
+from solver.policy.policy import SchedulingPolicy
 
 
 def type_weight_problems(

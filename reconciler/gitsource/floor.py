@@ -15,7 +15,7 @@ from typing import Final
 from reconciler.access.signing_keys import UnfitKeyError, openpgp_public_key, ssh_public_key
 from reconciler.gitsource.errors import GitSourceError
 from reconciler.gitsource.keyring import Keys
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 _ARMORED: Final = re.compile(r"-----BEGIN PGP.*?-----END PGP [A-Z ]+-----[^\n]*\n?", re.DOTALL)
 _ONE: Final = r'[a-z-]+(?:="[^"]*")?'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 WHY_MAX: Final = 500
 """Characters of a reason that a person gives."""

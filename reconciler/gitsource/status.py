@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from reconciler.documents.problem import Problem
-from solver.world.document import Document
+from solver.model.document import Document
 
 ConditionType = Literal["Ready", "Reconciling", "Stalled"]
 

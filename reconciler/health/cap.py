@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.health.policy import HealthPolicy
 from reconciler.health.record import NodeHealth, PartHealth
-from solver.world.cluster import Node, NodeName
+from solver.model.cluster import Node, NodeName
 
 
 def within_cap(

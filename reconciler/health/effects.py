@@ -7,7 +7,7 @@ from typing import Final
 
 from reconciler.health.record import NodeHealth, PartHealth
 from reconciler.interventions.record import Intervention, Subject
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 AUTHOR: Final = "health"
 NEVER: Final = Instant.parse("9999-12-31T00:00:00Z")

@@ -15,7 +15,7 @@ import msgspec
 from reconciler.health.policy import Action, HealthPolicy
 from reconciler.health.record import Finding, FindingKey, FindingKind, NodeHealth, PartHealth, PartState
 from reconciler.health.signs import Sign
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 PAUSE_LEAST: Final = Duration(30_000)
 """Facts are told every few seconds: a pause as short as this says nothing."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from solver.world.document import Document
-from solver.world.quantities import Duration
+from solver.model.document import Document
+from solver.model.quantities import Duration
 
 Action = Literal["ignore", "suspect", "cordon", "drain"]
 """What follows from a finding, from the mildest on. cordon: nothing new starts there; drain: what runs there leaves, too."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from solver.world.cluster import NodeName
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 FindingKind = Literal[
     "lost", "nic-down", "nic-slow", "straggler", "throttled", "uncorrectable", "remap-pending", "remap-failed",

@@ -18,8 +18,8 @@ from reconciler.health.stragglers import Accusation, accusations
 from reconciler.health.trials import due, followed, order_of, trial_name
 from reconciler.jobs.ground import gpus_of
 from reconciler.jobs.sighted import Attempt, Sighted
-from solver.world.cluster import Node, NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import Node, NodeName
+from solver.model.quantities import Instant
 
 
 @dataclass(frozen=True, slots=True)

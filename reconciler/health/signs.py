@@ -11,8 +11,8 @@ from reconciler.health.policy import HealthPolicy, NicRule
 from reconciler.health.record import FindingKey, FindingKind
 from reconciler.health.stragglers import Accusation
 from reconciler.health.xid import XidClass, class_of_xid
-from solver.world.cluster import Node
-from solver.world.quantities import Instant
+from solver.model.cluster import Node
+from solver.model.quantities import Instant
 
 _XID_KINDS: dict[XidClass, FindingKind] = {
     "application": "xid-application",

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from reconciler.backend import TaskStatus
 from reconciler.health.policy import StragglerRule
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 
 NEWS_LEAST: Final = Duration(60_000)
 """Tasks say how fast they are now and then: what one said so long ago counts as what it does now, however short the rule's time."""

@@ -16,10 +16,10 @@ from reconciler.health.policy import NodeTest
 from reconciler.health.record import NodeHealth, Trial
 from reconciler.jobs.sighted import Attempt
 from reconciler.store.protocols import Claim
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import Instant
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import Instant
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 _GROUP = "test"
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from reconciler.interventions.record import Intervention, InterventionKind, SubjectKind
 from reconciler.jobs.record import JobRecord
-from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
-from solver.world.document import Document
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, QueueName
+from solver.model.document import Document
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
 
 
 class HeldByHand(Document, frozen=True, tag_field="block", tag="held-by-hand"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from reconciler.interventions.record import Ending, Intervention, Subject
-from solver.rules.entry import on_hold
-from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
-from solver.world.cluster import Node, NodeName
-from solver.world.document import Document
-from solver.world.quantities import Instant
-from solver.world.workload import QueueName
+from solver.model.cluster import Node, NodeName
+from solver.model.document import Document
+from solver.model.quantities import Instant
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+from solver.queueing.entry import on_hold
 
 
 class Over(Document, frozen=True):

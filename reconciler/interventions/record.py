@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
+from solver.model.document import Document
+from solver.model.quantities import Duration, Instant
 
 InterventionKind = Literal["cordon", "hold", "boost"]
 """cordon: nothing new starts on a node. hold: a job, or no job of a queue and those below it, begins. boost: a job comes first of

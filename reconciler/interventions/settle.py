@@ -9,9 +9,9 @@ from reconciler.deeds import Deeds
 from reconciler.interventions.effects import held
 from reconciler.interventions.endings import endings
 from reconciler.jobs.states import state_after
-from solver.rules.policy import Policy
-from solver.world.cluster import Node
-from solver.world.workload import JobName
+from solver.model.cluster import Node
+from solver.model.workload import JobName
+from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

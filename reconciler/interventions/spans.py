@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.interventions.record import DEFAULT_SPAN
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 
 class UnfitEndError(ValueError):

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from reconciler.facts import NodeFacts
-from solver.world.cluster import Node, NodeName
-from solver.world.node_sets import NodeSet
-from solver.world.workload import JobSpec
+from solver.model.cluster import Node, NodeName
+from solver.model.node_sets import NodeSet
+from solver.model.workload import JobSpec
 
 WITH_CONTAINERS: Final = "with-containers"
 

@@ -9,8 +9,8 @@ from typing import Literal
 from reconciler.jobs.groups import Tally
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.settlements import Abandon
-from solver.world.document import Document
-from solver.world.workload import Dependency, JobName
+from solver.model.document import Document
+from solver.model.workload import Dependency, JobName
 
 
 class Depends(Document, frozen=True, tag_field="block", tag="depends"):

@@ -6,7 +6,7 @@ from reconciler.jobs.failures import goes_on_without
 from reconciler.jobs.ground import gpus_of
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.settlements import AskToLeave, AskToStop
-from solver.world.workload import TaskPlacement
+from solver.model.workload import TaskPlacement
 
 
 def settle_drained(holding: Holding) -> AskToLeave | AskToStop | None:

@@ -11,9 +11,9 @@ from reconciler.jobs.failure import FailureKind
 from reconciler.jobs.groups import Tally
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.throttle import Throttled, throttled
-from solver.world.document import Document
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.document import Document
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 
 class Suspended(Document, frozen=True, tag_field="block", tag="suspended"):

@@ -12,7 +12,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.jobs.tail import last_lines
 from reconciler.operations import Operations
 from reconciler.store.protocols import Claim
-from solver.world.cluster import Node
+from solver.model.cluster import Node
 
 
 @dataclass(frozen=True, slots=True)

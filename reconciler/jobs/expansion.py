@@ -9,8 +9,8 @@ import msgspec
 from reconciler.jobs.groups import Batch, NewGroup, NewJob
 from reconciler.jobs.indices import read_indices
 from reconciler.jobs.record import ArrayElement
-from solver.world.document import encode
-from solver.world.workload import JobName, JobSpec
+from solver.model.document import encode
+from solver.model.workload import JobName, JobSpec
 
 NAME_CHARACTERS_MAX = 63
 SPEC_BYTES_MAX = 100_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 FailureKind = Literal["exit", "signal", "out-of-memory", "node", "gpu", "launch", "time-limit", "stuck"]
 

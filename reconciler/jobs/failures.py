@@ -30,9 +30,9 @@ from reconciler.jobs.settlements import (
     TimeOut,
 )
 from reconciler.retry_policy import RetryPolicy
+from solver.model.quantities import Duration
+from solver.model.workload import TaskPlacement
 from solver.plan.reason import count
-from solver.world.quantities import Duration
-from solver.world.workload import TaskPlacement
 
 NOTICED_WITHIN = Duration(60_000)
 """Peers of a task whose machine is lost often fail before anybody knows of the loss: so near to it, the machine is to blame."""

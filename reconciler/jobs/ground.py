@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from solver.world.cluster import DeviceId, Gpu, Node, NodeName
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId, Gpu, Node, NodeName
+from solver.model.workload import TaskPlacement
 
 State = Literal["there", "coming", "missing"]
 

@@ -14,9 +14,9 @@ from reconciler.jobs.idleness import activity_of, is_idle
 from reconciler.jobs.record import JobRecord
 from reconciler.jobs.sighted import Attempt
 from reconciler.store.protocols import Claim
-from solver.world.inflight import Intent, IntentKind
-from solver.world.quantities import Instant
-from solver.world.workload import TaskPlacement
+from solver.model.inflight import Intent, IntentKind
+from solver.model.quantities import Instant
+from solver.model.workload import TaskPlacement
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reconciler.backend import ENDED, Activity
 from reconciler.jobs.sighted import Attempt
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import TaskPlacement
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import TaskPlacement
 
 NEWS_MAX = Duration(5 * 60_000)
 """What was seen longer ago ends nobody: who did nothing then may do something now."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from reconciler.backend import TaskStatus
 from reconciler.jobs.retries import GPU_MEMORY_SIGNS
+from solver.model.cluster import GpuType, Node
+from solver.model.quantities import Memory
+from solver.model.workload import JobSpec, TaskGroup
 from solver.plan.reason import count
-from solver.world.cluster import GpuType, Node
-from solver.world.quantities import Memory
-from solver.world.workload import JobSpec, TaskGroup
 
 HEADROOM = 1.25
 """More than the most that was seen: use was cut off there, so nobody knows how much more it would have been."""

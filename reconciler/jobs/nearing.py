@@ -8,7 +8,7 @@ from reconciler.jobs.holding import Holding
 from reconciler.jobs.orders import warning_of
 from reconciler.jobs.settlements import Note, Settlement
 from reconciler.jobs.stopping import retold
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 def settle_warning(holding: Holding) -> tuple[Settlement, ...]:

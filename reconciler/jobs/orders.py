@@ -6,8 +6,8 @@ from reconciler.backend import GrowGang, Order, StartGang, StopGang, StopTasks, 
 from reconciler.checkpoints.saving import request_number
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Claim
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Instant
 
 
 def request_to_save(stop: Intent, record: JobRecord) -> TellGang:

@@ -6,7 +6,7 @@ from reconciler.backend import Logs, TaskStatus
 from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.settlements import Abandon, Cancel, Cull, End, Fail, GiveUp, Succeed, TimeOut
 from reconciler.jobs.tail import last_lines
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:

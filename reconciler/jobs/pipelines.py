@@ -9,8 +9,8 @@ import msgspec
 
 from reconciler.jobs.expansion import SPEC_BYTES_MAX, UnfitBatchError, elements, require_name, require_room, with_env
 from reconciler.jobs.groups import Batch, NewGroup, NewJob
-from solver.world.document import Document, encode
-from solver.world.workload import Dependency, JobName, JobSpec
+from solver.model.document import Document, encode
+from solver.model.workload import Dependency, JobName, JobSpec
 
 
 class PipelineJob(Document, frozen=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from reconciler.jobs.failure import Failure
-from solver.world.document import Document
-from solver.world.quantities import Instant
-from solver.world.workload import Dependency, JobName, JobSpec
+from solver.model.document import Document
+from solver.model.quantities import Instant
+from solver.model.workload import Dependency, JobName, JobSpec
 
 JobState = Literal[
     "queued", "reserved", "starting", "running", "checkpointing", "evicting", "stopping",

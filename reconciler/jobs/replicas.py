@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from reconciler.backend import TaskState
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.settlements import AskToLeave, AskToStop, ConfirmRunning, Restart, Settlement
-from solver.world.inflight import IntentKind
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import TaskPlacement
+from solver.model.inflight import IntentKind
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import TaskPlacement
 
 RESTART_AFTER = Duration(10_000)
 """Between the end of a replica and its next beginning, so that one that fails at once does not keep everybody busy."""

@@ -10,8 +10,8 @@ from signal import Signals
 from reconciler.backend import TaskStatus
 from reconciler.jobs.failure import Failure, FailureKind
 from reconciler.retry_policy import DEFAULTS, Backoff, FailurePattern, RetryAction, RetryPolicy
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 
 NOT_RUNNABLE = (126, 127)
 """What a shell says of a command that can't be run, or is not there (POSIX, Shell & Utilities 2.8.2)."""

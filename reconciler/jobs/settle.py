@@ -39,9 +39,9 @@ from reconciler.jobs.states import by_job, require_transition, state_after, stat
 from reconciler.jobs.stopping import STOP_GRACE, asked_by_people, resent, settle_stop
 from reconciler.jobs.stuck import settle_stuck
 from reconciler.store.protocols import Claim
-from solver.world.inflight import Intent
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.inflight import Intent
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 
 def settlements(

@@ -8,9 +8,9 @@ from reconciler.backend import Order, TaskStatus, TellGang
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobState
 from reconciler.store.marks import Marks
-from solver.world.inflight import StopPurpose
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import Dependency, JobName, TaskPlacement
+from solver.model.inflight import StopPurpose
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Dependency, JobName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)

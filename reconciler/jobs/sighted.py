@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.backend import ENDED, AttemptKey, Changes, GpuPartitioned, TaskStatus
 from reconciler.facts import NodeFacts
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.workload import JobName, JobSpec, TaskPlacement
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.workload import JobName, JobSpec, TaskPlacement
 
 TaskKey = tuple[str, int]
 """Group and index."""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from reconciler.jobs.record import TERMINAL, WAITING, JobRecord, JobState
 from reconciler.store.protocols import Claim
-from solver.world.inflight import Intent, Reservation
-from solver.world.workload import JobName, Phase
+from solver.model.inflight import Intent, Reservation
+from solver.model.workload import JobName, Phase
 
 _HOLDING: frozenset[JobState] = frozenset({"running", "evicting", "stopping"})
 

@@ -9,8 +9,8 @@ from reconciler.checkpoints.saving import request_number
 from reconciler.jobs.holding import Holding
 from reconciler.jobs.orders import order_of, request_to_save
 from reconciler.jobs.settlements import AskToStop, BeginEnding, BeginSaving, CallOff, Send, Settlement
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration
 
 STOP_GRACE = Duration(30_000)
 """Between asking a task to end and making it: what Kubernetes gives a pod (terminationGracePeriodSeconds)."""

@@ -17,8 +17,8 @@ from reconciler.jobs.orders import dump_of
 from reconciler.jobs.settlements import AskToStop, Note, Settlement
 from reconciler.jobs.stopping import is_untold, retold
 from reconciler.store.marks import Marks
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import Stuck
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Stuck
 
 DUMP_WITHIN = Duration(30_000)
 """How long a gang that is to end for being stuck is left alone until its supervisors have written what they see."""

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from reconciler.jobs.record import ArrayElement, JobRecord
-from solver.world.document import Document
-from solver.world.workload import JobName
+from solver.model.document import Document
+from solver.model.workload import JobName
 
 
 class Throttled(Document, frozen=True, tag_field="block", tag="throttled"):

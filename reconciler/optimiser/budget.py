@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from reconciler.clock import Clock
 from reconciler.optimiser.limits import margin_s
-from solver.program.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
-from solver.world.arrays import Floats
+from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
+from solver.model.arrays import Floats
 
 LEAST_S = 0.02
 """A question with less time than it takes to send it and to state its program would only get the child killed."""

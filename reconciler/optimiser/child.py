@@ -12,7 +12,7 @@ from typing import IO
 from reconciler.heap import give_back
 from reconciler.optimiser.limits import STOPS_AT, orphan_ends_after_s
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
-from solver.program.optimiser import Optimiser
+from solver.milp.optimiser import Optimiser
 
 
 def serve(optimise: Optimiser, questions: IO[bytes], answers: IO[bytes]) -> None:
@@ -40,7 +40,7 @@ def main() -> None:
     # A parent that has gone needs no answer.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
-        from solver.program.highs import optimise
+        from solver.milp.highs import optimise
 
         serve(optimise, sys.stdin.buffer, answers)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.program.optimiser import Program, Solution
+from solver.milp.optimiser import Program, Solution
 
 
 def complaint(program: Program, solution: Solution) -> str | None:

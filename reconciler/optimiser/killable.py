@@ -23,8 +23,8 @@ from typing import IO, Final, NamedTuple, Self, cast
 
 from reconciler.optimiser.judge import complaint
 from reconciler.optimiser.wire import READY, Answer, Question, WireError, decode, encode, read_frame, write_frame
-from solver.program.optimiser import Awaited, Beside, Effort, Program, Solution
-from solver.world.arrays import Floats
+from solver.milp.optimiser import Awaited, Beside, Effort, Program, Solution
+from solver.model.arrays import Floats
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.optimiser.child")
 

@@ -1,6 +1,6 @@
 """What a time limit means to whoever asks and to the child that has to answer: stated once, for both sides."""
 
-from solver.program.optimiser import Effort
+from solver.milp.optimiser import Effort
 
 STOPS_AT = 0.9
 """The part of its time limit that HiGHS may take, so that what it has found arrives before nobody waits for it any more."""

@@ -12,12 +12,12 @@ from reconciler.control import Solve, Solved
 from reconciler.heap import give_back
 from reconciler.optimiser.budget import RoundBudget
 from reconciler.optimiser.wire import Answer, WireError, decode, encode
-from solver.program.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.kept import Kept
-from solver.world.snapshot import Snapshot
+from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
+from solver.model.arrays import Floats
+from solver.model.kept import Kept
+from solver.model.snapshot import Snapshot
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 
 NO_CLOCK_S = 1e6
 """A time limit that nobody meets: solving again must not be cut where the first time was not."""

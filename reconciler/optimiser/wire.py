@@ -8,8 +8,8 @@ from typing import IO, Any, Final, TypeVar, get_args
 import msgspec
 import numpy as np
 
-from solver.program.optimiser import Effort, Program, Solution
-from solver.world.arrays import Floats
+from solver.milp.optimiser import Effort, Program, Solution
+from solver.model.arrays import Floats
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from reconciler.backends.kubernetes.objects.jobs import Gang, Member
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.jobs.sighted import Attempt
 from reconciler.pods.sight import Sight
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
-from solver.world.workload import Job
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
+from solver.model.workload import Job
 
 _STATES: Final[Mapping[str, TaskState]] = {
     "Pending": "starting",

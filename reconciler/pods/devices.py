@@ -20,8 +20,8 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal
 from reconciler.backends.kubernetes.together import together
 from reconciler.clock import Clock
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 Note = Callable[[str, JobName, str], object]
 """Is told what has happened to a job, and why."""

@@ -20,14 +20,14 @@ from reconciler.backends.kubernetes.objects.nodes import used_by
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.pods.sight import Sight
+from solver.capacity.partitioning import MIG_CHANGES
+from solver.model.cluster import DeviceId, Gpu, Node, NodeName
+from solver.model.inflight import Counter, Repartitioning
+from solver.model.mig_layout import model_of_type
+from solver.model.quantities import Instant, Memory
 from solver.plan.plan import Bind, Grow, Plan, Repartition
-from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.partitioning import MIG_CHANGES
-from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, Gpu, Node, NodeName
-from solver.world.inflight import Counter, Repartitioning
-from solver.world.mig_layout import model_of_type
-from solver.world.quantities import Instant, Memory
+from solver.policy.division import MigChanges, MigGeometry
+from solver.policy.policy import Policy
 
 WORKING = ("pending", "rebooting")
 """States in which the MIG manager is at work."""

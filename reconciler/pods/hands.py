@@ -33,10 +33,10 @@ from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.sight import Sight
 from reconciler.pods.starts import bindings_of
 from reconciler.pods.writes import PodWrites
+from solver.model.cluster import NodeName
+from solver.model.workload import JobName
 from solver.plan.plan import Evict, Nominate, Plan, Release, Reserve, Shrink, Unreserve, Withdraw
-from solver.rules.policy import Policy
-from solver.world.cluster import NodeName
-from solver.world.workload import JobName
+from solver.policy.policy import Policy
 
 BEHIND_S = 10.0
 """So long a watch may take to show what was done; a write is seen after some milliseconds."""

@@ -12,9 +12,9 @@ from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backtest.recorded import Attempt, RecordedJob
 from reconciler.pods.signs import all_run_since, controllers_of, ended_as, ended_at, is_evicted, ran_from
-from solver.world.inflight import StopPurpose
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import Job, JobName, JobSpec
+from solver.model.inflight import StopPurpose
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Job, JobName, JobSpec
 
 KEPT: Final = Duration(7 * 86_400_000)
 """So long a job stays in the history after its end: a record that only grows would fill memory and disk in the end."""

@@ -9,9 +9,9 @@ from reconciler.backends.kubernetes.intents import Pods
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backtest.recorded import RecordedJob
 from reconciler.pods.happened import Happened
-from solver.world.inflight import Ended
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.inflight import Ended
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 
 FROM_THE_BEGINNING: Final = Instant(0)
 

@@ -9,8 +9,8 @@ from reconciler.backends.kubernetes.leaving import TimeUp
 from reconciler.backends.kubernetes.objects.limits import began_at
 from reconciler.backends.kubernetes.objects.saves import saves
 from reconciler.pods.sight import Sight
-from solver.rules.policy import Policy
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
+from solver.policy.policy import Policy
 
 
 def times_up(sight: Sight, policy: Policy, now: Instant) -> Iterator[TimeUp]:

@@ -20,14 +20,14 @@ from reconciler.pods.sight import Remembered, Sight
 from reconciler.store.gone_pods import GonePods
 from reconciler.store.protocols import Claim, Event, History, Ledger
 from reconciler.store.rounds import RoundRecord
-from solver.rules.departures import clocks_of
-from solver.rules.durations import HISTORY_JOBS
-from solver.rules.policy import Policy
-from solver.world.cluster import Node
-from solver.world.inflight import Ended
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.model.cluster import Node
+from solver.model.inflight import Ended
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Policy
+from solver.preemption.departures import clocks_of
+from solver.queueing.durations import HISTORY_JOBS
 
 NO_EPOCH = Epoch(0)
 EVICTED = "asked-to-stop"

@@ -22,11 +22,11 @@ from reconciler.pods.sight import Sight
 from reconciler.pods.would import Wish, Wishes, meaning_of, new_in, wishes_of
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.rounds import RoundRecord
+from solver.model.cluster import Node
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
 from solver.plan.plan import Plan
-from solver.world.cluster import Node
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
 
 SAVE_EVERY_S: Final = 60.0
 """So much of what was seen is lost if the process is killed; what went on meanwhile is seen again at the next start."""

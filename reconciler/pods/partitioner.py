@@ -44,11 +44,11 @@ from reconciler.backends.kubernetes.telling.occurrences import WAITING, Occurren
 from reconciler.clock import Clock
 from reconciler.pods.geometry import bindable, geometry_of, wishes_of, with_geometry
 from reconciler.pods.sight import Sight
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 from solver.plan.plan import Plan
-from solver.rules.policy import Policy
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.policy.policy import Policy
 
 MIG_CONFIGS: Final = ("gpu-operator", "default-mig-parted-config")
 """Namespace and name of the ConfigMap that the GPU operator makes."""

@@ -21,8 +21,8 @@ from reconciler.pods.geometry import enforceable, geometry_of, with_geometry
 from reconciler.pods.plane import PodPlane
 from reconciler.pods.sight import Sight, claims_of, seen, snapshot_from
 from reconciler.store.rounds import RoundRecord
-from solver.rules.policy import Policy
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
 
 
 async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:

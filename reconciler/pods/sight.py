@@ -20,14 +20,14 @@ from reconciler.jobs.record import JobRecord
 from reconciler.jobs.states import state_of
 from reconciler.pods.starts import starts_of
 from reconciler.store.protocols import Claim
-from solver.rules.costs import near
-from solver.rules.durations import quantiles
-from solver.rules.policy import Policy
-from solver.world.inflight import ConvergenceClock, Ended, InFlight, Intent, Repartitioning, Reservation, Usage
-from solver.world.inflight import Counter as Tally
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
+from solver.model.inflight import ConvergenceClock, Ended, InFlight, Intent, Repartitioning, Reservation, Usage
+from solver.model.inflight import Counter as Tally
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
+from solver.policy.policy import Policy
+from solver.queueing.costs import near
+from solver.queueing.durations import quantiles
 
 
 @dataclass(frozen=True, slots=True)

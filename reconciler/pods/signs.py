@@ -7,7 +7,7 @@ from typing import Final
 
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backtest.recorded import Ended
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 EVICTED: Final = frozenset(
     {

@@ -12,11 +12,11 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import SHARING, Gang, Member
 from reconciler.backends.kubernetes.objects.placed import slot_of
 from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.model.cluster import Node, NodeName
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Bind, Grow, Step
-from solver.world.cluster import Node, NodeName
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import Job, JobName, TaskPlacement
 
 _Task = tuple[str, int]
 """Its group, and its number there."""

@@ -19,9 +19,9 @@ from reconciler.store.interventions import Interventions
 from reconciler.store.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
 from reconciler.store.protocols import Claim, History
 from reconciler.terminals import NO_TERMINALS, Terminals
-from solver.world.inflight import Intent, Reservation
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, JobSpec
+from solver.model.inflight import Intent, Reservation
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec
 
 _CREATE: Final = "Create pods with schedulerName: quorate."
 

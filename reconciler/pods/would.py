@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.causes import names_of, nodes_of, why_evicted
+from solver.model.document import digest
 from solver.plan.plan import Bind, Evict, Grow, Plan, Release, Repartition, Shrink, Verdict, Waits
-from solver.world.document import digest
 
 Wishes = Mapping[str, "Wish"]
 """By the job that they are of, or the GPU."""

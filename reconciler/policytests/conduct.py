@@ -14,10 +14,10 @@ from reconciler.policytests.document import PolicyTest
 from reconciler.policytests.judge import broken
 from reconciler.policytests.staged import Staged
 from reconciler.policytests.world import GivenError, World, world_of
-from solver.plan.check import violations
-from solver.program.optimiser import Optimiser
-from solver.rules.policy import Policy
-from solver.world.document import API_VERSION, Document
+from solver.checker.check import violations
+from solver.milp.optimiser import Optimiser
+from solver.model.document import API_VERSION, Document
+from solver.policy.policy import Policy
 
 _VIOLATIONS_SHOWN_MAX = 5
 

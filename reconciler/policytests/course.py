@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from reconciler.policytests.staged import Moment
 from reconciler.policytests.world import World
+from solver.model.cluster import GpuType, Node, NodeName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Inadmissible, Shrink, Verdict, Waits
-from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
-from solver.world.cluster import GpuType, Node, NodeName
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
 
 _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1_000}
 Held = dict[tuple[QueueName, GpuType], int]

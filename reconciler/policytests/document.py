@@ -6,11 +6,11 @@ from typing import Literal, get_args
 
 import msgspec
 
+from solver.model.cluster import GpuType, Level, NodeName
+from solver.model.document import Document
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.workload import Checkpoint, JobName, JobType, QueueName, TaskGroup, TopologyRequest
 from solver.plan.reasons import AnyReason
-from solver.world.cluster import GpuType, Level, NodeName
-from solver.world.document import Document
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.workload import Checkpoint, JobName, JobType, QueueName, TaskGroup, TopologyRequest
 
 REASON_CODES = frozenset(str(reason.__struct_config__.tag) for reason in get_args(AnyReason))
 """What `because` may name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.policytests.course import Course, Held
 from reconciler.policytests.document import Statement
-from solver.world.quantities import Instant, MilliGpu
+from solver.model.quantities import Instant, MilliGpu
 
 
 def hold(statement: Statement, course: Course) -> str:

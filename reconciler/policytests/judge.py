@@ -9,9 +9,9 @@ from reconciler.policytests.course import Course, Story, spelled
 from reconciler.policytests.document import Must, PolicyTest, Statement
 from reconciler.policytests.holdings import hold, share
 from reconciler.policytests.told import instead, left, told, why_not
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Evict, Inadmissible, Shrink, Waits
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.workload import JobName, TaskPlacement
 
 _SHOWN_MAX = 3
 """Of many jobs alike that broke a statement, so many are told of."""

@@ -11,16 +11,16 @@ import msgspec
 
 from reconciler.policytests.document import Happening
 from reconciler.policytests.world import World
+from solver.milp.optimiser import Optimiser
+from solver.model.cluster import Node
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName
 from solver.plan.plan import Plan
-from solver.program.optimiser import Optimiser
-from solver.rules.policy import Policy
-from solver.simulate import Replay
-from solver.solve import solve
-from solver.traced import Run, TraceJob
-from solver.world.cluster import Node
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName
+from solver.policy.policy import Policy
+from solver.round.solve import solve
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Run, TraceJob
 
 CADENCE = Duration(30_000)
 """At most one round in so much of a test's time: as long as the grace that a policy gives by default."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reconciler.policytests.course import Course, Story
+from solver.model.quantities import Instant
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Shrink, Yields
-from solver.world.quantities import Instant
 
 
 def instead(story: Story, course: Course) -> str:

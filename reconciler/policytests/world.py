@@ -15,12 +15,12 @@ from reconciler.documents.reader import Located
 from reconciler.documents.repository import Compiled
 from reconciler.documents.topology import TopologyShape, TopologySpec
 from reconciler.policytests.document import Given, GivenJob, GivenPool, PolicyTest, Running
-from solver.rules.policy import Policy
-from solver.traced import TraceJob
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import Job, JobSpec, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobSpec, TaskGroup, TaskPlacement
+from solver.policy.policy import Policy
+from solver.simulation.traced import TraceJob
 
 BEGINS = Instant.parse("2026-01-05T00:00:00Z")
 """When a test begins that does not say it."""

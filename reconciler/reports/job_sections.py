@@ -9,8 +9,8 @@ from reconciler.reports.outline import Given, Section, When, Words
 from reconciler.reports.paths import Paths
 from reconciler.review.found import JobChange, Loss, Review, Stranded
 from reconciler.spans import span
+from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count
-from solver.world.quantities import Instant, MilliGpu
 
 _WHY = {
     "move": "fits once it has moved",

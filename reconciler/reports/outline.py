@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 When = Callable[[Instant], str]
 """Writes a point in time: in the reader's own zone, or in UTC where many read the same text."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.documents.repository import Compiled
-from solver.rules.tree import QueueTree
+from solver.policy.tree import QueueTree
 
 
 @dataclass(frozen=True)

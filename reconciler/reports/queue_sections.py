@@ -10,9 +10,9 @@ from reconciler.reports.outline import Given, Section, When, Words, sentences
 from reconciler.reports.paths import Paths
 from reconciler.review.found import Converging, Entitlement, Fragments, QueueChange, QueueWaits, Repartitioned, Review
 from reconciler.spans import span
+from solver.model.cluster import MigInstance
+from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count
-from solver.world.cluster import MigInstance
-from solver.world.quantities import Instant, MilliGpu
 
 _QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")

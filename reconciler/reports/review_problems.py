@@ -10,8 +10,8 @@ from reconciler.reports.fates import fates
 from reconciler.reports.job_sections import hours
 from reconciler.reports.paths import Paths
 from reconciler.review.found import Breach, Converging, JobChange, QueueChange, Review, Stranded
+from solver.model.quantities import MilliGpu
 from solver.plan.reason import count
-from solver.world.quantities import MilliGpu
 
 _HUMP = re.compile(r"(?=[A-Z])")
 

@@ -17,7 +17,7 @@ from reconciler.meaning import meaning_of
 from reconciler.review.envelope import Envelope, Harm, drift_of, is_stale
 from reconciler.review.found import Breach, Review
 from reconciler.review.side import Side
-from solver.world.snapshot import Snapshot
+from solver.model.snapshot import Snapshot
 
 FRESH_MS: Final = 300_000
 """A plan of a held revision is made anew when it is older than this: a change that was too much may have become harmless."""

@@ -13,8 +13,8 @@ from reconciler.optimiser.budget import RoundBudget
 from reconciler.review.compare import review
 from reconciler.review.found import Review
 from reconciler.review.side import Side
-from solver.world.document import decode, encode
-from solver.world.snapshot import Snapshot
+from solver.model.document import decode, encode
+from solver.model.snapshot import Snapshot
 
 PATIENCE_S: Final = 1_800.0
 """Who takes longer hangs."""

@@ -14,9 +14,9 @@ from reconciler.review.guardrails import breaches_of
 from reconciler.review.jobs import job_changes
 from reconciler.review.queues import converging, queue_changes, queue_waits
 from reconciler.review.side import Played, Side, play
-from solver.program.optimiser import Optimiser
-from solver.world.document import digest
-from solver.world.snapshot import Snapshot
+from solver.milp.optimiser import Optimiser
+from solver.model.document import digest
+from solver.model.snapshot import Snapshot
 
 
 def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | None) -> Review:

@@ -9,13 +9,13 @@ import numpy as np
 
 from reconciler.review.found import Fragments, Repartitioned, Stranded
 from reconciler.review.side import Played
-from solver.fragmentation import expected_of
-from solver.rules.partitioning import pool_rules
-from solver.rules.sharing import sharing_of
-from solver.world.cluster import DeviceId, GpuType, MigInstance, NodeName
-from solver.world.quantities import MILLI_PER_GPU, MilliGpu
-from solver.world.room import Room
-from solver.world.snapshot import Snapshot
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.placement.fragmentation import expected_of
 
 
 class Free(NamedTuple):

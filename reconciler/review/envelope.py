@@ -7,10 +7,10 @@ from typing import Literal
 
 from reconciler.gitsource.status import Drift
 from reconciler.review.found import LOST_DECIMALS, Review
-from solver.world.cluster import GpuType
-from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.document import API_VERSION, Document
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import QueueName
 
 HOUR_MS = 3_600_000
 UNITS_PER_GPU_H = 10.0**LOST_DECIMALS

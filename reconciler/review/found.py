@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from reconciler.meaning import DocumentChange
+from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
+from solver.model.document import API_VERSION, Document
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Certificate
-from solver.world.cluster import DeviceId, GpuType, MigInstance, NodeName
-from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
 
 Outcome = Literal["starts", "waits", "inadmissible", "runs", "shrinks", "leaves", "moves"]
 """`runs`, `shrinks`, `leaves` and `moves` are of jobs that run now: those that leave are asked to, for another or by a rule."""

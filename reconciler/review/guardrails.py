@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.documents.repository import Compiled
 from reconciler.review.found import Breach, Entitlement, QueueChange, Review
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import QueueName
 from solver.plan.reason import count
-from solver.rules.guardrails import Guardrails
-from solver.rules.policy import Policy
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import QueueName
+from solver.policy.guardrails import Guardrails
+from solver.policy.policy import Policy
 
 
 def breaches_of(base: Compiled, head: Compiled, found: Review) -> tuple[Breach, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.review.found import LOST_DECIMALS, JobChange, Loss, Outcome
 from reconciler.review.side import Played
-from solver.onward import GivenUp
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Runs, Shrink, Starts, Verdict, Waits, Yields
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobName
+from solver.simulation.onward import GivenUp
 
 SECONDS_PER_HOUR = 3600
 

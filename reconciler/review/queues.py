@@ -8,12 +8,12 @@ from math import ceil
 
 from reconciler.review.found import Converging, Entitlement, QueueChange, QueueWaits
 from reconciler.review.side import Played
-from solver.rules.departures import convergence_of
-from solver.rules.entitlement import gpus_by_type, use_by_line
-from solver.rules.tree import Line
-from solver.world.quantities import MilliGpu
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.model.quantities import MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.tree import Line
+from solver.preemption.departures import convergence_of
+from solver.quota.entitlement import gpus_by_type, use_by_line
 
 MS_PER_SECOND = 1000
 

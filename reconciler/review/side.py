@@ -10,15 +10,15 @@ import msgspec
 
 from reconciler.documents.repository import Compiled
 from reconciler.islands import with_told_islands
-from solver.onward import Onward, onward
+from solver.milp.optimiser import Optimiser
+from solver.model.cluster import Node
+from solver.model.node_sets import narrowed
+from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Plan
-from solver.program.optimiser import Optimiser
-from solver.rules.entitlement import Shares
-from solver.rules.policy import Policy
-from solver.solve import solve, standing
-from solver.world.cluster import Node
-from solver.world.node_sets import narrowed
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.policy.policy import Policy
+from solver.quota.entitlement import Shares
+from solver.round.solve import solve, standing
+from solver.simulation.onward import Onward, onward
 
 
 class Side(NamedTuple):

@@ -6,12 +6,12 @@ from threading import Lock
 from typing import Final
 
 from reconciler.control import PolicyInForce
-from solver.admission import Emptied, Gate
+from solver.model.kept import Kept
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import Job, JobName, JobSpec
 from solver.plan.reasons import AnyReason
-from solver.world.kept import Kept
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import Job, JobName, JobSpec
+from solver.round.admission import Emptied, Gate
 
 JUDGED_MAX: Final = 10_000
 """A gate remembers whatever it was asked: after so many jobs the next one begins."""

@@ -8,7 +8,7 @@ from reconciler.backend import Unstartable
 from reconciler.backends.baremetal.wire import SECRETS_BYTES_MAX, SentSecret
 from reconciler.backends.local.secrets import SecretFolder
 from reconciler.backends.local.terms import Terms
-from solver.world.workload import JobSpec
+from solver.model.workload import JobSpec
 
 
 @dataclass(frozen=True, slots=True)

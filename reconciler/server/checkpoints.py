@@ -14,8 +14,8 @@ from reconciler.backend import Epoch, StaleEpochError
 from reconciler.checkpoints.keeper import Keeper
 from reconciler.control import ControlPlane, NoPolicyError
 from reconciler.jobs.record import JobRecord
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 
 LATE_PARTS = Duration(48 * 3_600_000)
 """For how long the folder of a job that has ended is still looked at, though no checkpoint of it is known."""

@@ -16,7 +16,7 @@ from reconciler.meaning import meaning_of
 from reconciler.store.following import FollowingDecisions
 from reconciler.store.plans import AcceptedPlans
 from reconciler.store.protocols import Event, History
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 APPLIED: Final = "policy-applied"
 REFUSED: Final = "policy-refused"

@@ -27,8 +27,8 @@ from reconciler.server.settings import AgentsSettings, Settings
 from reconciler.server.terms import secret_folder_of
 from reconciler.store.protocols import Claim
 from reconciler.store.sql.store import SqlStore
-from solver.world.cluster import Node, NodeName
-from solver.world.workload import JobName, JobSpec
+from solver.model.cluster import Node, NodeName
+from solver.model.workload import JobName, JobSpec
 
 
 def on_agents(

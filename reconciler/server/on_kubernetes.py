@@ -47,7 +47,7 @@ from reconciler.server.told import ToldHistory
 from reconciler.store.sql.store import open_store
 from reconciler.token_file import read_or_make_token
 from reconciler.traces import TraceUnreadableError
-from solver.world.snapshot import Snapshot
+from solver.model.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"
 """Of the store, which lies in a locked folder. Whose writes of the cluster are the leader's is said by the Lease."""

@@ -10,7 +10,7 @@ from reconciler.backend import Backend, Logs, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.server.parts import Member
 from reconciler.terminals import Terminals
-from solver.world.workload import JobSpec
+from solver.model.workload import JobSpec
 
 
 class Runs(Backend, Logs, Terminals, Protocol):

@@ -24,7 +24,7 @@ from reconciler.server.together import Together
 from reconciler.server.webhook_secret import read_webhook_secret
 from reconciler.store.protocols import History
 from reconciler.store.sql.store import SqlStore
-from solver.world.snapshot import Snapshot
+from solver.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

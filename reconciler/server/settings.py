@@ -11,7 +11,7 @@ from pathlib import Path
 from reconciler.agent.nvml.here import WhoseGpus
 from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.server.folder import StateFolder
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 
 @dataclass(frozen=True, slots=True)

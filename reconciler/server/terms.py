@@ -10,9 +10,9 @@ from typing import Final
 from reconciler.backends.local.accounts import Submitters
 from reconciler.backends.local.secrets import SecretFolder, check_secret_folder
 from reconciler.backends.local.terms import Terms
-from solver.rules.policy import Policy
-from solver.rules.tree import QueueTree
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
 
 _ENTER: Final = 0o001
 

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backend import Epoch
 from reconciler.store.protocols import Event, History, KeptEvent
 from reconciler.store.rounds import RoundRecord, RoundSummary, summarise
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 @dataclass(frozen=True, slots=True)

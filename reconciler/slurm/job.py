@@ -12,7 +12,7 @@ from reconciler.slurm.body import missed
 from reconciler.slurm.directives import Directive, PassedOver, ScriptError, directives
 from reconciler.slurm.flags import FLAGS, UNKNOWN
 from reconciler.slurm.preamble import command_of
-from solver.world.document import API_VERSION
+from solver.model.document import API_VERSION
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from solver.world.cluster import NodeName
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 
 class Agent(Document, frozen=True):

@@ -11,8 +11,8 @@ from typing import Protocol
 from reconciler.backend import Epoch
 from reconciler.checkpoints.findings import AnyFinding
 from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 
 class CheckpointGoneError(Exception):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from reconciler.backend import Epoch
 from reconciler.gitsource.record import Approval, Suspension
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 class FollowingDecisions(Protocol):

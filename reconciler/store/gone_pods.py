@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from reconciler.backend import Epoch
-from solver.world.inflight import Ended
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.inflight import Ended
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 
 class GonePods(Protocol):

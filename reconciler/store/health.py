@@ -7,8 +7,8 @@ from typing import Protocol
 
 from reconciler.backend import Epoch
 from reconciler.health.record import NodeHealth
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
 
 
 class NodeHealths(Protocol):

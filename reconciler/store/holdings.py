@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from reconciler.store.marks import Marks
-from solver.world.document import Document
-from solver.world.inflight import Intent, Reservation
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.document import Document
+from solver.model.inflight import Intent, Reservation
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, TaskPlacement
 
 
 class Claim(Document, frozen=True):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from reconciler.backend import Epoch
 from reconciler.interventions.record import Ending, Intervention, InterventionKind, Subject
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 class Interventions(Protocol):

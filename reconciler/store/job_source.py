@@ -9,8 +9,8 @@ from reconciler.backend import Epoch
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.groups import Batch, GroupRecord, Tally
 from reconciler.jobs.record import JobOutcome, JobRecord
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, JobSpec
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec
 
 
 class DuplicateJobError(Exception):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from reconciler.backend import Epoch
-from solver.world.cluster import DeviceId
-from solver.world.inflight import Repartitioning
-from solver.world.quantities import Instant
+from solver.model.cluster import DeviceId
+from solver.model.inflight import Repartitioning
+from solver.model.quantities import Instant
 
 COUNTED_MS: Final = 24 * 3_600_000
 """For how long a change is known. Rounds ask for those of one hour; the rest is for clocks that disagree."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from solver.world.document import Document
-from solver.world.inflight import Usage
-from solver.world.quantities import Instant
+from solver.model.document import Document
+from solver.model.inflight import Usage
+from solver.model.quantities import Instant
 
 
 class PastUse(Document, frozen=True):

@@ -17,11 +17,11 @@ from reconciler.store.marks import Marks
 from reconciler.store.partitionings import Partitionings
 from reconciler.store.past_use import PastUse
 from reconciler.store.rounds import RoundRecord, RoundSummary
-from solver.world.cluster import DeviceId
-from solver.world.document import Document
-from solver.world.inflight import ConvergenceClock, Ended, Intent, Reservation
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId
+from solver.model.document import Document
+from solver.model.inflight import ConvergenceClock, Ended, Intent, Reservation
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 
 
 class StoreUnusableError(Exception):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from solver.model.document import Document, digest
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Inadmissible, Plan, Starts, Waits
-from solver.rules.policy import Policy
-from solver.world.document import Document, digest
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot
+from solver.policy.policy import Policy
 
 
 class RoundRecord(Document, frozen=True):

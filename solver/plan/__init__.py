@@ -1,1 +1,1 @@
-"""What comes out of a round: the plan, its reasons in words, and the checker that judges it."""
+"""What comes out of a round: steps, verdicts, reasons in words, and the certificate."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
+from solver.model.document import Document
+from solver.model.quantities import Duration, Instant
 
 
 class Estimate(Document, frozen=True, tag_field="estimate"):

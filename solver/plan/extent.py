@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solver.world.cluster import Level
-from solver.world.document import Document
+from solver.model.cluster import Level
+from solver.model.document import Document
 
 
 class Extent(Document, frozen=True):

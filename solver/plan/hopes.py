@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from solver.model.inflight import declared_name
+from solver.model.quantities import MilliGpu
 from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reason import among
 from solver.plan.reasons import (
@@ -23,8 +25,6 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
-from solver.world.inflight import declared_name
-from solver.world.quantities import MilliGpu
 
 
 def what_would_help(reasons: Iterable[AnyReason]) -> tuple[str, ...]:

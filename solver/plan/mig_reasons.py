@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from solver.model.cluster import GpuType
 from solver.plan.reason import Reason, count
-from solver.world.cluster import GpuType
 
 
 class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):

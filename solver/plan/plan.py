@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+from solver.model.cluster import DeviceId, MigInstance, NodeName
+from solver.model.document import API_VERSION, Document, digest
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate
 from solver.plan.extent import Extent
 from solver.plan.reason import count, part_of
 from solver.plan.reasons import AnyReason
-from solver.rules.harm import Rule
-from solver.rules.victims import Means
-from solver.world.cluster import DeviceId, MigInstance, NodeName
-from solver.world.document import API_VERSION, Document, digest
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, QueueName, TaskPlacement
+from solver.policy.harm import Rule
+from solver.quota.victims import Means
 
 Stage = Literal["none", "greedy", "mip"]
 """Which part of the solve decided: nothing to decide, the greedy answer, or the integer program."""
@@ -55,7 +55,7 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
 
 
 EvictedBy = Literal["move", "reclaim", "preempt", "turn", "straddle", "drain", "converge", "return"]
-"""By which of the means (rules/victims) or rules (rules/departures); `move`: the same plan promises it where it goes on."""
+"""By which of the means (quota/victims) or rules (preemption/departures); `move`: the same plan promises it where it goes on."""
 
 
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):

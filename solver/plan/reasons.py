@@ -5,6 +5,10 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
+from solver.model.cluster import GpuType, Level, SpreadLevel
+from solver.model.inflight import declared_name
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.model.workload import JobName, QueueName
 from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers
 from solver.plan.reason import Reason, among, at, count, too_little_in_one
 from solver.plan.refusals import (
@@ -15,11 +19,7 @@ from solver.plan.refusals import (
     NotDivided,
     UnknownName,
 )
-from solver.rules.ordering import OrderBy
-from solver.world.cluster import GpuType, Level, SpreadLevel
-from solver.world.inflight import declared_name
-from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.policy.ordering import OrderBy
 
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):

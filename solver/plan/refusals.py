@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from solver.model.cluster import GpuType, Level
+from solver.model.quantities import Memory, MilliGpu
+from solver.model.workload import QueueName
 from solver.plan.reason import Reason, among, at, count, did_you_mean
-from solver.world.cluster import GpuType, Level
-from solver.world.quantities import Memory, MilliGpu
-from solver.world.workload import QueueName
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):

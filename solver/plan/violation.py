@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.world.document import Document
+from solver.model.document import Document
 
 
 class Violation(Document, frozen=True):

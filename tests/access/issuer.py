@@ -13,7 +13,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 AUDIENCE = "quorate"
 

@@ -17,7 +17,7 @@ from reconciler.access.caller import Caller
 from reconciler.access.keys import AGAIN_AFTER_S, KEPT_S, IssuerUnreachableError
 from reconciler.access.oidc import LEEWAY_S, BadTokenError, OidcVerifier
 from reconciler.access.policy import AccessPolicy, Identity, OidcIssuer
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.access.issuer import AUDIENCE, FakeClock, Issuer, serving
 
 

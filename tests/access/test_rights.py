@@ -9,8 +9,8 @@ import pytest
 from reconciler.access.caller import Caller
 from reconciler.access.policy import AccessPolicy, Role, RoleBinding
 from reconciler.access.rights import Action, Rights
-from solver.rules.policy import Queue, QueueAccess, policy_of
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, QueueAccess, policy_of
 
 ORG, TEAM, DEEP, OTHER = map(QueueName, ("org", "team", "deep", "other"))
 POLICY = policy_of(

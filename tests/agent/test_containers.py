@@ -9,8 +9,8 @@ import msgspec
 from reconciler.agent.containers import ContainerWatch
 from reconciler.backends.local.runtimes import NoContainersError, Processes, Runtime
 from reconciler.facts import NodeFacts
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
 
 AT = Instant(1)
 FACTS = NodeFacts(NodeName("n1"), AT)

@@ -12,8 +12,8 @@ from reconciler.agent.hardware import READ_EVERY, Hardware
 from reconciler.backend import Cursor
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.facts import GpuFacts, NicFacts, NodeFacts
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Instant
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Instant
 from tests.contracts.simulated_worlds import NODES
 
 GPU = GpuFacts(DeviceId("n1/0"), temperature_c=40)

@@ -18,7 +18,7 @@ from reconciler.backends.baremetal.merge import LEASE
 from reconciler.backends.baremetal.wire import Declare, Done, Lead, Refused, Welcome, meeting_port
 from reconciler.backends.local.gpus import DeclaredGpus
 from reconciler.clock import SystemClock
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES
 
 PACE = Pace()

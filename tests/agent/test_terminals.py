@@ -16,7 +16,7 @@ from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach,
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.supervisor.taskfiles import TERMINAL
 from reconciler.supervisor.terminal import SHOWN
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 
 def test_who_comes_after_somebody_who_has_let_go_sees_what_is_shown(

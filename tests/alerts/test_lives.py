@@ -10,9 +10,9 @@ import pytest
 from reconciler.alerts.alert import alert_of
 from reconciler.operations import Operations
 from reconciler.retry_policy import Backoff, RetryPolicy
-from solver.world.quantities import Duration
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Duration
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.loop.plane import Site, site_at
 
 

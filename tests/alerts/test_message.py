@@ -20,8 +20,8 @@ from reconciler.alerts.secret_files import SecretFileError, read_key, read_secre
 from reconciler.alerts.standing import BACKOFF_MAX, RETRY_AFTER_MAX, Answer, Standing
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Event, KeptEvent
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, QueueName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, QueueName
 from tests.alerts.test_template import ALERT
 from tests.contracts.stores import NOW, SPEC
 

@@ -27,7 +27,7 @@ from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.server.alerts import AlertSending
 from reconciler.store.protocols import Event
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 from tests.alerts.receiver import Receiver, receiving
 from tests.loop.plane import Site, site_at
 

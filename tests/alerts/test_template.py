@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.alerts.alert import Alert
 from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_POLICY, FIELDS, escaped, filled, wrong_fields
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 ALERT = Alert(
     *(7, "evicted", Instant(0), "train", "it gives up 4 GPUs", "loop"),

@@ -37,18 +37,18 @@ from reconciler.review.found import Review
 from reconciler.store.protocols import Claim
 from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
+from solver.model.cluster import GpuType
+from solver.model.inflight import Intent
+from solver.model.node_sets import NodeSet
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Plan, Verdict
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import AboveMax
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.solve import solve
-from solver.world.cluster import GpuType
-from solver.world.inflight import Intent
-from solver.world.node_sets import NodeSet
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.policy import Policy, Queue, Quota, policy_of
+from solver.round.solve import solve
 from tests.contracts.simulated_worlds import NODES
 
 TOKEN = "t" * 43

@@ -11,7 +11,7 @@ from reconciler.access.policy import AccessPolicy, RoleBinding
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
 from reconciler.client import Client
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
 from tests.api.conftest import TOKEN, Site
 
 TEAM = (QueueName("team"),)

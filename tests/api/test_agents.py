@@ -19,7 +19,7 @@ from reconciler.backends.baremetal.join_token import read_token
 from reconciler.cli.main import run
 from reconciler.client import ApiError, Client
 from reconciler.store.agents import Agent, Invitation
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 from tests.api.conftest import NOW, TOKEN, Site
 from tests.api.web import WEB
 from tests.backends.baremetal.trust import HOUR, LaterClock, Trust, door

@@ -13,7 +13,7 @@ from reconciler.api.serve import ApiServer
 from reconciler.cli.main import run
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.operations import Operations
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
 from tests.alerts.receiver import Receiver, receiving
 from tests.api.conftest import NOW, TOKEN, Site
 from tests.api.people import client_of, serving

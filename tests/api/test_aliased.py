@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 
 from reconciler.api.aliased import Aliases, aliased, aliases_for, bare, users_named_by
+from solver.milp.highs import optimise
+from solver.model.document import encode
+from solver.model.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, declared_holder
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from solver.plan.plan import Plan
-from solver.program.highs import optimise
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.document import encode
-from solver.world.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, declared_holder
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.declared_worlds import declared_worlds
 from tests.solver.reserved_worlds import reserved_worlds

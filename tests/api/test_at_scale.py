@@ -14,7 +14,7 @@ from reconciler.jobs.record import ArrayElement, JobOutcome
 from reconciler.store.protocols import Event
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.ledger import SqlLedger
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, Site, spec
 from tests.contracts.simulated_worlds import NODES
 

@@ -20,8 +20,8 @@ from reconciler.api.payloads import ApiProblem
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.terminals import Ended, NoTerminalError, Window
-from solver.world.document import decode
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.document import decode
+from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import ACCESS, identify
 from tests.api.test_roles import EVERYBODY, STEER

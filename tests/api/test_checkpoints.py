@@ -10,8 +10,8 @@ from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.client import ApiError, Client
 from reconciler.operations import Operations
-from solver.world.quantities import Duration, Memory
-from solver.world.workload import Checkpoint, JobName
+from solver.model.quantities import Duration, Memory
+from solver.model.workload import Checkpoint, JobName
 from tests.api.conftest import NOW, Site, spec
 
 LLAMA = JobName("llama")

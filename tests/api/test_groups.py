@@ -9,11 +9,11 @@ from reconciler.backend import Unstartable
 from reconciler.client import ApiError, Client
 from reconciler.jobs.containers import WITH_CONTAINERS
 from reconciler.jobs.throttle import Throttled
-from solver.world.cluster import NodeName
-from solver.world.container import Container
-from solver.world.document import encode
-from solver.world.node_sets import NodeSet
-from solver.world.workload import Dependency, JobArray, JobName
+from solver.model.cluster import NodeName
+from solver.model.container import Container
+from solver.model.document import encode
+from solver.model.node_sets import NodeSet
+from solver.model.workload import Dependency, JobArray, JobName
 from tests.api.conftest import Site, spec
 
 

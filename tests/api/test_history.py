@@ -16,7 +16,7 @@ from reconciler.client import ApiError, Client
 from reconciler.jobs.record import JobOutcome
 from reconciler.shipped import shipped
 from reconciler.store.protocols import Event
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.contracts.simulated_worlds import NODES
 

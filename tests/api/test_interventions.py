@@ -13,11 +13,11 @@ from reconciler.clock import SystemClock
 from reconciler.health.record import Finding, NodeHealth, PartHealth
 from reconciler.interventions.record import Intervention, Subject
 from reconciler.jobs.record import JobOutcome
-from solver.rules.ordering import Ordering, Turns
-from solver.rules.policy import Queue, policy_of
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, QueueName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, QueueName
+from solver.policy.ordering import Ordering, Turns
+from solver.policy.policy import Queue, policy_of
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import client_of, serving
 from tests.api.web import WEB

@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client
 from reconciler.store.protocols import Event
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.web import WEB
 

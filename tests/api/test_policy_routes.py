@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.client import ApiError, Client
 from reconciler.gitsource.status import Condition, PolicyStatus
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.api.conftest import NOW, REVISION, Site
 
 HELD = "b" * 40

@@ -17,8 +17,8 @@ from reconciler.gitsource.status import Condition, PolicyStatus
 from reconciler.jobs.record import JobOutcome
 from reconciler.operations import Operations
 from reconciler.store.protocols import Event
-from solver.world.document import encode
-from solver.world.workload import JobArray, JobName, TaskPlacement
+from solver.model.document import encode
+from solver.model.workload import JobArray, JobName, TaskPlacement
 from tests.api.conftest import NOW, REVISION, TOKEN, Site, spec
 from tests.api.people import client_of, serving
 from tests.api.test_plan_routes import ENVELOPE, planned

@@ -23,19 +23,19 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.queue_use import QueueLine
 from reconciler.store.protocols import Event
 from reconciler.store.sql.jobs import SqlJobSource
+from solver.model.cluster import MigInstance
+from solver.model.container import Container
+from solver.model.document import digest
+from solver.model.inflight import Counter, InFlight, Repartitioning
+from solver.model.quantities import MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import JobName, MigSlot, QueueName, TaskPlacement
 from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import QuotaMax
 from solver.plan.refusals import AboveMax, UnknownName
-from solver.rules.images import ImagePolicy
-from solver.rules.policy import Queue, Quota, policy_of
-from solver.world.cluster import MigInstance
-from solver.world.container import Container
-from solver.world.document import digest
-from solver.world.inflight import Counter, InFlight, Repartitioning
-from solver.world.quantities import MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import JobName, MigSlot, QueueName, TaskPlacement
+from solver.policy.images import ImagePolicy
+from solver.policy.policy import Queue, Quota, policy_of
 from tests.api.conftest import H100, NOW, POLICY, REVISION, TOKEN, Site, spec
 from tests.api.web import WEB
 from tests.contracts.simulated_worlds import NODES

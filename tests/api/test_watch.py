@@ -20,9 +20,9 @@ from reconciler.client import Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.client_watch import Watching
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Event
-from solver.world.document import decode
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.document import decode
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.people import client_of, serving
 from tests.api.web import WEB

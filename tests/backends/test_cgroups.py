@@ -22,10 +22,10 @@ from reconciler.backends.local.cgroups import (
 from reconciler.backends.local.runtimes import Processes, Runtimes
 from reconciler.supervisor import cgroup
 from reconciler.supervisor.delivery import UndeliverableError
-from solver.world.cluster import NodeName
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.local_worlds import LocalWorld, command_line, eventually, local_world
 
 JOB, ONE = JobName("job"), Epoch(1)

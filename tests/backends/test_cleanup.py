@@ -17,10 +17,10 @@ from reconciler.backends.local.cleanup import (
     whole_gpus,
     why_unclean,
 )
-from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
-from solver.world.quantities import Duration, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
+from solver.model.quantities import Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 
 JOB, ONE = JobName("job"), Epoch(1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from reconciler.backend import StartGang
 from reconciler.backends.local.environment import task_environments
-from solver.world.cluster import NodeName
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 
 def test_world_size_and_ranks_follow_what_was_bound() -> None:

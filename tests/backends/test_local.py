@@ -19,10 +19,10 @@ from reconciler.backends.local.strays import kill_strays
 from reconciler.clock import SystemClock
 from reconciler.supervisor import shim
 from reconciler.supervisor.processes import start_ticks
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Duration
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Duration
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.backend_world import grow, start, stop, stop_workers
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 
@@ -45,7 +45,7 @@ def test_a_control_plane_killed_at_once_leaves_its_tasks_to_the_next(world: Loca
         from reconciler.backend import Epoch, StartGang
         from reconciler.backends.local import LocalBackend
         from reconciler.clock import SystemClock
-        from solver.world.document import decode
+        from solver.model.document import decode
         from tests.contracts.simulated_worlds import NODES
         backend = LocalBackend(Path(sys.argv[1]), lambda: NODES, SystemClock())
         backend.submit(decode(Path(sys.argv[2]).read_bytes(), StartGang), Epoch(1))

@@ -11,10 +11,10 @@ from reconciler.backend import Cursor, Epoch, GpuPartitioned, PartitionGpu, Star
 from reconciler.backends.local import LocalBackend, StateFolderError
 from reconciler.backends.local.gpus import DeclaredGpus, mig_name
 from reconciler.clock import SystemClock
-from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
-from solver.world.quantities import MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
+from solver.model.quantities import MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 
 ONE = Epoch(1)

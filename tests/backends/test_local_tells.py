@@ -23,9 +23,9 @@ from reconciler.backends.local.progress import said_progress
 from reconciler.supervisor import dump, processes, telling
 from reconciler.supervisor.memory import Meter, used_bytes, written
 from reconciler.supervisor.taskfiles import MEMORY, REQUEST, TELLS, TOLD, write_durably
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant, Memory
+from solver.model.workload import JobName
 from tests.contracts.backend_world import UNTIL, grow, start, stop_workers, tell
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 

@@ -16,10 +16,10 @@ from reconciler.backends.local.terminals import LocalLine
 from reconciler.supervisor.taskfiles import TERMINAL
 from reconciler.supervisor.terminal import SCROLLBACK_BYTES
 from reconciler.terminals import Ended, NoTerminalError, Window
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 
 JOB, ONE = JobName("job"), Epoch(1)

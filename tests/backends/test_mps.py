@@ -15,10 +15,10 @@ import pytest
 from reconciler.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
 from reconciler.backends.local import mps as mps_module
 from reconciler.backends.local.mps import PROGRAM, Limits, Mps, MpsError, find_mps
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Duration, Memory, MilliGpu
-from solver.world.shape import Shape, SharingMode
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration, Memory, MilliGpu
+from solver.model.shape import Shape, SharingMode
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.backends import mps_stand_in
 from tests.contracts.local_worlds import LocalWorld, command_line, eventually, local_world
 

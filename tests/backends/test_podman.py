@@ -20,11 +20,11 @@ from reconciler.backends.local.secrets import SecretFolder
 from reconciler.backends.local.terminals import LocalLine
 from reconciler.backends.local.terms import Terms
 from reconciler.terminals import Ended
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.container import Container
-from solver.world.quantities import Cpu, Duration, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.container import Container
+from solver.model.quantities import Cpu, Duration, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup, TaskPlacement
 from tests.backends.podman_image import IMAGE, digest_of, podman_or_why
 from tests.contracts.backend_world import tell
 from tests.contracts.local_worlds import LocalWorld, command_line, eventually, local_world

@@ -15,8 +15,8 @@ from reconciler.backends.local.retention import Retention
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.clock import SystemClock
 from reconciler.server.logs import logger
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 from tests.contracts.backend_world import start
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 

@@ -20,8 +20,8 @@ from reconciler.backends.local.terms import Terms
 from reconciler.jobs.retries import classify
 from reconciler.server.folder import StateFolder
 from reconciler.server.terms import IdentityError, open_to_accounts
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from tests.contracts.backend_world import grow, start, stop_workers, tell
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 

@@ -20,11 +20,11 @@ from reconciler.backends.local.terms import Terms
 from reconciler.supervisor import remains
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, command_in_container, remove_container, unsayable
 from reconciler.supervisor.delivery import UndeliverableError
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.container import Container
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.container import Container
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.local_worlds import eventually, local_world
 
 IMAGE = "registry.example.org/train@sha256:" + 64 * "0"

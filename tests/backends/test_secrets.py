@@ -18,8 +18,8 @@ from reconciler.jobs.retries import classify
 from reconciler.masking import read_masked
 from reconciler.supervisor import delivery
 from reconciler.supervisor.taskfiles import SECRETS, STARTED
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from tests.contracts.backend_world import start
 from tests.contracts.local_worlds import LocalWorld, eventually, local_world
 from tests.files import files_with

@@ -6,10 +6,10 @@ import pytest
 
 from reconciler.backend import StartGang
 from reconciler.backends.local.environment import task_environments
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Memory, MilliGpu
-from solver.world.shape import Shape, SharingMode
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Memory, MilliGpu
+from solver.model.shape import Shape, SharingMode
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 GPU = DeviceId("n1/3")
 MIB = 2**20

@@ -12,10 +12,10 @@ import msgspec
 
 from reconciler.backtest.compare import Backtest, Candidate
 from reconciler.backtest.figures import PolicyFigures, Simulation
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.traced import Round, TraceJob
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import QueueName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.simulation.traced import Round, TraceJob
 from tests.solver.worlds import job, node, quota_of
 
 MINUTE = 60_000

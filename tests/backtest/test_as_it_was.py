@@ -21,10 +21,10 @@ from reconciler.backtest.recorded import Attempt, HistoryHead, RecordedJob
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
-from solver.world.document import encode
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import Checkpoint, JobName
+from solver.model.document import encode
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import Checkpoint, JobName
 from tests.backtest.backtests import LENT, MINUTE, SHARED, figures, simulation
 from tests.solver.worlds import job, node
 

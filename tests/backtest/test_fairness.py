@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.backtest.fairness import Wanted, alone, jain, within
 from reconciler.backtest.observed import Stretch
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 def wanted(*jobs: tuple[int, int, int]) -> list[Wanted]:

@@ -16,10 +16,10 @@ from reconciler.documents.schemas import validator_of
 from reconciler.jobs.record import JobOutcome, JobRecord
 from reconciler.store.protocols import Event
 from reconciler.traces import TraceUnreadableError
-from solver.world.document import encode
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, Dependency, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.document import encode
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, Dependency, JobName, JobSpec, QueueName, TaskGroup
 
 MINUTE = 60_000
 SPEC = JobSpec(QueueName("a"), (TaskGroup("worker", 1, Shape(gpus=1)),), checkpoint=Checkpoint(Duration(10 * MINUTE)))

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import msgspec
 
 from reconciler.backtest.page import page
-from solver.rules.policy import Queue, policy_of
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, policy_of
 from tests.backtest.backtests import LENT, SHARED, figures, simulation, traced
 
 HOSTILE = "<script>alert(1)</script>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hack.busy_cluster import EXAMPLE, busy_repository, busy_snapshot
 from reconciler.cli.inputs import read_snapshot_file
-from solver.solve import standing
+from solver.round.solve import standing
 
 
 def test_the_script_makes_the_file_that_is_shipped() -> None:

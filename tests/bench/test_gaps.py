@@ -10,10 +10,10 @@ import pytest
 from hack.rounds.gaps import gaps_of, worse
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Certificate, LayerResult, Plan
-from solver.solve import solve
-from solver.world.quantities import MILLI_PER_GPU
-from solver.world.snapshot import Snapshot
+from solver.round.solve import solve
 
 WORLD = World(1024, pending=200)
 

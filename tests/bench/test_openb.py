@@ -11,14 +11,14 @@ from click.testing import CliRunner
 
 from hack.bench_openb import InRounds, OneByOne, allocated_pct, main
 from hack.openb import NODES_FILE, PODS_FILE, PUBLISHED_FILE, arrivals, policy, read_nodes, read_pods, read_published
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import GpuType
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import Job, JobName
 from solver.plan.plan import Bind
-from solver.program.highs import optimise
-from solver.solve import solve
-from solver.world.cluster import GpuType
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import Job, JobName
+from solver.round.solve import solve
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 node-1,32000,131072,4,V100

@@ -14,10 +14,10 @@ from hack.bench_round import main
 from hack.busy_cluster import EXAMPLE, REPOSITORY
 from hack.rounds.cases import CASES, of_snapshot
 from hack.rounds.world import World
-from solver.rules.division import MigGeometry
-from solver.rules.policy import PriorityClass, Queue
-from solver.world.document import encode
-from solver.world.quantities import MILLI_PER_GPU
+from solver.model.document import encode
+from solver.model.quantities import MILLI_PER_GPU
+from solver.policy.division import MigGeometry
+from solver.policy.policy import PriorityClass, Queue
 
 FIELDS = {
     "case", "gpus", "nodes", "pending", "cold_s", "warm_p50_s", "warm_p99_s", "layers", "gaps", "stage", "rss_mb", "columns",

@@ -10,12 +10,12 @@ import pytest
 from hack.rounds.nodes import IN_PARTS, POOLS_IN_PARTS
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job
 from solver.plan.plan import Bind, Inadmissible, Nominate, Repartition
-from solver.solve import solve
-from solver.world.quantities import MILLI_PER_GPU
-from solver.world.snapshot import Snapshot
-from solver.world.workload import Job
+from solver.round.solve import solve
 
 WORLD = World(1024, pending=300, seed=2)
 KINDS = ("whole", "fraction", "instance")

@@ -13,7 +13,7 @@ from quorate import checkpoint
 from reconciler.checkpoints.manifest import Manifest, StepFolder
 from reconciler.checkpoints.publish import manifest_of
 from reconciler.checkpoints.storage import Storage
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 JOB = JobName("pretrain")
 

@@ -20,8 +20,8 @@ from reconciler.checkpoints.unread import unread
 from reconciler.jobs.record import JobRecord
 from reconciler.store.protocols import Claim, Event
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import Checkpoint, JobName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Checkpoint, JobName
 from tests.checkpoints.storages import JOB, hand_in
 from tests.contracts.stores import SPEC
 

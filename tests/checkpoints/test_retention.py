@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.checkpoints.policy import CheckpointPolicy, Retention
 from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord, CheckpointState
 from reconciler.checkpoints.retention import counts, expired
-from solver.world.quantities import Duration, Instant, Memory
+from solver.model.quantities import Duration, Instant, Memory
 from tests.checkpoints.storages import JOB
 
 HOUR = 3_600_000

@@ -13,7 +13,7 @@ from reconciler.checkpoints.manifest import StepFolder
 from reconciler.checkpoints.publish import manifest_of
 from reconciler.checkpoints.storage import Storage
 from reconciler.checkpoints.verify import verify
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.checkpoints.storages import JOB, hand_in, publish
 
 WHY = "needs the dependency group s3: moto[server] and s3fs"

@@ -14,7 +14,7 @@ from reconciler.checkpoints.findings import MissingShard, UnreadableManifest, Wr
 from reconciler.checkpoints.manifest import MANIFEST, StepFolder, read_manifest, sealed, written
 from reconciler.checkpoints.storage import PIECE_BYTES, Storage
 from reconciler.checkpoints.verify import verify, verifying
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 from tests.checkpoints.storages import JOB, hand_in, memory_url, publish
 
 STEP = StepFolder(1, 100)

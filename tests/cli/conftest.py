@@ -11,9 +11,9 @@ import pytest
 from reconciler.api.serve import ApiServer
 from reconciler.cli.main import run
 from reconciler.clock import SystemClock
-from solver.world.cluster import DeviceId, Node
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.cluster import DeviceId, Node
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, server, site, spec
 
 __all__ = ["server", "site"]

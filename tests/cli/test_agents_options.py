@@ -11,7 +11,7 @@ import pytest
 from reconciler.backends.baremetal.merge import LOST_AFTER
 from reconciler.cli.agents_options import agents_settings, refuse_beside_agents
 from reconciler.cli.params import Address
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 NOTHING: dict[str, Any] = {"agents_listen": None, "agents_authority": None, "node_lost_after": None}
 

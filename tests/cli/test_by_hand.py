@@ -10,8 +10,8 @@ import pytest
 from reconciler.api.serve import ApiServer
 from reconciler.client import Client
 from reconciler.jobs.record import JobOutcome
-from solver.world.document import encode
-from solver.world.workload import JobArray, JobName
+from solver.model.document import encode
+from solver.model.workload import JobArray, JobName
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES

@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.serve import ApiServer
 from reconciler.checkpoints.findings import MissingShard, WrongHash
 from reconciler.checkpoints.record import CheckpointRecord
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Now, Quorate, submitted
 

@@ -18,11 +18,11 @@ from reconciler.cli.tables import print_table
 from reconciler.cli.times import local
 from reconciler.followed import FollowedKind
 from reconciler.health.record import PartHealth
-from solver.solve import solve
-from solver.world.cluster import MigInstance, Node
-from solver.world.document import decode
-from solver.world.quantities import Cpu, Memory, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.model.cluster import MigInstance, Node
+from solver.model.document import decode
+from solver.model.quantities import Cpu, Memory, MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.round.solve import solve
 from tests.api.conftest import H100, NOW, Site
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES

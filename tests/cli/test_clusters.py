@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
 from tests.cli.conftest import Quorate
 from tests.documents.repository import POOL, queue
 from tests.gitsource.origin import Origin

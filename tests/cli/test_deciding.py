@@ -12,9 +12,9 @@ from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.cli.deciding import program_beside
 from reconciler.optimiser import KillableOptimiser
-from solver.plan.check import violations
-from solver.program.highs import optimise
-from solver.solve import solve
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.round.solve import solve
 
 WORLD = World(256, pending=60, full=0.95)
 

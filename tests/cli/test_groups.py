@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.cli.exits import Exit
 from reconciler.jobs.record import JobOutcome
-from solver.world.workload import Dependency, JobName
+from solver.model.workload import Dependency, JobName
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from reconciler.cli.install_source import UnknownSourceError
 from reconciler.gitsource.tree import read_revision
 from reconciler.shipped import shipped
 from tests.cli.conftest import Quorate
+
+SOURCE = f"git+https://git.example.com/lab/quorate@{'0a' * 20}"
 
 
 def test_a_new_repository_is_valid(quorate: Quorate, tmp_path: Path) -> None:
@@ -46,13 +51,10 @@ def test_its_guarantee_holds_where_gpus_may_be_divided(
     assert (ran.exit_code, "1 passed, 0 failed" in ran.out) == (0, True), ran.out
 
 
-def test_it_can_be_committed_and_read_from_git(quorate: Quorate, tmp_path: Path) -> None:
-    quorate("init", str(tmp_path / "policy"))
-    for arguments in (
-        ["add", "--all"],
-        ["-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", "first"],
-    ):
-        subprocess.run(["git", *arguments], cwd=tmp_path / "policy", check=True)
+def test_it_is_committed_and_can_be_read_from_git(quorate: Quorate, tmp_path: Path) -> None:
+    """The commit is made where nobody has told Git a name, too."""
+    ran = quorate("init", str(tmp_path / "policy"))
+    assert "first commit" in ran.out
     files = read_revision(tmp_path / "policy", "main").files
     assert files.refused == ()
     assert "policies/queues/team-a.yaml" in files.contents
@@ -90,19 +92,54 @@ def test_there_is_ci_for_the_hosts_that_are_asked_for(
     assert sorted(file.relative_to(tmp_path).as_posix() for file in of_hosts) == written
 
 
-def test_whatever_installs_quorate_installs_this_version(quorate: Quorate, tmp_path: Path) -> None:
-    quorate("init", str(tmp_path), "--ci", "github", "--ci", "gitlab")
-    version = quorate("--version").out.split()[-1]
-    named = {
-        file.relative_to(tmp_path).as_posix(): set(re.findall(r"quorate==([^\"]+)", file.read_text()))
-        for file in tmp_path.rglob("*.y*ml")
-    }
-    assert {file for file, versions in named.items() if versions == {version}} == {
-        ".github/workflows/quorate.yaml",
-        ".gitlab-ci.yml",
-        ".pre-commit-config.yaml",
-    }
-    assert "@VERSION@" not in "".join(file.read_text() for file in tmp_path.rglob("*.y*ml"))
+@pytest.mark.parametrize("file", [".github/workflows/quorate.yaml", ".gitlab-ci.yml"])
+def test_ci_installs_what_one_file_says_and_fails_while_it_says_nothing(
+    quorate: Quorate, tmp_path: Path, file: str
+) -> None:
+    """By its bare name Quorate would be whatever somebody registered under it."""
+    quorate("init", str(tmp_path / "policy"), "--ci", "github", "--ci", "gitlab", "--install-from", SOURCE)
+    folder, tools = tmp_path / "policy", tmp_path / "tools"
+    tools.mkdir()
+    (tools / "pip").write_text('#!/bin/sh\necho "pip $*"\n')
+    (tools / "pip").chmod(0o700)
+
+    def installs() -> tuple[int, str]:
+        environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        ran = [
+            subprocess.run(["bash", "-e", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+            for script in installing(yaml.safe_load((folder / file).read_text()))
+        ]
+        assert len({(done.returncode, done.stdout) for done in ran}) == 1
+        return ran[0].returncode, ran[0].stdout
+
+    code, said = installs()
+    assert (code, said.split()[0], said.split()[-1]) == (0, "pip", ".quorate/requirements.txt")
+    assert f"quorate @ {SOURCE}" in (folder / ".quorate/requirements.txt").read_text().splitlines()
+    assert not re.search(r"install[^\n]* \"?quorate", (folder / file).read_text())
+    (folder / ".quorate/requirements.txt").write_text("# nothing yet\n")
+    code, said = installs()
+    assert (code, "does not say yet" in said, "pip" in said) == (1, True, False)
+
+
+def installing(ci: dict[str, Any]) -> list[str]:
+    """The scripts by which a workflow or pipeline installs Quorate."""
+    if "default" in ci:
+        return ["\n".join(ci["default"]["before_script"])]
+    return [step["run"] for job in ci["jobs"].values() for step in job["steps"] if step.get("name") == "Install"]
+
+
+def test_where_nothing_is_known_to_install_from_it_is_said_and_the_rest_is_made(
+    quorate: Quorate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_: str) -> None:
+        raise UnknownSourceError("it came from the moon")
+
+    monkeypatch.setattr("reconciler.cli.init.own_source", unknown)
+    ran = quorate("init", str(tmp_path / "policy"))
+    assert (ran.exit_code, "it came from the moon" in ran.err, "requirements.txt" in ran.err) == (0, True, True)
+    lines = (tmp_path / "policy/.quorate/requirements.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == []
+    assert quorate("init", str(tmp_path / "other"), "--ci", "none").err == ""
 
 
 def test_no_ci_excludes_all_ci(quorate: Quorate, tmp_path: Path) -> None:
@@ -123,3 +160,23 @@ def test_an_empty_clone_is_filled(quorate: Quorate, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     assert quorate("init", str(tmp_path)).exit_code == 0
     assert quorate("validate", str(tmp_path)).exit_code == 0
+    assert subprocess.run(["git", "log", "--oneline"], cwd=tmp_path, check=True).returncode == 0
+
+
+def test_a_repository_with_commits_gets_none_of_ours(quorate: Quorate, tmp_path: Path) -> None:
+    """What it has, and nobody checked out, would be deleted by it."""
+    quorate("init", str(tmp_path / "old"))
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", "old", "new"], cwd=tmp_path, check=True)
+    ran = quorate("init", str(tmp_path / "new"))
+    assert (ran.exit_code, "has commits already" in ran.err, "first commit" in ran.out) == (0, True, False)
+
+
+def test_what_comes_next_is_said_with_a_job_that_is_valid(quorate: Quorate, tmp_path: Path) -> None:
+    ran = quorate("init", str(tmp_path / "my cluster"))
+    at = f"'{tmp_path / 'my cluster'}'"
+    assert [line.strip() for line in ran.out.splitlines()[1:]] == [
+        f"quorate run --policies-repo {at}",
+        f"quorate submit -f {at}/jobs/hello.yaml",
+        "quorate why hello",
+    ]
+    assert quorate("validate", str(tmp_path / "my cluster/jobs/hello.yaml")).exit_code == 0

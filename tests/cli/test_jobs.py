@@ -15,11 +15,11 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim, Event
-from solver.world.cluster import DeviceId, MigInstance
-from solver.world.inflight import Intent
-from solver.world.quantities import Cpu, Duration, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import JobName, MigSlot, Stuck, TaskPlacement, TimeLimitWarning
+from solver.model.cluster import DeviceId, MigInstance
+from solver.model.inflight import Intent
+from solver.model.quantities import Cpu, Duration, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import JobName, MigSlot, Stuck, TaskPlacement, TimeLimitWarning
 from tests.api.conftest import H100, NOW, Site, spec
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES

@@ -14,7 +14,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.kubectl.main import main, run
 from reconciler.cli.kubectl.pods import PodWhy, ToldEvent, why_lines
 from reconciler.cli.kubectl.queues import ToldQueue, ToldQueues, notes, rows
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.house.tracked import ROOT
 from tests.unimported import unimport
 

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.api.serve import ApiServer
 from reconciler.jobs.record import JobOutcome
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Quorate, on, submitted
 from tests.contracts.local_worlds import eventually

@@ -10,13 +10,13 @@ import pytest
 from reconciler.api.serve import ApiServer
 from reconciler.cli.inputs import read_policies
 from reconciler.documents.schemas import validator_of
+from solver.model.document import encode
+from solver.model.quantities import Cpu, Instant, Memory
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup
 from solver.plan.plan import Bind
-from solver.solve import solve
-from solver.world.document import encode
-from solver.world.quantities import Cpu, Instant, Memory
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.round.solve import solve
 from tests.cli.conftest import Now, Quorate
 from tests.gitsource.origin import Origin
 from tests.reports.reviews import moved_quota

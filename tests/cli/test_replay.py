@@ -11,9 +11,9 @@ import pytest
 from reconciler.server.folder import StateFolder
 from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import open_store
+from solver.milp.highs import optimise
+from solver.model.quantities import Duration, Instant
 from solver.plan.plan import Certificate
-from solver.program.highs import optimise
-from solver.world.quantities import Duration, Instant
 from tests.cli.conftest import Quorate
 from tests.optimiser.test_recording import cut, recorded
 

@@ -13,9 +13,9 @@ import pytest
 from reconciler.api.aliased import aliased
 from reconciler.api.serve import ApiServer
 from reconciler.documents.snapshot import read_snapshot
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
 from tests.api.conftest import NOW, Site, spec
 from tests.cli.conftest import Quorate, submitted
 from tests.solver.worlds import job, node

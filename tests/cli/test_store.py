@@ -15,8 +15,9 @@ from reconciler.cli.exits import Exit
 from reconciler.server.folder import StateFolder
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.password import read_password
+from reconciler.store.sql.schema import SCHEMA_VERSION
 from reconciler.store.sql.store import open_store
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.cli.conftest import Quorate
 from tests.contracts.stores import NOW, SPEC
 
@@ -165,3 +166,47 @@ def test_a_password_comes_from_a_file_of_its_owner_alone(tmp_path: Path) -> None
     path.write_text("\n")
     with pytest.raises(StoreUnusableError, match="it is empty"):
         read_password(path)
+
+
+def version_in(state: Path) -> int:
+    database = sqlite3.connect(state / "quorate.db")
+    (version,) = database.execute("SELECT version FROM schema_version").fetchone()
+    database.close()
+    return int(version)
+
+
+@pytest.mark.parametrize(
+    "command", [("store", "check"), ("store", "backup", "copy.gz"), ("replay", "1"), ("store", "downgrade")]
+)
+def test_only_control_planes_bring_a_store_up_to_date(
+    quorate: Quorate, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Whoever took a store back for the release before finds it so, whatever was read of it meanwhile."""
+    monkeypatch.chdir(tmp_path)
+    assert quorate("store", "downgrade", "--state", str(state)).exit_code == Exit.OK
+    quorate(*command, "--state", str(state))
+    assert version_in(state) == SCHEMA_VERSION - 1
+
+
+def test_a_store_that_was_taken_back_can_be_checked_and_copied(quorate: Quorate, state: Path, tmp_path: Path) -> None:
+    quorate("store", "downgrade", "--state", str(state))
+    assert quorate("store", "check", "--state", str(state)) == (Exit.OK, "nothing is wrong\n", "")
+    copy, other = tmp_path / "copy.gz", tmp_path / "other"
+    assert quorate("store", "backup", str(copy), "--state", str(state)).exit_code == Exit.OK
+    assert quorate("store", "restore", str(copy), "--state", str(other)).exit_code == Exit.OK
+    store = open_store(other / "quorate.db")
+    assert [record.name for record in store.jobs.jobs()] == ["a"]
+    store.close()
+
+
+def test_a_store_is_taken_back_by_the_release_that_wrote_it_alone(quorate: Quorate, state: Path) -> None:
+    quorate("store", "downgrade", "--state", str(state))
+    again = quorate("store", "downgrade", "--state", str(state))
+    assert (again.exit_code, f"has version {SCHEMA_VERSION - 1}" in again.err) == (Exit.ERROR, True)
+
+
+def test_a_file_without_a_store_is_not_made_into_one(quorate: Quorate, tmp_path: Path) -> None:
+    (tmp_path / "quorate.db").touch()
+    ran = quorate("store", "check", "--state", str(tmp_path))
+    assert (ran.exit_code, "there is no store in it" in ran.err) == (Exit.ERROR, True)
+    assert (tmp_path / "quorate.db").stat().st_size == 0

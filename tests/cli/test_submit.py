@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.serve import ApiServer
-from solver.world.document import encode
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.workload import JobName
 from tests.api.conftest import Site
 from tests.cli.conftest import Quorate
 

@@ -17,9 +17,9 @@ from reconciler.backend import MemoryUse, Progress, TaskState, TaskStatus
 from reconciler.cli import top
 from reconciler.cli.top import row_of
 from reconciler.jobs.sighted import Attempt, Sighted
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant, Memory, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant, Memory, MilliGpu
+from solver.model.workload import JobName, QueueName
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES

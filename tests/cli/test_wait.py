@@ -11,7 +11,7 @@ from reconciler.api.serve import ApiServer
 from reconciler.cli.exits import Exit
 from reconciler.cli.wait import POLL_S
 from reconciler.jobs.record import JobOutcome
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Now, Quorate, on, submitted
 from tests.contracts.simulated_worlds import NODES

@@ -26,10 +26,10 @@ from reconciler.backend import (
     TellGang,
     TellReason,
 )
-from solver.world.cluster import DeviceId, MigInstance, Node, NodeName
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 
 SETTLES_MAX = 1_500
 """How often `settle` is called before the suite gives up: 30 s for a world whose `settle` sleeps 20 ms."""

@@ -26,9 +26,9 @@ from reconciler.backends.forgetting import forget_each
 from reconciler.backends.local.gpus import Gpus
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import Claim
-from solver.world.cluster import Node
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, JobSpec
+from solver.model.cluster import Node
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec
 from tests.backends.baremetal.trust import Trust, trust_in
 from tests.contracts.local_worlds import LocalWorld, eventually
 from tests.contracts.simulated_worlds import NODES

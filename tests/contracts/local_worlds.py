@@ -19,8 +19,8 @@ from reconciler.backends.local.mps import Mps
 from reconciler.backends.local.runtimes import Runtimes
 from reconciler.backends.local.terms import Terms
 from reconciler.clock import SystemClock
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 from tests.contracts.backend_world import Command
 from tests.contracts.simulated_worlds import NODES
 

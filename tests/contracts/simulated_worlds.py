@@ -11,9 +11,9 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND, Faults
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.quantities import Cpu, Duration, Memory
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.quantities import Cpu, Duration, Memory
+from solver.model.workload import JobName
 from tests.contracts.backend_world import Command
 
 NODES = tuple(

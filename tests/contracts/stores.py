@@ -29,11 +29,11 @@ from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import open_store
 from reconciler.store.sql.tables import leadership
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Intent, IntentKind, Reservation
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Intent, IntentKind, Reservation
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
 """Names the environment variable with a URL such as postgresql://user@host/database; `python -m hack.postgresql` sets it."""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.store.agents import Agent, AgentRevokedError, Invitation, NotInvitedError
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 from tests.contracts.stores import NOW, Stores
 
 NODE, OTHER = NodeName("gpu-1"), NodeName("gpu-2")

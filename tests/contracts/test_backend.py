@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.backend import ENDED, Cursor, StaleEpochError
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Watcher, let_another_job_run, start, stop
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from reconciler.backend import StartGang
 from reconciler.jobs.idleness import idle_for
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Command, Place, Watcher, start
 
 

@@ -7,8 +7,8 @@ import re
 import msgspec
 
 from reconciler.backend import MemoryUse, Progress, StartGang
-from solver.world.quantities import Memory
-from solver.world.workload import JobName
+from solver.model.quantities import Memory
+from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Command, Watcher, start, stop
 
 JOB = JobName("job")

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from reconciler.backend import GpuPartitioned, PartitionGpu, StaleEpochError
-from solver.world.cluster import DeviceId, MigInstance
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, MigInstance
+from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Watcher, instance, partition, start, start_on, stop
 
 TWO = ("3g.40gb@0", "1g.10gb@4")

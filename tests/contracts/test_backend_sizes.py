@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError, StartGang
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Watcher, grow, let_another_job_run, start, stop, stop_workers
 
 JOB = JobName("job")

@@ -18,8 +18,8 @@ from reconciler.checkpoints.findings import (
 )
 from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
 from reconciler.store.checkpoints import CheckpointGoneError, CheckpointRegistry
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName
+from solver.model.quantities import Instant, Memory
+from solver.model.workload import JobName
 from tests.contracts.stores import NOW, Stores, lead, submit
 
 DAMAGE = WrongHash("worker.0", "weights")

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from reconciler.backend import StaleEpochError
-from solver.rules.durations import HISTORY_JOBS
-from solver.world.inflight import Ended
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.model.inflight import Ended
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.queueing.durations import HISTORY_JOBS
 from tests.contracts.stores import LEASE, NOW, Stores
 
 TRAIN, SERVE = JobName("vision.gang.train"), JobName("vision.gang.serve")

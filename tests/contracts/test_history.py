@@ -10,15 +10,15 @@ import pytest
 from reconciler.backend import StaleEpochError
 from reconciler.store.protocols import Event, StoreUnusableError
 from reconciler.store.rounds import RoundRecord, summarise
+from solver.model.cluster import GpuType
+from solver.model.document import encode
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import Job, JobName, QueueName
 from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
 from solver.plan.reasons import Capacity
 from solver.plan.refusals import NeverFits
-from solver.rules.policy import Queue, Quota, policy_of
-from solver.world.cluster import GpuType
-from solver.world.document import encode
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import Job, JobName, QueueName
+from solver.policy.policy import Queue, Quota, policy_of
 from tests.contracts.simulated_worlds import NODES
 from tests.contracts.stores import LEASE, NOW, SPEC, Stores, claim_of, lead
 

@@ -8,7 +8,7 @@ import pytest
 from reconciler.jobs.groups import Batch, GroupRecord, NewGroup, NewJob, Tally
 from reconciler.jobs.record import ArrayElement, JobOutcome
 from reconciler.store.job_source import DuplicateJobError, UnknownJobError
-from solver.world.workload import Dependency, JobName
+from solver.model.workload import Dependency, JobName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 
 SWEEP = JobName("run-sweep")

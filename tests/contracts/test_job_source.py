@@ -10,7 +10,7 @@ from reconciler.backend import StaleEpochError
 from reconciler.jobs.failure import Failure
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.job_source import DuplicateJobError, UnknownJobError
-from solver.world.workload import JobName, JobSpec, QueueName
+from solver.model.workload import JobName, JobSpec, QueueName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 
 DONE = JobOutcome("succeeded", NOW.after(60_000), 0, "all tasks ended well")

@@ -13,10 +13,10 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.store.marks import Marks
 from reconciler.store.past_use import PastUse
 from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
-from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import JobName, QueueName, TaskPlacement
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, reservation_of, submit, take
 
 

@@ -8,10 +8,10 @@ import pytest
 from reconciler.backend import Epoch, StaleEpochError
 from reconciler.store.partitionings import COUNTED_MS
 from reconciler.store.protocols import Claim, ClaimRefusedError
-from solver.world.cluster import DeviceId, MigInstance, NodeName
-from solver.world.inflight import Repartitioning
-from solver.world.quantities import MilliGpu
-from solver.world.workload import JobName, MigSlot
+from solver.model.cluster import DeviceId, MigInstance, NodeName
+from solver.model.inflight import Repartitioning
+from solver.model.quantities import MilliGpu
+from solver.model.workload import JobName, MigSlot
 from tests.contracts.stores import NOW, Stores, claim_of, intent_of, lead, submit, take
 
 GPU = DeviceId("g1")

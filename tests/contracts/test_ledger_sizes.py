@@ -10,10 +10,10 @@ import pytest
 from reconciler.backend import Epoch, StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.protocols import Claim, ClaimRefusedError
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Intent
-from solver.world.quantities import MilliGpu
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Intent
+from solver.model.quantities import MilliGpu
+from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, submit, take
 
 

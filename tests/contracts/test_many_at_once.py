@@ -7,7 +7,7 @@ import pytest
 from reconciler.backend import StaleEpochError
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.job_source import UnknownJobError
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, reservation_of, submit, take
 
 A, B, C, D = (JobName(name) for name in "abcd")

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.backend import Epoch, StaleEpochError
 from reconciler.health.record import Finding, NodeHealth, PartHealth
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 from tests.contracts.stores import LEASE, NOW, Stores
 
 N1, N2 = NodeName("n1"), NodeName("n2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hack.crash.doors import Gates
 from reconciler.backend import AttemptKey, Epoch
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 A, B = (JobName("a"), 1), (JobName("b"), 1)
 

@@ -8,6 +8,22 @@ from collections.abc import Iterable
 
 import msgspec
 
+from solver.capacity.partitioning import HOUR_MS, mig_changes
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.inflight import (
+    ConvergenceClock,
+    InFlight,
+    Intent,
+    IntentKind,
+    Repartitioning,
+    Reservation,
+    StopPurpose,
+)
+from solver.model.node_sets import NodeSet
+from solver.model.parts import without
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import (
     Bind,
     Evict,
@@ -22,24 +38,8 @@ from solver.plan.plan import (
     Unreserve,
     Withdraw,
 )
-from solver.rules.departures import clocks_of
-from solver.rules.partitioning import HOUR_MS, mig_changes
-from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.inflight import (
-    ConvergenceClock,
-    InFlight,
-    Intent,
-    IntentKind,
-    Repartitioning,
-    Reservation,
-    StopPurpose,
-)
-from solver.world.node_sets import NodeSet
-from solver.world.parts import without
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, TaskPlacement
+from solver.policy.policy import Policy
+from solver.preemption.departures import clocks_of
 from tests.disturbed.drawn_policies import hours, maybe
 
 SLOW = 0.5

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from solver.rules.policy import Policy
-from solver.world.cluster import Node, NodeName
-from solver.world.inflight import StopPurpose
-from solver.world.quantities import Cpu
+from solver.model.cluster import Node, NodeName
+from solver.model.inflight import StopPurpose
+from solver.model.quantities import Cpu
+from solver.policy.policy import Policy
 from tests.disturbed.cluster import GRACE, Cluster
 from tests.disturbed.drawn_policies import DrawnPolicies, maybe
 from tests.disturbed.drawn_worlds import DrawnWorlds

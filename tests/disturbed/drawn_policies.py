@@ -8,10 +8,15 @@ from typing import Literal
 
 import msgspec
 
-from solver.rules.division import MigChanges, MigGeometry, MigMode, SharingPolicy, TrustGroup
-from solver.rules.harm import Convergence, Evictable, Evictions, Protection
-from solver.rules.ordering import OrderBy, Ordering, Turns
-from solver.rules.policy import (
+from solver.model.cluster import GpuType, Node
+from solver.model.document import decode, encode
+from solver.model.quantities import Duration, Instant, MilliGpu, whole_gpus
+from solver.model.shape import SharingMode
+from solver.model.workload import PlacementStyle, QueueName
+from solver.policy.division import MigChanges, MigGeometry, MigMode, SharingPolicy, TrustGroup
+from solver.policy.harm import Convergence, Evictable, Evictions, Protection
+from solver.policy.ordering import OrderBy, Ordering, Turns
+from solver.policy.policy import (
     Policy,
     PriorityClass,
     Queue,
@@ -23,13 +28,8 @@ from solver.rules.policy import (
     StopPolicy,
     policy_of,
 )
-from solver.rules.reservation import DeclaredReservation
-from solver.rules.type_weights import GpuTypeWeight
-from solver.world.cluster import GpuType, Node
-from solver.world.document import decode, encode
-from solver.world.quantities import Duration, Instant, MilliGpu, whole_gpus
-from solver.world.shape import SharingMode
-from solver.world.workload import PlacementStyle, QueueName
+from solver.policy.reservation import DeclaredReservation
+from solver.policy.type_weights import GpuTypeWeight
 from tests.solver.worlds import COSTS, HOUR_MS, ORDERS
 
 FEATURES = (

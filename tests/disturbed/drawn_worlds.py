@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterator
 from functools import cache
 
-from solver.world.cluster import DeviceId, Gpu, GpuType, Level, MigInstance, Node, NodeName, SpreadLevel
-from solver.world.mig import Geometry, geometries, mig_model
-from solver.world.mig_layout import realisations
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import (
+from solver.model.cluster import DeviceId, Gpu, GpuType, Level, MigInstance, Node, NodeName, SpreadLevel
+from solver.model.mig import Geometry, geometries, mig_model
+from solver.model.mig_layout import realisations
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import (
     Bundle,
     Checkpoint,
     GroupTopology,

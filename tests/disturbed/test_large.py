@@ -11,12 +11,12 @@ import pytest
 
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
-from solver.plan.check import violations
-from solver.program.highs import optimise
-from solver.program.optimiser import Optimiser
-from solver.solve import solve
-from solver.world.document import encode
-from solver.world.kept import Kept
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Optimiser
+from solver.model.document import encode
+from solver.model.kept import Kept
+from solver.round.solve import solve
 from tests.disturbed.drawn_policies import DrawnPolicies, maybe
 from tests.drawn import DRAWING
 

@@ -8,18 +8,18 @@ from typing import TypeVar
 
 import pytest
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Program, Solution
+from solver.model.arrays import Floats
+from solver.model.document import decode, encode
+from solver.model.inflight import InFlight
+from solver.model.kept import Kept
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Plan
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Solution
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.document import decode, encode
-from solver.world.inflight import InFlight
-from solver.world.kept import Kept
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 from tests.disturbed.disturbances import Disturbed
 from tests.disturbed.drawn_policies import maybe
 from tests.drawn import DRAWING

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconciler.access.policy import AccessPolicy, Identity, OidcIssuer, RoleBinding
-from solver.rules.policy import QueueAccess
-from solver.world.workload import QueueName
+from solver.model.workload import QueueName
+from solver.policy.policy import QueueAccess
 from tests.documents.repository import POOL, codes, queue, reading
 
 FILES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconciler.alerts.policy import DEFAULT_KINDS, AlertPolicy, Webhook
-from solver.world.quantities import Duration
-from solver.world.workload import QueueName
+from solver.model.quantities import Duration
+from solver.model.workload import QueueName
 from tests.documents.repository import codes, queue, reading
 
 QUEUE = {"policies/q.yaml": queue("team", "{}")}

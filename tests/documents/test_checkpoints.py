@@ -8,8 +8,8 @@ from reconciler.checkpoints.policy import CheckpointPolicy, Retention
 from reconciler.checkpoints.turns import storage_of, turns, unknown_storage
 from reconciler.documents.job import read_job
 from reconciler.meaning import document_changes
-from solver.world.quantities import Duration
-from solver.world.workload import JobName, JobSpec
+from solver.model.quantities import Duration
+from solver.model.workload import JobName, JobSpec
 from tests.documents.repository import POOL, codes, queue, reading
 
 FILES = {"policies/a.yaml": queue("a", "{}"), "cluster-state/big.yaml": POOL}

@@ -11,9 +11,9 @@ from reconciler.documents.files import Files
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import read_repository
 from reconciler.documents.snapshot import read_snapshot
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
 from tests.solver.worlds import node
 
 SNAPSHOT = snapshot_of(Instant(1000), [node("n1", 8)], [])

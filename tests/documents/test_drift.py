@@ -25,15 +25,15 @@ from reconciler.policytests.document import PolicyTest
 from reconciler.retry_policy import RetryPolicy
 from reconciler.review.envelope import SavedPlan
 from reconciler.review.found import Review
+from solver.model.cluster import GpuType
+from solver.model.document import encode
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobSpec
 from solver.plan.plan import Plan
-from solver.rules.division import MigGeometry, SharingPolicy
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy
-from solver.rules.reservation import DeclaredReservation
-from solver.world.cluster import GpuType
-from solver.world.document import encode
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobSpec
+from solver.policy.division import MigGeometry, SharingPolicy
+from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.policy.reservation import DeclaredReservation
 
 # Where policy comes from in Git is noted by the reader, never written by a person.
 INTERNAL = {

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.health.policy import HealthPolicy, NicRule, StragglerRule, XidActions
 from reconciler.meaning import document_changes
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 from tests.documents.repository import POOL, codes, queue, reading
 
 FILES = {"policies/a.yaml": queue("a", "{}"), "cluster-state/big.yaml": POOL}

@@ -9,8 +9,8 @@ import pytest
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.snapshot import read_snapshot
-from solver.world.document import encode
-from solver.world.quantities import Cpu, Memory
+from solver.model.document import encode
+from solver.model.quantities import Cpu, Memory
 from tests.documents.repository import codes
 
 JOB = """\

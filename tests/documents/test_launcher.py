@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import InvalidDocumentsError
-from solver.world.container import Container
+from solver.model.container import Container
 
 LAUNCHED = """\
 apiVersion: quorate.dev/v1

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
-from solver.world.cluster import MigInstance
+from solver.model.cluster import MigInstance
 
 POOL = """apiVersion: quorate.dev/v1
 kind: NodePool

@@ -9,7 +9,7 @@ from reconciler.documents.pipeline import read_submission
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.jobs.expansion import UnfitBatchError, expand_array
 from reconciler.jobs.pipelines import NamedPipeline, expand_pipeline
-from solver.world.workload import Dependency, JobArray, JobName, JobSpec, QueueName
+from solver.model.workload import Dependency, JobArray, JobName, JobSpec, QueueName
 
 PIPELINE = """\
 apiVersion: quorate.dev/v1

@@ -11,9 +11,9 @@ from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import compiled_of_nothing, read_repository
 from reconciler.documents.text import BYTES_MAX
 from reconciler.shipped import shipped
-from solver.rules.policy import Quota
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, Memory, MilliGpu
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, Memory, MilliGpu
+from solver.policy.policy import Quota
 from tests.documents.repository import POOL, codes, queue, reading, topology
 
 

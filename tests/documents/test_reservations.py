@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.meaning import document_changes
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.documents.repository import POOL, codes, queue, reading
 
 FILES = {

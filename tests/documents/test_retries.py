@@ -7,7 +7,7 @@ import pytest
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.retry_policy import NO_RETRIES, Backoff, FailurePattern, RetryPolicy, RetryRule
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 from tests.documents.repository import codes, queue, reading
 
 QUEUE = {"policies/a.yaml": queue("a", "{}")}

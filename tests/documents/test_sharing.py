@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.documents.job import read_job
 from reconciler.documents.problem import InvalidDocumentsError
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 from tests.documents.repository import POOL, codes, queue, reading
 
 FILES = {

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from reconciler.client import Client
 from reconciler.jobs.record import JobOutcome
-from solver.world.quantities import Cpu, Duration, Memory
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Cpu, Duration, Memory
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e import training, witness
 from tests.e2e.control_plane import ControlPlane, leads
 from tests.e2e.nodes import AgentProcess, eventually

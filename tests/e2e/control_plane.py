@@ -21,9 +21,9 @@ from reconciler.store.protocols import Event
 from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.store import open_store
 from reconciler.token_file import read_token
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import postgresql_schema
 
 PATIENCE_S = 180

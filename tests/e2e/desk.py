@@ -12,8 +12,8 @@ from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.main import run
 from reconciler.client import Client
 from reconciler.store.protocols import Event
-from solver.world.document import decode, encode
-from solver.world.workload import JobName
+from solver.model.document import decode, encode
+from solver.model.workload import JobName
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
 

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.access.tokens import create_token
 from reconciler.client import Client, NotAuthorisedError
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.access.issuer import serving
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.gitsource.origin import Origin

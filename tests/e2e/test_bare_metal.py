@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.e2e import witness
 from tests.e2e.bare_metal import Cluster, bare_metal_policy
 from tests.e2e.control_plane import ControlPlane, sh

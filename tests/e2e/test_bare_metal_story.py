@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.e2e import training, witness
 from tests.e2e.allocations import allocations, audit
 from tests.e2e.bare_metal import RUN, Cluster, bare_metal_policy

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.cli.times import local
 from reconciler.review.envelope import SavedPlan
-from solver.world.document import decode
+from solver.model.document import decode
 from tests.e2e.control_plane import ControlPlane, until
 from tests.e2e.desk import QUEUE, QUEUE_FILE, SCHEDULING_FILE, Desk, policy, row
 from tests.gitsource.origin import Origin

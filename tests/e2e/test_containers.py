@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from solver.world.container import Container
-from solver.world.workload import JobName
+from solver.model.container import Container
+from solver.model.workload import JobName
 from tests.backends.podman_image import IMAGE, podman_or_why
 from tests.e2e.bare_metal import bare_metal_policy
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from reconciler.store.sql.store import open_store
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of
 from tests.e2e.allocations import allocations, audit
 from tests.e2e.control_plane import in_postgresql

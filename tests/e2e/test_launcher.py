@@ -10,9 +10,9 @@ import pytest
 
 from reconciler.api.payloads import JobView
 from reconciler.client import Client
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, until
 
 pytestmark = pytest.mark.thorough

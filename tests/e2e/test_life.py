@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from reconciler.client import Client
-from solver.world.quantities import Cpu, Duration, Memory
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Cpu, Duration, Memory
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e import training
 from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.origin import Origin

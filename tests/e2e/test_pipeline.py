@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.slurm.job import Submitter, job_of
-from solver.world.document import encode
+from solver.model.document import encode
 from tests.e2e.control_plane import ControlPlane, until
 
 pytestmark = pytest.mark.thorough

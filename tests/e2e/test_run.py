@@ -18,7 +18,7 @@ import pytest
 from reconciler.client import ApiError, ServerUnreachableError
 from reconciler.jobs.record import TERMINAL
 from reconciler.server.follow import APPLIED, REFUSED
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.gitsource.origin import INVALID, Origin
 

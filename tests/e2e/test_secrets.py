@@ -19,8 +19,8 @@ import pytest
 from reconciler.api.rules import RULES
 from reconciler.client import ApiError, Client
 from reconciler.token_file import read_token
-from solver.world.document import encode
-from solver.world.workload import JobName, JobSpec, SecretUse
+from solver.model.document import encode
+from solver.model.workload import JobName, JobSpec, SecretUse
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.files import contents
 from tests.gitsource.origin import Origin

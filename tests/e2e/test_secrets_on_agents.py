@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from reconciler.client import ApiError
-from solver.world.workload import JobName, SecretUse
+from solver.model.workload import JobName, SecretUse
 from tests.e2e.bare_metal import bare_metal_policy
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.e2e.links import wires

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from reconciler.cli.exits import Exit
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane, sh, until
 from tests.e2e.person import Person
 

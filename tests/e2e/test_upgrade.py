@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from reconciler.store.sql.schema import SCHEMA_VERSION
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, in_postgresql, processes_that_mention, sh, until
 from tests.gitsource.origin import Origin
 

@@ -14,7 +14,7 @@ from hack.failover.load import Ran, gang, violations
 from hack.postgresql.server import PrivateServer
 from reconciler.client import ApiError
 from reconciler.jobs.record import JobOutcome, JobRecord
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.contracts.stores import NOW, POSTGRESQL_URL, SPEC
 
 WITHOUT_A_FENCE = (

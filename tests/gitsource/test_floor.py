@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.gitsource.floor import AllowedSignersError, read_allowed_signers
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEnBPAwHzbx6gXwJ4OKQPOuaMnHpuiIzP/cuJMBZ1R6D"

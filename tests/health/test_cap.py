@@ -14,8 +14,8 @@ from reconciler.health.cap import held_back, within_cap
 from reconciler.health.policy import HealthPolicy
 from reconciler.health.record import NodeHealth, PartHealth, PartState
 from reconciler.server.services import health_conditions
-from solver.world.cluster import DeviceId, Gpu, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory
+from solver.model.cluster import DeviceId, Gpu, Node, NodeName
+from solver.model.quantities import Cpu, Instant, Memory
 
 NOW = Instant(1_000)
 

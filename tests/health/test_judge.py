@@ -18,9 +18,9 @@ from reconciler.health.policy import Action, EccActions, HealthPolicy, NicRule, 
 from reconciler.health.record import NodeHealth
 from reconciler.health.signs import signs_of
 from reconciler.health.stragglers import Accusation
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import Cpu, Duration, Instant, Memory
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import Cpu, Duration, Instant, Memory
+from solver.model.workload import JobName
 
 START = Instant(1_700_000_000_000)
 NODE = Node(NodeName("n1"), "pool", Cpu(1_000), Memory(2**30))

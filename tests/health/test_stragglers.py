@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from reconciler.backend import Progress, TaskState, TaskStatus
 from reconciler.health.policy import StragglerRule
 from reconciler.health.stragglers import accusations
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 
 NOW = Instant(1_700_000_000_000)
 RULE = StragglerRule()

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from reconciler.client import Client
-from solver.world.quantities import Cpu, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Cpu, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e.control_plane import ControlPlane, until
 from tests.gitsource.signing import SshKey
 from tests.hosting.git_over_https import Host
@@ -187,7 +187,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             (ada.folder / file).write_text((ada.folder / file).read_text().replace(old, new))
         (ada.folder / "policies/access.yaml").write_text(ACCESS % (adas.public, forges.public))
         ada.git("add", "--all")
-        ada.git("commit", "--quiet", "--message", "First policy")
+        ada.git("commit", "--quiet", "--amend", "--message", "First policy")
         ada.git("push", "--quiet", "origin", "HEAD:main")
         ada.git("fetch", "--quiet")
         plane = ControlPlane(f"{host.url('control-plane')}/git/policy.git", tmp_path / "state")

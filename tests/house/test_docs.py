@@ -10,6 +10,7 @@ from typing import get_args
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from hack.kubernetes.audited import Right, rights_of
 from hack.kubernetes.shipped import NAMESPACE, base_objects
@@ -21,10 +22,10 @@ from reconciler.documents.reader import read_yaml
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.jobs.states import FOLLOWERS
+from solver.model.cluster import NodeName
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.plan.reasons import AnyReason
-from solver.world.cluster import NodeName
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.house.tracked import ROOT, objections, tracked
 
 WITHOUT_JSON = {
@@ -90,6 +91,21 @@ def test_every_reason_is_explained_and_no_other() -> None:
     codes = {reason.__struct_config__.tag for reason in get_args(AnyReason)}
     assert {f"`{code}`" for code in codes} == set(sections(doc("reasons.md"), "###"))
     assert len(set(codes)) <= 25, "more than a person can know: find the general one"
+
+
+GLOSSARY = re.findall(r"^\| \*\*(.+?)\*\* \|.*\| (?:`(.+?)` )?\|$", doc("glossary.md"), re.MULTILINE)
+"""Each term, and where it stands in YAML; "" where it stands in none."""
+
+
+@pytest.mark.parametrize("path", [path for _, path in GLOSSARY if path])
+def test_a_term_of_the_glossary_stands_where_it_is_said_to(path: str) -> None:
+    assert CliRunner().invoke(cli, ["explain", path]).exit_code == Exit.OK
+
+
+def test_the_glossary_has_each_term_once_and_every_kind_of_quota() -> None:
+    terms = [term for names, _ in GLOSSARY for term in names.split(", ")]
+    assert sorted(set(terms)) == sorted(terms)
+    assert {"guaranteed", "max", "lendable", "weight", "borrowed", "shape", "geometry", "verdict"} <= set(terms)
 
 
 def test_every_kind_of_document_is_described() -> None:

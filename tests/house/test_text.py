@@ -20,6 +20,7 @@ PUBLIC = {
     "github.com",
     "json-schema.org",
     "keepachangelog.com",
+    "packaging.python.org",
     "semver.org",
     "www.apache.org",
     "www.w3.org",

@@ -15,8 +15,8 @@ from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.world import cluster_of
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.store.protocols import NotLeaderError
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 from tests.kubernetes.sessions import a_pod
 
 

@@ -22,9 +22,9 @@ from reconciler.backends.kubernetes.refusals import UnreachableError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 from tests.kubernetes.test_pace import ManualClock

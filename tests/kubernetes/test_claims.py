@@ -23,9 +23,9 @@ from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.clock import SystemClock
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 from tests.kubernetes.claiming import (
     NOW,
     Breaking,

@@ -23,10 +23,10 @@ from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import PODS, Resource
 from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.store.protocols import NotLeaderError
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Evict, Nominate, Release, Shrink
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, TaskPlacement
 from tests.kubernetes.crashing import Crash, crashing_session
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.gangs import Leads, a_gang, seen

@@ -26,7 +26,7 @@ from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S, Ground
 from reconciler.clock import SystemClock
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.kubernetes.candidate import Bind
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session

@@ -20,7 +20,7 @@ from reconciler.backtest.past import read_recorded
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.snapshot import read_snapshot
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.installing import DEPLOY, granted

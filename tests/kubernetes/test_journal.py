@@ -26,9 +26,9 @@ from reconciler.backends.kubernetes.journal import (
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.pods import task_of
 from reconciler.backends.kubernetes.objects.wire import Container, Meta, Pod, PodSpec
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName
 from tests.drawn import worlds
 
 WORDS = st.text("abc-.0189", min_size=1, max_size=20)

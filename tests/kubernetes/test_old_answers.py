@@ -25,8 +25,8 @@ from reconciler.backends.kubernetes.refusals import (
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.watching import Key, Watched
 from reconciler.clock import SystemClock
-from solver.world.cluster import NodeName
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.workload import JobName
 
 SILENT = UnreachableError("no answer")
 BUSY = TooManyRequestsError("POST", 429, "TooManyRequests", "", retry_after_s=60, budget=False)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.kubernetes.pace import Pace
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.drawn import worlds
 
 

@@ -20,8 +20,8 @@ from reconciler.clock import SystemClock
 from reconciler.pods.partitioner import Partitioner
 from reconciler.pods.sight import Remembered, Sight, seen, snapshot_from
 from reconciler.pods.starts import bindings_of
-from solver.solve import solve
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import cluster as cluster_of
 from tests.kubernetes.claiming import Breaking
 from tests.kubernetes.crashing import Crash, crashing_session

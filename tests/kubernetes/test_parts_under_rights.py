@@ -13,10 +13,10 @@ from reconciler.backends.kubernetes.leader import Leadership
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.telling.events import Events
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Reservation, declared_holder
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Reservation, declared_holder
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import TaskPlacement
 from tests.kubernetes.fencing import as_mighty_quorate, as_quorate, led_by
 from tests.kubernetes.gangs import Leads, a_gang
 from tests.kubernetes.kubelet import kubelet

@@ -21,8 +21,8 @@ from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World
 from reconciler.clock import SystemClock
 from reconciler.pods.devices import Devices
-from solver.world.cluster import NodeName
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.workload import JobName
 from tests.kubernetes.claiming import NOW, Breaking, leading, made_claim, made_pod, using
 from tests.kubernetes.sessions import REAL, a_namespace, session
 

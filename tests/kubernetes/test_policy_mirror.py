@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.policy_parts import INDEX, MIRROR, Copy, Pol
 from reconciler.backends.kubernetes.refusals import RefusedError
 from reconciler.documents.files import Files
 from reconciler.store.protocols import NotLeaderError
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.kubernetes.fencing import as_quorate
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, audited, session
 

@@ -14,11 +14,11 @@ from reconciler.backends.kubernetes.promises import Promises
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Reservation, declared_holder
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Nominate, Reserve, Unreserve, Withdraw
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Reservation, declared_holder
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
 from tests.kubernetes.crashing import Crash, CrashingApi, crashing_session
 from tests.kubernetes.gangs import Leads, World, a_gang, seen
 from tests.kubernetes.kubelet import kubelet

@@ -20,7 +20,7 @@ from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS
 from reconciler.backends.kubernetes.telling.told_queues import QUEUES
 from reconciler.client_transport import ApiError
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
 from tests.kubernetes.installing import with_queues

@@ -14,7 +14,7 @@ from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.resource import NODES, PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.kubelet import Kubelet

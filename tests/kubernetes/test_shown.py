@@ -19,8 +19,8 @@ from reconciler.documents.files import Files
 from reconciler.gitsource.tree import Revision
 from reconciler.pods.shown import ShownPolicy
 from reconciler.store.protocols import NotLeaderError
-from solver.rules.policy import Policy
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
+from solver.policy.policy import Policy
 
 
 class Git:

@@ -15,8 +15,8 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.resource import LEASES, PODS
 from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
 from reconciler.clock import SystemClock
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session

@@ -23,12 +23,12 @@ from reconciler.backends.kubernetes.telling.told_pods import ToldPods
 from reconciler.backends.kubernetes.telling.writing import Written
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
-from solver.rules.policy import Queue, Quota, policy_of
-from solver.solve import solve
-from solver.world.cluster import GpuType
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, Quota, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import node
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, rule, with_queues
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session, until

@@ -13,8 +13,8 @@ from reconciler.backends.kubernetes.refusals import NotAllowedError
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.telling.events import EVENTS, Events
 from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regarding, scheduled
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 
 pytestmark = REAL

@@ -15,8 +15,8 @@ from reconciler.backends.kubernetes.telling.told_pods import ToldPods
 from reconciler.backends.kubernetes.telling.turns import Turns
 from reconciler.clock import SystemClock
 from reconciler.store.protocols import NotLeaderError
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from tests.kubernetes.installing import granted, rule
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 

@@ -17,9 +17,9 @@ from reconciler.backends.kubernetes.telling.queues import QueueObject, Standing,
 from reconciler.backends.kubernetes.telling.told_queues import QUEUES, ToldQueues
 from reconciler.backends.kubernetes.telling.turns import Turns
 from reconciler.clock import SystemClock
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.world.quantities import Duration
-from solver.world.workload import QueueName
+from solver.model.quantities import Duration
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue, policy_of
 from tests.backends.kubernetes.test_told_queues import policy, world
 from tests.kubernetes.installing import ACCOUNT, with_queues
 from tests.kubernetes.sessions import REAL, audited, session

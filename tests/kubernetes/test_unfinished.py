@@ -23,9 +23,9 @@ from reconciler.backends.kubernetes.unfinished import (
     start_of,
     unfinished,
 )
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 BEGUN = Instant(1_800_000_000_000)
 SOON = BEGUN.after(int(AGAIN_S * 1000))

@@ -23,10 +23,10 @@ from reconciler.operations import Operations
 from reconciler.optimiser.recording import solver_with
 from reconciler.passes import Pass
 from reconciler.store.sql.store import open_store
-from solver.rules.policy import Queue, SchedulingPolicy, policy_of
-from solver.world.quantities import Duration
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Duration
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.policy import Queue, SchedulingPolicy, policy_of
 from tests.contracts.simulated_worlds import NODES
 
 START_DEADLINE = Duration(60_000)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.facts import NodeFacts
+from solver.model.cluster import NodeName
+from solver.model.container import Container
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from solver.plan.plan import Inadmissible
 from solver.plan.refusals import NeverFits
-from solver.world.cluster import NodeName
-from solver.world.container import Container
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.loop.plane import Site
 
 BOXED, PLAIN = JobName("boxed"), JobName("plain")

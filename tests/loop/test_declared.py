@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from solver.model.cluster import GpuType
 from solver.plan.plan import Waits
 from solver.plan.reasons import ReservedFor
-from solver.rules.reservation import DeclaredReservation
-from solver.world.cluster import GpuType
+from solver.policy.reservation import DeclaredReservation
 from tests.loop.plane import Site
 
 MINUTE = 60_000

@@ -13,9 +13,9 @@ from reconciler.jobs.expansion import expand_array
 from reconciler.jobs.groups import Batch, NewGroup, NewJob, Tally
 from reconciler.jobs.record import ArrayElement, JobOutcome, JobRecord
 from reconciler.jobs.throttle import Throttled
-from solver.world.quantities import Instant
-from solver.world.shape import Shape
-from solver.world.workload import Dependency, DependencyCondition, JobArray, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Instant
+from solver.model.shape import Shape
+from solver.model.workload import Dependency, DependencyCondition, JobArray, JobName, JobSpec, QueueName, TaskGroup
 from tests.loop.plane import Site
 
 NOW = Instant(0)

@@ -7,11 +7,11 @@ import pytest
 
 from reconciler.alerts.alert import alert_of
 from reconciler.backtest.recorded import recorded
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from tests.loop.plane import START_DEADLINE, Site
 
 

@@ -16,10 +16,10 @@ from reconciler.jobs.sighted import Attempt
 from reconciler.operations import Operations
 from reconciler.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
 from reconciler.store.protocols import Claim
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import Site
 

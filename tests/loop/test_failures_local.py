@@ -18,10 +18,10 @@ from reconciler.operations import Operations
 from reconciler.optimiser.recording import solver_with
 from reconciler.retry_policy import Backoff, RetryPolicy
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.rules.policy import Queue, policy_of
-from solver.world.quantities import Duration, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.quantities import Duration, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.policy import Queue, policy_of
 from tests.contracts.local_worlds import LocalWorld, local_world
 from tests.contracts.simulated_worlds import NODES
 

@@ -16,10 +16,10 @@ from reconciler.passes import NoPlanError
 from reconciler.replay import replay
 from reconciler.runner import LoopStatus, Pace, Runner
 from reconciler.server.reporter import Reporter
-from solver.program.highs import optimise
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.snapshot import Snapshot
+from solver.milp.highs import optimise
+from solver.model.snapshot import Snapshot
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 from tests.loop.plane import Site
 from tests.loop.test_runner import plane_of, running, until
 

@@ -19,11 +19,11 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.loop import one_pass
 from reconciler.operations import Operations
 from reconciler.store.protocols import Event
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Duration
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
+from solver.round.solve import solve
 from tests.loop.plane import Site
 
 FOREVER = ("sleep", "forever")

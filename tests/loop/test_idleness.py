@@ -13,11 +13,11 @@ from reconciler.control import LEASE
 from reconciler.jobs.idleness import activity_of, idle_for, is_idle
 from reconciler.jobs.sighted import Attempt
 from reconciler.loop import one_pass
-from solver.rules.policy import PriorityClass, Queue, policy_of
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, JobType, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, JobType, QueueName, TaskGroup, TaskPlacement
+from solver.policy.policy import PriorityClass, Queue, policy_of
 from tests.loop.plane import Site
 
 JOB = JobName("notebook")

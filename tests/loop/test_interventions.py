@@ -9,10 +9,10 @@ import pytest
 
 from reconciler.interventions.record import Intervention, InterventionKind, Subject, SubjectKind
 from reconciler.interventions.settle import Hands
-from solver.rules.policy import Queue, policy_of
-from solver.solve import solve
-from solver.world.inflight import Intent, Reservation
-from solver.world.workload import JobName, QueueName
+from solver.model.inflight import Intent, Reservation
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Queue, policy_of
+from solver.round.solve import solve
 from tests.loop.plane import Site
 
 FOREVER = ("sleep", "forever")

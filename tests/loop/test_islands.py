@@ -7,12 +7,12 @@ import pytest
 
 from reconciler.facts import GpuFacts, NodeFacts
 from reconciler.islands import contradictions, told_cliques, with_told_islands
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import Cpu, Instant, Memory
+from solver.model.shape import Shape
+from solver.model.topology import topology_of
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TopologyRequest
 from solver.plan.plan import Inadmissible
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory
-from solver.world.shape import Shape
-from solver.world.topology import topology_of
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TopologyRequest
 from tests.loop.plane import Site
 
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")

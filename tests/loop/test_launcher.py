@@ -21,11 +21,11 @@ from reconciler.jobs.settlements import (
 )
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.store.protocols import Claim
-from solver.world.cluster import NodeName
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 JOB = JobName("mpi")

@@ -12,16 +12,16 @@ from reconciler.control import Solved
 from reconciler.loop import one_pass
 from reconciler.passes import PlanRefusedError
 from reconciler.store.protocols import Claim
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, Inadmissible, Release, Starts, Waits
-from solver.rules.durations import ENDED_MIN
-from solver.rules.policy import Policy, PriorityClass
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, TaskPlacement
+from solver.policy.policy import Policy, PriorityClass
+from solver.queueing.durations import ENDED_MIN
+from solver.round.solve import solve
 from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import START_DEADLINE, Site
 

@@ -19,10 +19,10 @@ from reconciler.operations import Operations
 from reconciler.starts import Starts
 from reconciler.store.marks import Marks
 from reconciler.store.sql.ledger import SqlLedger
+from solver.model.quantities import Duration
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Bind
-from solver.world.quantities import Duration
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import START_DEADLINE, Site, site_at
 

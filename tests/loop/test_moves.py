@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from reconciler.act import Leader
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Evict, Moves, Plan, Runs, Verdict
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from tests.loop.plane import START_DEADLINE, Site
 from tests.loop.test_evictions import devices_of
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from reconciler.observe import join
-from solver.world.cluster import Gpu, Node
-from solver.world.workload import JobName
+from solver.model.cluster import Gpu, Node
+from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import Site
 

@@ -25,10 +25,10 @@ from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.traces import TraceUnreadableError
-from solver.rules.policy import Queue, policy_of
-from solver.solve import solve
-from solver.world.quantities import Instant
-from solver.world.workload import QueueName
+from solver.model.quantities import Instant
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import node, pod
 
 POLICY = policy_of((Queue(QueueName("q")),))

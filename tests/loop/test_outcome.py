@@ -7,9 +7,9 @@ import pytest
 from reconciler.backend import MemoryUse, TaskStatus
 from reconciler.jobs.outcome import describe, outcome_of
 from reconciler.jobs.settlements import Fail
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant, Memory
+from solver.model.workload import JobName
 
 
 def failed(memory: MemoryUse | None) -> TaskStatus:

@@ -12,16 +12,16 @@ from reconciler.backend import StaleEpochError
 from reconciler.loop import one_pass
 from reconciler.metrics import reason_code
 from reconciler.partition import PARTITION_DEADLINE
+from solver.model.cluster import DeviceId, GpuType, MigInstance
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import foreseen
+from solver.model.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Bind, Certificate, Nominate, Plan, Repartition, Step, Waits
-from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.harm import Protection
-from solver.rules.policy import PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType, MigInstance
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import foreseen
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
+from solver.policy.division import MigChanges, MigGeometry
+from solver.policy.harm import Protection
+from solver.policy.policy import PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
+from solver.round.solve import solve
 from tests.loop.plane import START_DEADLINE, Site, site_at
 
 HOUR_S = 3_600

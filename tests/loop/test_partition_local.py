@@ -14,10 +14,10 @@ from reconciler.control import ControlPlane, PolicyInForce
 from reconciler.loop import one_pass
 from reconciler.optimiser.recording import solver_with
 from reconciler.store.sql.store import open_store
-from solver.rules.division import MigGeometry
-from solver.rules.policy import Queue, policy_of
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.division import MigGeometry
+from solver.policy.policy import Queue, policy_of
 from tests.contracts.local_worlds import LocalWorld, local_world
 from tests.contracts.simulated_worlds import NODES
 

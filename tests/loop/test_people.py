@@ -11,7 +11,7 @@ from reconciler.jobs.record import JobState
 from reconciler.jobs.settlements import Retry
 from reconciler.jobs.states import FOLLOWERS
 from reconciler.settled import Settler
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.loop.plane import Site
 
 JOB = JobName("job")

@@ -8,11 +8,11 @@ from reconciler.act import Leader
 from reconciler.backend import GrowGang
 from reconciler.observe import observe
 from reconciler.operations import Operations
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Certificate, Grow, Plan, Shrink, ShrunkBy, Step
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import Site
 

@@ -21,10 +21,10 @@ from reconciler.runner import LoopStatus, Pace, Runner
 from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.ledger import SqlLedger
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 from tests.loop.plane import Site
 
 PATIENCE_S = 60

@@ -11,13 +11,13 @@ from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
 from reconciler.operations import Operations
 from reconciler.settled import Settler
-from solver.rules.entitlement import charge_of_tasks
-from solver.rules.policy import PriorityClass
-from solver.rules.victims import Holder, lost_gpu_s
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Memory
-from solver.world.shape import Shape
-from solver.world.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Memory
+from solver.model.shape import Shape
+from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.policy import PriorityClass
+from solver.quota.entitlement import charge_of_tasks
+from solver.quota.victims import Holder, lost_gpu_s
 from tests.loop.plane import Site
 
 GRACE = Duration(20_000)

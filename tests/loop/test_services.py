@@ -8,11 +8,11 @@ import pytest
 
 from reconciler.backend import TaskState
 from reconciler.jobs.replicas import RESTART_AFTER, RESTART_EVERY, RESTARTS_AT_ONCE
-from solver.rules.policy import Queue, policy_of
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, JobType, QueueName, TaskGroup
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, JobType, QueueName, TaskGroup
+from solver.policy.policy import Queue, policy_of
 from tests.loop.plane import Site
 
 JOB = JobName("service")

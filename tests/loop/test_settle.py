@@ -28,10 +28,10 @@ from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
 from reconciler.jobs.stopping import RESEND_AFTER, STOP_GRACE
 from reconciler.store.protocols import Claim
-from solver.world.cluster import NodeName
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 JOB = JobName("job")

@@ -25,10 +25,10 @@ from reconciler.jobs.settlements import (
 from reconciler.jobs.sighted import Attempt, Sighted
 from reconciler.jobs.stopping import RESEND_AFTER
 from reconciler.store.protocols import Claim
-from solver.world.cluster import NodeName
-from solver.world.inflight import Intent, IntentKind
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, JobSpec, QueueName, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.inflight import Intent, IntentKind
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 JOB = JobName("job")

@@ -14,10 +14,10 @@ from reconciler.jobs.stopping import STOP_GRACE
 from reconciler.loop import one_pass
 from reconciler.operations import Operations
 from reconciler.store.protocols import Claim, NotLeaderError
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 from solver.plan.plan import Bind
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
 from tests.contracts.simulated_worlds import NODES
 from tests.loop.plane import Site
 

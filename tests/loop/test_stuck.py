@@ -19,10 +19,10 @@ from reconciler.operations import Operations
 from reconciler.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
 from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.workload import (
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import (
     JobName,
     JobSpec,
     QueueName,

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from reconciler.store.sql.store import open_store
-from solver.world.quantities import Duration
-from solver.world.shape import Shape
-from solver.world.workload import JobSpec, QueueName, Stuck, TaskGroup, TimeLimitWarning
+from solver.model.quantities import Duration
+from solver.model.shape import Shape
+from solver.model.workload import JobSpec, QueueName, Stuck, TaskGroup, TimeLimitWarning
 from tests.contracts.backend_world import Command
 from tests.contracts.local_worlds import local_world
 from tests.loop.test_failures_local import JOB, Site

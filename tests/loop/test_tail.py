@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from reconciler.backend import BackendUnreachableError, TaskStatus
 from reconciler.jobs.tail import TAIL_BYTES, TAIL_LINES, last_lines, length_of, start_of_last_lines
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 TASK = TaskStatus(JobName("job"), 1, "worker", 0, NodeName("n1"), "failed", Instant(0), 1)
 

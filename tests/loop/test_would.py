@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.pods.would import Wish, meaning_of, new_in, wishes_of
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName
 from solver.plan.plan import Bind, Evict, Plan, Waits
-from solver.rules.policy import Queue, policy_of
-from solver.solve import solve
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.policy.policy import Queue, policy_of
+from solver.round.solve import solve
 from tests.solver.worlds import job, node, quota_of
 
 POLICY = policy_of(

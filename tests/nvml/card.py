@@ -13,8 +13,8 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pynvml
 
-from solver.world.mig import Placed, is_valid, mig_model
-from solver.world.mig_table import MigModel, MigProfile
+from solver.model.mig import Placed, is_valid, mig_model
+from solver.model.mig_table import MigModel, MigProfile
 
 EIGHT = {0: 19, 7: 20, 9: 15, 1: 14, 2: 9, 3: 5, 4: 0}
 FOUR = {0: 14, 7: 21, 1: 5, 8: 6, 3: 0}

@@ -19,8 +19,8 @@ from reconciler.backends.local.cleanup import GpuUnreadableError
 from reconciler.backends.local.gpus import DeclaredGpus
 from reconciler.clock import SystemClock
 from reconciler.facts import GpuFacts, NicFacts, NodeFacts, Xid
-from solver.world.cluster import DeviceId, MigInstance
-from solver.world.quantities import Instant, Memory
+from solver.model.cluster import DeviceId, MigInstance
+from solver.model.quantities import Instant, Memory
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install
 from tests.nvml.library import Library

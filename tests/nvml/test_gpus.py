@@ -18,10 +18,10 @@ from reconciler.backend import ENDED, Cursor, Epoch, GpuPartitioned, PartitionGp
 from reconciler.backends.local import LocalBackend
 from reconciler.backends.local.machine import Equipment
 from reconciler.clock import SystemClock
-from solver.world.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, MigSlot, QueueName, TaskGroup, TaskPlacement
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install
 from tests.nvml.library import Library

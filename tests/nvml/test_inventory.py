@@ -12,7 +12,7 @@ from reconciler.agent.folder import AgentFolder
 from reconciler.agent.nvml.driver import BusId, Wiring
 from reconciler.agent.nvml.inventory import islands, read_inventory
 from reconciler.agent.nvml.library.nvml import NvmlDriver
-from solver.world.cluster import GpuType
+from solver.model.cluster import GpuType
 from tests.cli.conftest import Quorate, quorate
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install

@@ -11,7 +11,7 @@ from reconciler.agent.nvml.driver import GpuLostError, GpuUuid, Place
 from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.partitioning import Wish, partition
 from reconciler.agent.nvml.profiles import vocabulary_of
-from solver.world.cluster import DeviceId, MigInstance
+from solver.model.cluster import DeviceId, MigInstance
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install
 from tests.nvml.library import Library

@@ -13,8 +13,8 @@ from reconciler.agent.nvml.library.nvml import NvmlDriver
 from reconciler.agent.nvml.partitioning import STEPS_MAX, Wish, partition
 from reconciler.agent.nvml.profiles import vocabulary_of
 from reconciler.agent.nvml.steps import Create, CreateCompute, Destroy, DestroyCompute, SetMode, next_step
-from solver.world.cluster import DeviceId, MigInstance
-from solver.world.mig import Geometry, geometries, mig_model
+from solver.model.cluster import DeviceId, MigInstance
+from solver.model.mig import Geometry, geometries, mig_model
 from tests.drawn import worlds
 from tests.nvml.conftest import installed
 from tests.nvml.library import Library

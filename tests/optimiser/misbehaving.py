@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from reconciler.optimiser.wire import READY, Answer, Question, decode, encode, read_frame, write_frame
-from solver.program.optimiser import Reached, Solution
+from solver.milp.optimiser import Reached, Solution
 
 
 def good(question: Question) -> bytes:

@@ -20,16 +20,16 @@ from reconciler.optimiser import KillableOptimiser, killable
 from reconciler.optimiser.budget import LEAST_S, RoundBudget
 from reconciler.optimiser.limits import margin_s
 from reconciler.optimiser.recording import Recording, optimiser_of
-from solver import decision
-from solver.explained import Explained
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Awaited, Beside, Effort, Program, Solution, Watched, begun
+from solver.model.arrays import Floats
+from solver.model.document import encode
 from solver.plan.plan import Evict
-from solver.program.highs import optimise
-from solver.program.optimiser import Awaited, Beside, Effort, Program, Solution, Watched, begun
-from solver.rules.law import Law
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.document import encode
+from solver.policy.policy import Policy
+from solver.preemption.law import Law
+from solver.round import decision
+from solver.round.explained import Explained
+from solver.round.solve import solve
 from tests.optimiser.test_killable import PATIENCE, PROGRAM, START
 
 EVICTING = World(512, pending=150, full=0.9, seed=2)

@@ -16,11 +16,11 @@ from reconciler.optimiser.limits import margin_s
 from reconciler.optimiser.recording import solver_with
 from reconciler.replay import replay
 from reconciler.store.rounds import RoundRecord
-from solver.plan.check import violations
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Solution
-from solver.solve import solve
-from solver.world.arrays import Floats
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Program, Solution
+from solver.model.arrays import Floats
+from solver.round.solve import solve
 from tests.optimiser.test_killable import PROGRAM, START
 
 EFFORT = Effort(gap=0.0, time_limit_s=10.0, seed=0)

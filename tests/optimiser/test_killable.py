@@ -16,8 +16,8 @@ import pytest
 from reconciler.optimiser import KillableOptimiser, killable
 from reconciler.optimiser.killable import HIGHS_CHILD
 from reconciler.optimiser.wire import Question, encode, read_frame, write_frame
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Objective, Program
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Objective, Program
 
 # At most ten in each of two integer columns, at most 15 together; as much as possible.
 PROGRAM = Program(

@@ -9,14 +9,14 @@ import pytest
 from reconciler.optimiser.recording import NO_CLOCK_S, BadRecordingError, optimiser_of, solver_with
 from reconciler.replay import first_difference, replay
 from reconciler.store.rounds import RoundRecord
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Optimiser, Program, Solution
-from solver.rules.policy import Policy, Queue, SchedulingPolicy, SolverLimits, policy_of
-from solver.world.arrays import Floats
-from solver.world.quantities import Cpu, Instant, Memory
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Optimiser, Program, Solution
+from solver.model.arrays import Floats
+from solver.model.quantities import Cpu, Instant, Memory
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup
+from solver.policy.policy import Policy, Queue, SchedulingPolicy, SolverLimits, policy_of
 from tests.contracts.simulated_worlds import NODES
 
 POLICY = policy_of((Queue(QueueName("q")),), (), SchedulingPolicy(solver=SolverLimits(gap=0.0)))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from solver.program import highs
-from solver.program.layers import Layers, Models
-from solver.program.optimiser import Effort, Objective, Program
+from solver.milp import highs
+from solver.milp.layers import Layers, Models
+from solver.milp.optimiser import Effort, Objective, Program
 
 LIMIT_S = 2.0
 RUN_S = 0.7

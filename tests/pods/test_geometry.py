@@ -16,17 +16,17 @@ from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.records import written
 from reconciler.pods.geometry import bindable, enforceable, geometry_of, wishes_of, with_geometry
 from reconciler.pods.sight import Remembered, Sight, seen, snapshot_from
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.inflight import Counter
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Bind, Plan, Repartition
-from solver.program.highs import optimise
-from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import Counter
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.policy.division import MigChanges, MigGeometry
+from solver.policy.policy import Policy, Queue, Quota, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 
 NOW = Instant.parse("2026-11-20T09:00:00Z")

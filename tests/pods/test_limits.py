@@ -12,12 +12,12 @@ from reconciler.backends.kubernetes.records import written
 from reconciler.pods.limits import times_up, with_idle_limits
 from reconciler.pods.sight import Sight, claims_of
 from reconciler.pods.starts import bindings_of
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import QueueName
 from solver.plan.plan import Evict
-from solver.rules.policy import PriorityClass, Queue, policy_of
-from solver.solve import solve
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import QueueName
+from solver.policy.policy import PriorityClass, Queue, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import Sent, node
 from tests.pods.test_sight import GANG, NOW, a_worker, sight_of, snapshot_of_sight
 

@@ -16,11 +16,11 @@ from reconciler.pods.memory import EVICTED, FORGOTTEN_AFTER, Memory, Note
 from reconciler.pods.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
 from reconciler.store.protocols import Event
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.rules.ordering import Ordering
-from solver.rules.policy import Queue, SchedulingPolicy, policy_of
-from solver.world.inflight import DurationQuantile, Ended, Intent
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.model.inflight import DurationQuantile, Ended, Intent
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Queue, SchedulingPolicy, policy_of
 from tests.backends.kubernetes.samples import Sent, node, pod
 from tests.pods.test_sight import GANG, NOW, a_worker, sight_of
 

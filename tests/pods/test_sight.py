@@ -17,14 +17,14 @@ from reconciler.pods.sight import Remembered, Sight, claims_of, seen, snapshot_f
 from reconciler.pods.starts import bindings_of
 from reconciler.pods.views import Logless, PodHoldings, PodJobs
 from reconciler.store.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Bind, Grow, Release, Shrink
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, QueueName
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 
 NOW = Instant.parse("2026-11-20T09:00:00Z")

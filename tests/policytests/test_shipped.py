@@ -9,7 +9,7 @@ import pytest
 from reconciler.documents.files import Files, read_folder
 from reconciler.documents.repository import Reading, read_repository
 from reconciler.policytests.conduct import conduct
-from solver.program.highs import optimise
+from solver.milp.highs import optimise
 from tests.house.tracked import ROOT
 
 SHIPPED = read_folder(ROOT)

@@ -7,8 +7,8 @@ import pytest
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
 from reconciler.policytests.conduct import PolicyTestResult, conduct
+from solver.milp.highs import optimise
 from solver.plan.violation import Violation
-from solver.program.highs import optimise
 from tests.documents.repository import queue
 
 PRIORITY = "apiVersion: quorate.dev/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\nspec: {{value: {value}}}\n"

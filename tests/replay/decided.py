@@ -12,11 +12,11 @@ import sys
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.documents.snapshot import read_snapshot
-from solver.program.highs import optimise
-from solver.rules.policy import Policy, policy_of
-from solver.solve import solve
-from solver.world.document import encode
-from solver.world.snapshot import Snapshot
+from solver.milp.highs import optimise
+from solver.model.document import encode
+from solver.model.snapshot import Snapshot
+from solver.policy.policy import Policy, policy_of
+from solver.round.solve import solve
 
 LIMIT_S = 600
 

@@ -12,10 +12,10 @@ from hack.rounds.cases import with_limit
 from hack.rounds.load import busy
 from reconciler.optimiser import KillableOptimiser
 from reconciler.optimiser.recording import solver_with
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.document import encode
 from solver.plan.plan import Bind, Evict, Nominate
-from solver.solve import solve
-from solver.world.document import encode
+from solver.round.solve import solve
 from tests.replay.decided import LIMIT_S, world
 
 HASH_SEEDS = ("0", "4711")

@@ -17,12 +17,12 @@ from reconciler.optimiser.recording import solver_with
 from reconciler.replay import replay
 from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import open_store
-from solver.plan.check import violations
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Solution
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.quantities import Duration, Instant
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Program, Solution
+from solver.model.arrays import Floats
+from solver.model.quantities import Duration, Instant
+from solver.round.solve import solve
 
 WORLD = World(256, pending=60, full=0.8)
 CHURN = 0.08

@@ -23,10 +23,10 @@ from reconciler.review.found import (
     Review,
     RevisionReviewed,
 )
+from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Certificate
-from solver.world.cluster import DeviceId, GpuType, MigInstance, NodeName
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
 
 NOW = Instant.parse("2026-11-20T08:00:00Z")
 HOUR = 3_600_000

@@ -18,7 +18,7 @@ from reconciler.reports.outline import Outline
 from reconciler.reports.paths import UNKNOWN
 from reconciler.reports.plain import one_line
 from reconciler.reports.reviewed import outline_of
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 from tests.reports.reviews import PATHS, losing, moved_quota, of_strangers
 from tests.reports.strangers import HOSTILE, strangers
 

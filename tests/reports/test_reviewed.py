@@ -11,9 +11,9 @@ from reconciler.reports.review_problems import review_problems
 from reconciler.reports.reviewed import outline_of
 from reconciler.reports.text import text
 from reconciler.review.found import Entitlement, JobChange, QueueChange, Review, Stranded
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName
 from tests.reports.reviews import H100, NOW, PATHS, RANKING, VISION, job, losing, moved_quota, side, unchanged
 
 

@@ -16,8 +16,8 @@ from reconciler.review.activation import FRESH_MS, AsAccepted, FreshPlans, Withi
 from reconciler.review.envelope import Envelope
 from reconciler.review.found import Breach, Review
 from reconciler.review.side import Side
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
 from tests.review.test_guardrails import NOW, compiled, evicted, found
 
 BREACH = Breach("maxQuotaCutPercent", "queue vision: guaranteed 64 → 1", "Cut it in steps", "policies/vision.yaml:6")

@@ -15,10 +15,10 @@ from reconciler.review import apart
 from reconciler.review.compare import review
 from reconciler.review.found import Review
 from reconciler.review.side import Side
-from solver.program.highs import optimise
-from solver.world.cluster import Node, NodeName
-from solver.world.quantities import Cpu, Memory
-from solver.world.snapshot import snapshot_of
+from solver.milp.highs import optimise
+from solver.model.cluster import Node, NodeName
+from solver.model.quantities import Cpu, Memory
+from solver.model.snapshot import snapshot_of
 from tests.review.test_guardrails import NOW, compiled
 
 BASE, HEAD = Side("base", "a" * 40, compiled()), Side("head", "b" * 40, compiled(guaranteed=8))

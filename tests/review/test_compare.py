@@ -18,15 +18,15 @@ from reconciler.operations import Operations
 from reconciler.review.compare import review
 from reconciler.review.found import Converging, Loss, Review, Stranded
 from reconciler.review.side import Side, on_inventory
-from solver import onward
-from solver.program.highs import optimise
-from solver.rules.policy import Policy
-from solver.world.cluster import DeviceId, GpuType, MigInstance, NodeName
-from solver.world.document import encode
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
+from solver.model.document import encode
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.policy import Policy
+from solver.simulation import onward
 from tests.gitsource.origin import Origin
 from tests.solver.worlds import policies, snapshots
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.review.envelope import Envelope, Harm, drift_of
 from reconciler.review.found import LOST_DECIMALS, Converging, JobChange, QueueChange, Review
-from solver.world.quantities import Duration, MilliGpu
+from solver.model.quantities import Duration, MilliGpu
 from tests.review.test_guardrails import H100, NOW, VISION, evicted, found, quota
 
 BROKEN = Converging(VISION, H100, MilliGpu.gpus(16), MilliGpu.gpus(8), "preemptible", NOW, None)

@@ -16,10 +16,10 @@ from reconciler.review.found import (
     RevisionReviewed,
 )
 from reconciler.review.guardrails import breaches_of
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Certificate
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
 from tests.documents.repository import POOL, queue, reading
 
 NOW = Instant.parse("2026-11-20T12:00:00Z")

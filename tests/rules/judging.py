@@ -1,13 +1,13 @@
-"""Each holder judged by itself for each taker, as DESIGN states it: what the arrays of `solver.rules.lawful` are held against."""
+"""Each holder judged by itself for each taker, as DESIGN states it: what the arrays of `preemption.lawful` are held against."""
 
 from __future__ import annotations
 
-from solver.rules.entitlement import Shares
-from solver.rules.law import Law
-from solver.rules.tree import Line
-from solver.rules.victims import STANDINGS, Holder, Means, Standing, Taker, Victim, protected
-from solver.world.parts import owner_of
-from solver.world.workload import JobName, QueueName
+from solver.model.parts import owner_of
+from solver.model.workload import JobName, QueueName
+from solver.policy.tree import Line
+from solver.preemption.law import Law
+from solver.quota.entitlement import Shares
+from solver.quota.victims import STANDINGS, Holder, Means, Standing, Taker, Victim, protected
 
 
 def victims_of(law: Law, taker: Taker) -> list[Victim]:

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from solver.rules.demand import AGE_BANDS_MAX, age_band
-from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, PriorityClass, Queue, policy_of
+from solver.queueing.demand import AGE_BANDS_MAX, age_band
 from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import HOUR_MS, job, policies, snapshots

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.departures import clocks_of
-from solver.rules.harm import Convergence, Evictable
-from solver.rules.policy import Policy, Queue, Quota, SchedulingPolicy, policy_of
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.inflight import ConvergenceClock, InFlight
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.inflight import ConvergenceClock, InFlight
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.harm import Convergence, Evictable
+from solver.policy.policy import Policy, Queue, Quota, SchedulingPolicy, policy_of
+from solver.preemption.departures import clocks_of
 
 HOUR = 3_600_000
 WITHIN = Duration(24 * HOUR)

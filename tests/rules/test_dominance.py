@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.demand import in_order
-from solver.rules.dominance import Beside, Cluster, Owed, cluster_of
-from solver.rules.entitlement import gpus_by_type
-from solver.rules.policy import Policy
-from solver.rules.tree import Line
-from solver.solve import competing, standing
-from solver.world.cluster import GpuType
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
+from solver.policy.tree import Line
+from solver.queueing.demand import in_order
+from solver.quota.dominance import Beside, Cluster, Owed, cluster_of
+from solver.quota.entitlement import gpus_by_type
+from solver.round.solve import competing, standing
 from tests.drawn import worlds
 from tests.solver.worlds import policies, snapshots
 

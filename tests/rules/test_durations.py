@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.durations import ENDED_MIN, expected, expected_of, quantiles
-from solver.world.inflight import Ended
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import Job, JobName, JobSpec, JobType, QueueName
+from solver.model.inflight import Ended
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import Job, JobName, JobSpec, JobType, QueueName
+from solver.queueing.durations import ENDED_MIN, expected, expected_of, quantiles
 
 A, B = QueueName("a"), QueueName("b")
 

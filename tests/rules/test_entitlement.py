@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.entitlement import Headroom, Shares
-from solver.rules.guaranteed import by_weight, guarantees
-from solver.rules.policy import Queue, policy_of
-from solver.rules.tree import Line, QueueTree
-from solver.rules.users import UserCaps
-from solver.world.cluster import GpuType
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, policy_of
+from solver.policy.tree import Line, QueueTree
+from solver.quota.entitlement import Headroom, Shares
+from solver.quota.guaranteed import by_weight, guarantees
+from solver.quota.users import UserCaps
 from tests.solver.worlds import quota_of
 
 H = GpuType("H100")

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.program.highs import optimise
-from solver.rules.fairshare import Claimant, divide
-from solver.rules.policy import Queue, policy_of
-from solver.rules.tree import Line
-from solver.solve import solve, standing
-from solver.world.cluster import GpuType
-from solver.world.quantities import MILLI_PER_GPU, Instant, MilliGpu
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import QueueName
+from solver.milp.highs import optimise
+from solver.model.cluster import GpuType
+from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, policy_of
+from solver.policy.tree import Line
+from solver.quota.fairshare import Claimant, divide
+from solver.round.solve import solve, standing
 from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node, quota_of

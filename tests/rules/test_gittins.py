@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check_case import Case
-from solver.plan.check_turns import cost
+from solver.checker.check_case import Case
+from solver.checker.check_turns import cost
+from solver.model.inflight import Ended, InFlight
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Certificate, Plan
-from solver.rules.costs import near, places_in
-from solver.rules.gittins import Lived, indices
-from solver.rules.ordering import OrderBy, Ordering, Turns
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.rules.tree import QueueTree
-from solver.world.inflight import Ended, InFlight
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import JobName, QueueName
+from solver.policy.ordering import OrderBy, Ordering, Turns
+from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.policy.tree import QueueTree
+from solver.queueing.costs import near, places_in
+from solver.queueing.gittins import Lived, indices
 from tests.drawn import worlds
 from tests.solver.worlds import job, node
 

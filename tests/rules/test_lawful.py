@@ -8,21 +8,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.entitlement import Charge, Headroom, Shares, shares_of
-from solver.rules.fairshare import demand_of, with_fair_shares
-from solver.rules.holdings import Leaving
-from solver.rules.law import Law
-from solver.rules.lawful import Lawful
-from solver.rules.lending import live_gpus
-from solver.rules.policy import Policy
-from solver.rules.rotation import with_precedence
-from solver.rules.standings import NOWHERE, standings
-from solver.rules.tree import Line, QueueTree
-from solver.rules.vacated import allows, lies_inside
-from solver.rules.victims import STANDINGS, Taker
-from solver.world.cluster import GpuType
-from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, QueueName
+from solver.model.cluster import GpuType
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, QueueName
+from solver.policy.policy import Policy
+from solver.policy.tree import Line, QueueTree
+from solver.preemption.law import Law
+from solver.preemption.lawful import Lawful
+from solver.queueing.rotation import with_precedence
+from solver.quota.entitlement import Charge, Headroom, Shares, shares_of
+from solver.quota.fairshare import demand_of, with_fair_shares
+from solver.quota.holdings import Leaving
+from solver.quota.lending import live_gpus
+from solver.quota.standings import NOWHERE, standings
+from solver.quota.vacated import allows, lies_inside
+from solver.quota.victims import STANDINGS, Taker
 from tests.drawn import worlds
 from tests.rules.judging import standing_in_line, victims_of
 from tests.solver.worlds import TYPES, comparing_across, policies, snapshots

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.entitlement import Headroom, shares_of
-from solver.rules.guaranteed import guarantees
-from solver.rules.lending import Lending, Weights, lending_of
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.tree import Line, QueueTree
-from solver.solve import standing
-from solver.world.cluster import GpuType, Node
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName, TaskPlacement
+from solver.model.cluster import GpuType, Node
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName, TaskPlacement
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.tree import Line, QueueTree
+from solver.quota.entitlement import Headroom, shares_of
+from solver.quota.guaranteed import guarantees
+from solver.quota.lending import Lending, Weights, lending_of
+from solver.round.solve import standing
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, quota_of, snapshots
 

@@ -6,10 +6,10 @@ import pytest
 
 from reconciler.backend import MemoryUse, TaskStatus
 from reconciler.jobs.memory_advice import memory_advice, nice, rounded
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.quantities import Cpu, Instant, Memory
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.quantities import Cpu, Instant, Memory
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 
 GI = 2**30
 CUDA = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"

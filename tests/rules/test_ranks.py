@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.ordering import Ordering
-from solver.rules.policy import Policy, PriorityClass, Queue, Scope, policy_of
-from solver.rules.ranks import RANKS_MAX, ranks_of
-from solver.rules.tree import QueueTree
-from solver.world.workload import Job, JobName, QueueName
+from solver.model.workload import Job, JobName, QueueName
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Policy, PriorityClass, Queue, Scope, policy_of
+from solver.policy.tree import QueueTree
+from solver.queueing.ranks import RANKS_MAX, ranks_of
 from tests.drawn import worlds
 from tests.solver.worlds import job
 

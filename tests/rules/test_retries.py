@@ -10,9 +10,9 @@ from reconciler.backend import MemoryUse, TaskState, TaskStatus
 from reconciler.jobs.failure import Failure, FailureKind
 from reconciler.jobs.retries import QUIET, Mishap, classify, in_a_row, rest_before, retry_of, signal_of
 from reconciler.retry_policy import NO_RETRIES, Backoff, FailurePattern, RetryAction, RetryPolicy, RetryRule
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant, Memory
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant, Memory
+from solver.model.workload import JobName
 
 JOB = JobName("job")
 NOW = Instant(1_700_000_000_000)

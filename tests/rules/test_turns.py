@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.milp.highs import optimise
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName
 from solver.plan.plan import Bind
-from solver.program.highs import optimise
-from solver.rules.ordering import OrderBy, Ordering
-from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
-from solver.rules.precedence import ordering_of
-from solver.rules.tree import QueueTree
-from solver.solve import solve
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName
+from solver.policy.ordering import OrderBy, Ordering
+from solver.policy.policy import Policy, PriorityClass, Queue, policy_of
+from solver.policy.precedence import ordering_of
+from solver.policy.tree import QueueTree
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import HOUR_MS, ORDERS, job, node, policies, snapshots

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.rules.usage import HOUR_MS, Hold, accrued, gpus_on_average
-from solver.world.cluster import GpuType
-from solver.world.inflight import Usage
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.inflight import Usage
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import QueueName
+from solver.quota.usage import HOUR_MS, Hold, accrued, gpus_on_average
 
 H, Q = GpuType("H100"), QueueName("q")
 DAY = Duration(24 * HOUR_MS)

@@ -9,6 +9,13 @@ from typing import Any
 
 import yaml
 
+from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
+from solver.model.document import from_builtins, to_builtins
+from solver.model.inflight import InFlight, declared_name
+from solver.model.node_sets import NodeSet
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, MigSlot, TaskPlacement
 from solver.plan.plan import (
     Bind,
     Departs,
@@ -29,16 +36,9 @@ from solver.plan.plan import (
     Withdraw,
     Yields,
 )
-from solver.rules.division import MigGeometry, SharingPolicy
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.rules.reservation import DeclaredReservation
-from solver.world.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
-from solver.world.document import from_builtins, to_builtins
-from solver.world.inflight import InFlight, declared_name
-from solver.world.node_sets import NodeSet
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, MigSlot, TaskPlacement
+from solver.policy.division import MigGeometry, SharingPolicy
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.policy.reservation import DeclaredReservation
 
 NOW = "2026-11-20T12:00:00Z"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from solver.plan.check import violations
-from solver.program.highs import optimise
-from solver.solve import solve
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.round.solve import solve
 from tests.scenarios.loader import read_scenario, told
 
 HERE = Path(__file__).parent

@@ -15,11 +15,11 @@ from reconciler.control import PolicyInForce
 from reconciler.server import admitting
 from reconciler.server.admitting import Admitting
 from reconciler.server.services import Watch
-from solver.admission import Admission, Gate
+from solver.capacity.room import Room
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobSpec, TaskGroup
 from solver.plan.refusals import UnknownName
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.workload import Job, JobSpec, TaskGroup
+from solver.round.admission import Admission, Gate
 
 WORLD = World(512, pending=0)
 

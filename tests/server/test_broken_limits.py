@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reconciler.broken_limits import BrokenLimit, broken_limits
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.workload import JobName
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName
 from tests.rules.test_departures import HOUR, H, Q, clock, policy, world
 
 

@@ -18,8 +18,8 @@ from reconciler.jobs.record import JobOutcome
 from reconciler.loop import one_pass
 from reconciler.operations import Operations
 from reconciler.server.checkpoints import LATE_PARTS, LONG_ENDED_EVERY_S, CheckpointKeeping
-from solver.world.quantities import Duration
-from solver.world.workload import Checkpoint, JobName
+from solver.model.quantities import Duration
+from solver.model.workload import Checkpoint, JobName
 from tests.checkpoints.storages import JOB, hand_in
 from tests.contracts.stores import SPEC
 from tests.loop.plane import Site

@@ -29,8 +29,8 @@ from reconciler.server.services import services_of
 from reconciler.server.told import ToldHistory
 from reconciler.store.protocols import Event
 from reconciler.store.sql.store import open_store
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, JobSpec, QueueName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec, QueueName
 from tests.loop.plane import site_at
 
 

@@ -18,8 +18,8 @@ from reconciler.followed import BEHIND_S, FollowedFigures, FollowedKind
 from reconciler.metrics import Metrics
 from reconciler.pods.standing import followed_in, say_what_is_behind
 from reconciler.server.pod_standing import PodStanding
-from solver.rules.policy import Policy, PriorityClass, policy_of
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
+from solver.policy.policy import Policy, PriorityClass, policy_of
 
 READ = Instant(1_000)
 ABSENT = Standing(Resource("jobset.x-k8s.io/v1alpha2", "jobsets"), False, 0, None, "", None, 0, "404", absent=True)

@@ -26,7 +26,7 @@ from reconciler.server.settings import Settings
 from reconciler.server.together import Together
 from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 from tests.contracts.test_history import record_of
 from tests.gitsource.origin import INVALID, QUEUE, Origin
 from tests.loop.plane import Site, site_at

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
-from solver.rules.harm import Evictions, Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.simulate import Replay
-from solver.traced import TraceJob
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import QueueName
+from solver.checker.check import violations
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import QueueName
+from solver.policy.harm import Evictions, Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, quota_of
 

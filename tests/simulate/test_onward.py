@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solver import onward as played
-from solver.onward import Onward, grid_of, onward
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import DeviceId, GpuType
+from solver.model.inflight import DurationQuantile, InFlight, Intent
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Plan
-from solver.rules.harm import Convergence, Evictions
-from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
-from solver.rules.tree import Line
-from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType
-from solver.world.inflight import DurationQuantile, InFlight, Intent
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.harm import Convergence, Evictions
+from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
+from solver.policy.tree import Line
+from solver.round.solve import solve
+from solver.simulation import onward as played
+from solver.simulation.onward import Onward, grid_of, onward
 from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node, policies, quota_of, snapshots
 

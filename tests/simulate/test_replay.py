@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from reconciler.traces import TraceUnreadableError, read_philly
-from solver.plan.check import violations
-from solver.rules.policy import Queue, SchedulingPolicy, policy_of
-from solver.simulate import Replay
-from solver.traced import TraceJob
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, QueueName
+from solver.checker.check import violations
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Queue, SchedulingPolicy, policy_of
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import TraceJob
 from tests.solver.worlds import job, node, quota_of
 
 MINUTE = 60_000

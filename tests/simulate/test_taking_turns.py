@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Checkpoint, JobName, QueueName
 from solver.plan.plan import Evict, Yields
-from solver.rules.harm import Evictions, Protection
-from solver.rules.ordering import OrderBy, Ordering, Turns
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.simulate import Replay
-from solver.traced import Round, TraceJob
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import Checkpoint, JobName, QueueName
+from solver.policy.harm import Evictions, Protection
+from solver.policy.ordering import OrderBy, Ordering, Turns
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Round, TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node
 

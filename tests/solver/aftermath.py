@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.inflight import InFlight, Intent, Reservation
+from solver.model.parts import without
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Reserve, Shrink, Step, Unreserve, Withdraw
-from solver.program.highs import optimise
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.inflight import InFlight, Intent, Reservation
-from solver.world.parts import without
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 
 ROUNDS_TO_REST = 8
 

@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-from solver.placement import Placed as GangPlaced
-from solver.rules.demand import Candidate, SubLayer
-from solver.rules.entitlement import Headroom, Shares
-from solver.rules.options import Option
-from solver.rules.tree import Line
-from solver.rules.users import UserRoom
-from solver.starts import Start, layer_values
-from solver.world.cluster import Level, Node
-from solver.world.held import NOBODY, Against, seen
-from solver.world.mig import Geometry, Placed, is_valid, mig_model
-from solver.world.mig_gpus import MigRule
-from solver.world.mig_layout import realisations
-from solver.world.room import Room
-from solver.world.shape import MigShape, Shape, SharedShape
-from solver.world.workload import Bundle, JobSpec, Spread
+from solver.capacity.held import NOBODY, Against, seen
+from solver.capacity.mig_gpus import MigRule
+from solver.capacity.room import Room
+from solver.model.cluster import Level, Node
+from solver.model.mig import Geometry, Placed, is_valid, mig_model
+from solver.model.mig_layout import realisations
+from solver.model.shape import MigShape, Shape, SharedShape
+from solver.model.workload import Bundle, JobSpec, Spread
+from solver.placement.placement import Placed as GangPlaced
+from solver.placement.starts import Start, layer_values
+from solver.policy.tree import Line
+from solver.queueing.demand import Candidate, SubLayer
+from solver.quota.entitlement import Headroom, Shares
+from solver.quota.options import Option
+from solver.quota.users import UserRoom
 
 Divided = tuple[tuple[str, int], ...]
 """For each divided GPU of a node its trust domain and the milli-GPU left of it, sorted."""

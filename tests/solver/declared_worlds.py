@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from solver.rules.policy import Policy
-from solver.rules.reservation import DeclaredReservation
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
+from solver.policy.reservation import DeclaredReservation
 from tests.solver.reserved_worlds import reserved_worlds
 from tests.solver.worlds import HOUR_MS, TYPES
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, Reservations
-from solver.solve import solve
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, Reservations
+from solver.round.solve import solve
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import HOUR_MS, jobs, policies, snapshots
 

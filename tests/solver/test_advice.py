@@ -6,7 +6,9 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from solver.plan.advice import OTHERWISE, what_would_fit
+from solver.model.cluster import GpuType
+from solver.model.quantities import MilliGpu
+from solver.model.workload import QueueName
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
     AboveMax,
@@ -14,9 +16,7 @@ from solver.plan.refusals import (
     NeverFits,
     UnknownName,
 )
-from solver.world.cluster import GpuType
-from solver.world.quantities import MilliGpu
-from solver.world.workload import QueueName
+from solver.round.advice import OTHERWISE, what_would_fit
 
 H100 = GpuType("H100")
 TEAM = QueueName("team")

@@ -10,26 +10,26 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-from solver.certify import better
-from solver.conclude import point_of, starts_of
-from solver.decide import Answer, able_to_start, begin, cell_level
-from solver.program.cells import Cells
-from solver.program.classes import classes_of
-from solver.program.formulate import Formulation
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort
-from solver.rules.demand import Candidate, SubLayer, in_order, sub_layers_of
-from solver.rules.entitlement import Headroom, Shares
-from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy
-from solver.rules.sharing import sharing_of
-from solver.solve import competing, standing
-from solver.starts import layer_values
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration
-from solver.world.room import Room
-from solver.world.snapshot import Snapshot
-from solver.world.workload import Job, JobSpec
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.milp.cells import Cells
+from solver.milp.certify import better
+from solver.milp.classes import classes_of
+from solver.milp.conclude import point_of, starts_of
+from solver.milp.decide import Answer, able_to_start, begin, cell_level
+from solver.milp.formulate import Formulation
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobSpec
+from solver.placement.starts import layer_values
+from solver.policy.policy import Policy
+from solver.queueing.demand import Candidate, SubLayer, in_order, sub_layers_of
+from solver.quota.entitlement import Headroom, Shares
+from solver.round.solve import competing, standing
 from tests.drawn import counted
 from tests.solver.brute_force import best_values
 from tests.solver.worlds import HOUR_MS, TYPES, comparing_across, policies, snapshots, with_sets

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from solver.ahead import World
-from solver.between import Between
-from solver.enough import Enough
+from solver.backfill.ahead import World
+from solver.capacity.room import Room
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import JobName, QueueName
+from solver.placement.enough import Enough
 from solver.plan.estimates import EarliestStart
-from solver.rules.demand import Candidate
-from solver.rules.entitlement import inside_lines
-from solver.rules.policy import Policy, Queue, Quota, Reservations, SchedulingPolicy, policy_of
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.room import Room
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import JobName, QueueName
+from solver.policy.policy import Policy, Queue, Quota, Reservations, SchedulingPolicy, policy_of
+from solver.queueing.demand import Candidate
+from solver.quota.entitlement import inside_lines
+from solver.simulation.between import Between
 from tests.drawn import worlds
 from tests.solver.reserved_worlds import reserved_worlds
 from tests.solver.test_against_brute_force import candidates_of

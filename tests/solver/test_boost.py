@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Bind, Evict
-from solver.program.highs import optimise
-from solver.rules.ordering import OrderBy, Ordering, Turns
-from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
-from solver.rules.precedence import ordering_of
-from solver.rules.tree import QueueTree
-from solver.solve import solve
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import JobName, QueueName
+from solver.policy.ordering import OrderBy, Ordering, Turns
+from solver.policy.policy import Policy, PriorityClass, Queue, policy_of
+from solver.policy.precedence import ordering_of
+from solver.policy.tree import QueueTree
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import job, node, policies, quota_of, snapshots

@@ -10,30 +10,30 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-import solver.bounding
-from solver.bounding import Bounding
-from solver.decision import decide_with_evictions, soon_free
+import solver.milp.bounding
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.milp.bounding import Bounding
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Program, Solution
+from solver.model.arrays import Floats
+from solver.model.kept import Kept
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.placement.starts import ENTITLED
 from solver.plan.plan import Bind, Evict
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Solution
-from solver.rules.demand import in_order, sub_layers_of
-from solver.rules.division import SharingPolicy
-from solver.rules.harm import Evictions
-from solver.rules.law import Law
-from solver.rules.lawful import Lawful
-from solver.rules.ordering import Ordering
-from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy_of
-from solver.rules.sharing import sharing_of
-from solver.solve import competing, solve, standing
-from solver.starts import ENTITLED
-from solver.world.arrays import Floats
-from solver.world.kept import Kept
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.division import SharingPolicy
+from solver.policy.harm import Evictions
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy_of
+from solver.preemption.law import Law
+from solver.preemption.lawful import Lawful
+from solver.queueing.demand import in_order, sub_layers_of
+from solver.round.decision import decide_with_evictions, soon_free
+from solver.round.solve import competing, solve, standing
 from tests.drawn import counted, worlds
 from tests.solver.test_least_harm import CLASSES, GPU_TYPE, QUEUES, runners
 from tests.solver.worlds import HOUR_MS, job, node, policies, quota_of, sharing_policies, snapshots, with_fractions
@@ -144,7 +144,7 @@ def test_of_larger_programs_gangs_may_be_parts_and_bounds_are_no_tighter(world: 
 
     whole = solve(*world, optimise)
     evicts = any(isinstance(step, Evict) for step in whole.steps)
-    with patch.object(solver.bounding, "WHOLE_COLUMNS_MAX", 0):
+    with patch.object(solver.milp.bounding, "WHOLE_COLUMNS_MAX", 0):
         in_parts = solve(*world, asked)
     assert in_parts.steps == whole.steps
     for mine, other in zip(in_parts.certificate.layers, whole.certificate.layers, strict=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solver.certify import in_step, layer_results
-from solver.program.optimiser import Reached, Solution
+from solver.milp.certify import in_step, layer_results
+from solver.milp.optimiser import Reached, Solution
 
 LOOSE = (0.0, 0.0)
 SOLUTION = Solution(np.zeros(0), (Reached(-2.0, -1.0), Reached(-4.0, -3.0)), "somebody")

@@ -8,20 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from solver.extent import extent_of
-from solver.plan.check import violations
-from solver.plan.estimates import EarliestStart
-from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
-from solver.program.highs import optimise
-from solver.rules.ordering import OrderBy, Ordering
-from solver.rules.policy import PriorityClass, Queue, StopPolicy, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import InFlight, Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import (
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import InFlight, Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import (
     Bundle,
     GroupTopology,
     Job,
@@ -33,6 +27,12 @@ from solver.world.workload import (
     TaskPlacement,
     TopologyRequest,
 )
+from solver.placement.extent import extent_of
+from solver.plan.estimates import EarliestStart
+from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
+from solver.policy.ordering import OrderBy, Ordering
+from solver.policy.policy import PriorityClass, Queue, StopPolicy, policy_of
+from solver.round.solve import solve
 from tests.solver.worlds import job, node, quota_of
 
 POLICY = policy_of((Queue(QueueName("q"), quota=(quota_of("H100", 16, 24),)),))

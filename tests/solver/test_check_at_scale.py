@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from hack.rounds.world import World
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Starts, Step
-from solver.solve import solve
-from solver.world.snapshot import Snapshot
-from solver.world.workload import JobName, TaskPlacement
+from solver.round.solve import solve
 
 EMPTY = World(64, pending=0)
 SMALL = World(1024, pending=256)

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import NodeName
+from solver.model.inflight import ConvergenceClock, InFlight
+from solver.model.quantities import MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import JobName, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Departs, Evict, Plan, Runs, Shrink
-from solver.rules.harm import Evictions
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.world.cluster import NodeName
-from solver.world.inflight import ConvergenceClock, InFlight
-from solver.world.quantities import MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import JobName, QueueName, TaskGroup, TaskPlacement
+from solver.policy.harm import Evictions
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.round.solve import solve
 from tests.solver.test_check_evictions import NOW, running
 from tests.solver.worlds import TYPES, node, quota_of
 

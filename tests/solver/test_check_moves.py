@@ -7,17 +7,17 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from solver.plan.check import violations
-from solver.plan.check_case import moving
+from solver.checker.check import violations
+from solver.checker.check_case import moving
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import InFlight, Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement, TopologyRequest
 from solver.plan.plan import Evict, Moves, Nominate, Plan, Runs
-from solver.rules.harm import Evictions, Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import InFlight, Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement, TopologyRequest
+from solver.policy.harm import Evictions, Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.round.solve import solve
 from tests.solver.aftermath import applied
 from tests.solver.worlds import HOUR_MS, job, node, quota_of
 

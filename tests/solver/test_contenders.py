@@ -7,19 +7,19 @@ from collections.abc import Collection, Sequence
 import pytest
 
 from hack.rounds.world import World
-from solver import contenders as contest
-from solver import decide
-from solver.contenders import contenders
-from solver.plan.check import violations
+from solver.capacity.room import Room
+from solver.checker.check import violations
+from solver.milp import contenders as contest
+from solver.milp import decide
+from solver.milp.contenders import contenders
+from solver.milp.highs import optimise
+from solver.model.cluster import GpuType
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import JobName
 from solver.plan.plan import Plan
-from solver.program.highs import optimise
-from solver.rules.demand import Candidate
-from solver.rules.entitlement import Headroom, Shares
-from solver.solve import solve
-from solver.world.cluster import GpuType
-from solver.world.quantities import MILLI_PER_GPU
-from solver.world.room import Room
-from solver.world.workload import JobName
+from solver.queueing.demand import Candidate
+from solver.quota.entitlement import Headroom, Shares
+from solver.round.solve import solve
 
 Asked = tuple[Sequence[Candidate], Collection[JobName], Shares, Room]
 

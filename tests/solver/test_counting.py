@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 
 from hack.rounds.world import World
-from solver.attempts import Attempts
-from solver.counting import says_it_all
-from solver.fewest import Fewest
-from solver.placement import place
+from solver.capacity.room import Room
+from solver.model.quantities import Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.placement.placement import place
 from solver.plan.plan import Evict, Nominate, Plan
-from solver.rules.policy import Policy, Queue, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.trial import Trial, Wish
-from solver.world.quantities import Instant
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
+from solver.preemption.attempts import Attempts
+from solver.preemption.counting import says_it_all
+from solver.preemption.fewest import Fewest
+from solver.preemption.trial import Trial, Wish
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.test_least_harm import CLASSES, GPU_TYPE, contended
 from tests.solver.worlds import HOUR_MS, job, node, quota_of
@@ -33,7 +33,7 @@ WORLDS = [World(512, 300, full, seed) for full, seed in ((0.93, 1), (0.99, 2), (
 @given(contended())
 def test_counting_and_seeking_a_place_find_victims_that_do_the_same_harm(drawn: tuple[Snapshot, Policy, Job]) -> None:
     snapshot, policy, _ = drawn
-    with patch("solver.fewest.can_count", lambda *_: False):
+    with patch("solver.preemption.fewest.can_count", lambda *_: False):
         by_trying = solve(snapshot, policy, None)
     assert leaving(solve(snapshot, policy, None)) == leaving(by_trying)
 
@@ -102,7 +102,7 @@ def test_who_fits_as_it_is_is_placed_once_and_nothing_is_undone(world: World) ->
         nonlocal claimed, sought, undone
         by_counting = says_it_all(wish, room)
         with (
-            patch("solver.attempts.place", wraps=place) as placing,
+            patch("solver.preemption.attempts.place", wraps=place) as placing,
             patch.object(Room, "trying", autospec=True) as tried,
         ):
             tried.side_effect = trying

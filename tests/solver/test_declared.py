@@ -9,26 +9,26 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.certify import better
-from solver.decide import able_to_start, begin
-from solver.declared import declared_in, with_declared
-from solver.plan.check import violations
+from solver.backfill.declared import declared_in, with_declared
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.checker.check import violations
+from solver.milp.certify import better
+from solver.milp.decide import able_to_start, begin
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.inflight import InFlight, Intent
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.placement.starts import layer_values
 from solver.plan.plan import Bind, Grow, Plan, Reserve, Step, Unreserve, Withdraw
-from solver.program.highs import optimise
-from solver.rules.demand import sub_layers_of
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.rules.reservation import DeclaredReservation
-from solver.rules.sharing import sharing_of
-from solver.simulate import Replay
-from solver.solve import solve, standing_back
-from solver.starts import layer_values
-from solver.traced import TraceJob
-from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import InFlight, Intent
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.room import Room
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.policy import Policy, Queue, Quota, policy_of
+from solver.policy.reservation import DeclaredReservation
+from solver.queueing.demand import sub_layers_of
+from solver.round.solve import solve, standing_back
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import TraceJob
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, assert_lawful_and_at_rest
 from tests.solver.brute_force import best_values

@@ -8,14 +8,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.milp.highs import optimise
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
 from solver.plan.plan import Bind, Inadmissible, Plan, Waits
 from solver.plan.reasons import Held
 from solver.plan.refusals import ClassNotAllowed
-from solver.program.highs import optimise
-from solver.rules.policy import Policy, policy_of
-from solver.solve import solve
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.policy.policy import Policy, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.worlds import TYPES, policies, quota_of, snapshots
 

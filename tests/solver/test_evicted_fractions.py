@@ -6,16 +6,16 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition, Withdraw
-from solver.program.highs import optimise
-from solver.rules.division import SharingPolicy, TrustGroup
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, TaskPlacement
+from solver.policy.division import SharingPolicy, TrustGroup
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.test_fractions import NODE, part

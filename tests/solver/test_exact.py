@@ -9,23 +9,23 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-from solver.certify import same
-from solver.decide import able_to_start, begin, closest_cell_level
-from solver.exact import Deciding
+from solver.milp.cells import Cells
+from solver.milp.certify import same
+from solver.milp.classes import classes_of
+from solver.milp.decide import able_to_start, begin, closest_cell_level
+from solver.milp.exact import Deciding
+from solver.milp.formulate import Formulation
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Program, Reached, Solution
+from solver.model.arrays import Floats
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName, Spread
+from solver.placement.starts import layer_names, layer_values
 from solver.plan.plan import Certificate
-from solver.program.cells import Cells
-from solver.program.classes import classes_of
-from solver.program.formulate import Formulation
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Reached, Solution
-from solver.rules.division import MigGeometry
-from solver.rules.policy import Policy, Queue, SchedulingPolicy, SolverLimits, SolverMode, policy_of
-from solver.solve import solve
-from solver.starts import layer_names, layer_values
-from solver.world.arrays import Floats
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName, Spread
+from solver.policy.division import MigGeometry
+from solver.policy.policy import Policy, Queue, SchedulingPolicy, SolverLimits, SolverMode, policy_of
+from solver.round.solve import solve
 from tests.drawn import counted
 from tests.solver.brute_force import best_values
 from tests.solver.test_against_brute_force import patient, world_of

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from solver.extent import extent_of
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import Level
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName
+from solver.placement.extent import extent_of
 from solver.plan.extent import Extent
 from solver.plan.plan import Starts
-from solver.program.highs import optimise
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import Level
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, snapshots
 

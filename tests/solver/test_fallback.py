@@ -6,18 +6,18 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Plan, Waits
 from solver.plan.reasons import FallbackLater
-from solver.program.highs import optimise
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.simulate import Replay
-from solver.solve import solve
-from solver.traced import TraceJob
-from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, TaskPlacement
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.round.solve import solve
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import HOUR_MS, TYPES, job, node, policies, quota_of, snapshots
 

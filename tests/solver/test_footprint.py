@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 
 from hack.rounds.world import World
-from solver import admission, decide, greedy, views
+from solver.milp import decide
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.placement import greedy, views
 from solver.plan.plan import Plan
-from solver.rules import options
-from solver.rules.demand import Candidate
-from solver.rules.division import SharingPolicy
-from solver.rules.options import Option
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve, standing
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.policy.division import SharingPolicy
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.queueing.demand import Candidate
+from solver.quota import options
+from solver.quota.options import Option
+from solver.round import admission
+from solver.round.solve import solve, standing
 from tests.drawn import worlds
 from tests.solver.worlds import CLASSES, quota_of, snapshots, with_fractions
 

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import Held
-from solver.rules.ordering import Ordering
-from solver.rules.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
-from solver.simulate import Replay
-from solver.solve import solve
-from solver.traced import Round, TraceJob
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
+from solver.round.solve import solve
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Round, TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, snapshots
 

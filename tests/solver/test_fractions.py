@@ -10,21 +10,21 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from solver.certify import better
-from solver.plan.check import violations
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.checker.check import violations
+from solver.milp.certify import better
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, GpuType
+from solver.model.quantities import Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, TopologyRequest
 from solver.plan.plan import Bind, Plan
-from solver.program.highs import optimise
-from solver.rules.division import SharingPolicy, TrustGroup
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.rules.sharing import sharing_of
-from solver.rules.tree import QueueTree
-from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType
-from solver.world.quantities import Instant, Memory, MilliGpu
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, TopologyRequest
+from solver.policy.division import SharingPolicy, TrustGroup
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.policy.tree import QueueTree
+from solver.round.solve import solve
 from tests.drawn import counted, worlds
 from tests.solver.aftermath import applied
 from tests.solver.test_against_brute_force import both

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
-from solver.program.highs import optimise
-from solver.program.optimiser import Optimiser
-from solver.rules.division import SharingPolicy
-from solver.rules.policy import Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import MILLI_PER_GPU, Cpu, Instant, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Optimiser
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import MILLI_PER_GPU, Cpu, Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.division import SharingPolicy
+from solver.policy.policy import Queue, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node, quota_of

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from solver.fit import Fit, Spot
-from solver.fragmentation import Expected, Need
-from solver.plan.check import violations
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort
+from solver.milp.prices import fit_for, prices_of
+from solver.model.cluster import DeviceId, GpuType, Node
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.shape import Shape, SharedShape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.placement.fit import Fit, Spot
+from solver.placement.fragmentation import Expected, Need
 from solver.plan.plan import Bind
-from solver.prices import fit_for, prices_of
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort
-from solver.rules.division import SharingPolicy
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.sharing import sharing_of
-from solver.rules.tree import QueueTree
-from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType, Node
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.room import Room
-from solver.world.shape import Shape, SharedShape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.division import SharingPolicy
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.tree import QueueTree
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, sharing_policies, snapshots, with_fractions
 

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given
 
 from hack.rounds.world import World
-from solver import moving
-from solver.gains import could_gain
-from solver.moving import SEARCHES_MAX, TRIES_MAX, Moving
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.plan.plan import Evict
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, TaskPlacement
+from solver.policy.policy import Policy, Queue, Quota, policy_of
+from solver.preemption import moving
+from solver.preemption.gains import could_gain
+from solver.preemption.moving import SEARCHES_MAX, TRIES_MAX, Moving
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.test_moving import scattered, willing
 from tests.solver.test_moving_by_trying import POLICY, fewest, world

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, TopologyRequest
 from solver.plan.plan import Bind, Evict
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
-from solver.world.shape import Shape
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, TopologyRequest
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
 from tests.solver.worlds import CLASSES, HOUR_MS, job, node, quota_of
 
 

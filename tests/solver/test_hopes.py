@@ -6,6 +6,10 @@ import typing
 
 import pytest
 
+from solver.model.cluster import GpuType
+from solver.model.inflight import declared_holder
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.model.workload import JobName, QueueName
 from solver.plan.hopes import what_would_help
 from solver.plan.mig_reasons import MigGeometry
 from solver.plan.reasons import (
@@ -28,10 +32,6 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
-from solver.world.cluster import GpuType
-from solver.world.inflight import declared_holder
-from solver.world.quantities import Cpu, Instant, Memory, MilliGpu
-from solver.world.workload import JobName, QueueName
 
 H100 = GpuType("H100")
 TEAM = QueueName("team")

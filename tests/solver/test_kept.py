@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
-from solver.admission import Gate
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, Node
+from solver.model.document import decode, encode
+from solver.model.kept import Kept
+from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Plan
-from solver.program.highs import optimise
-from solver.rules.policy import Policy
-from solver.rules.victims import Gang
-from solver.solve import solve
-from solver.world.cluster import DeviceId, Node
-from solver.world.document import decode, encode
-from solver.world.kept import Kept
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.policy.policy import Policy
+from solver.quota.victims import Gang
+from solver.round.admission import Gate
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.test_check_at_scale import instructions
 from tests.solver.worlds import policies, snapshots

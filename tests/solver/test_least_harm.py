@@ -14,20 +14,20 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import Node
+from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Evict
-from solver.rules.entitlement import shares_of
-from solver.rules.harm import Evictions
-from solver.rules.law import Law
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.rules.tree import QueueTree
-from solver.rules.victims import Taker, Victim
-from solver.solve import solve
-from solver.world.cluster import Node
-from solver.world.quantities import Duration, Instant
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Checkpoint, Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.harm import Evictions
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.policy.tree import QueueTree
+from solver.preemption.law import Law
+from solver.quota.entitlement import shares_of
+from solver.quota.victims import Taker, Victim
+from solver.round.solve import solve
 from tests.drawn import counted
 from tests.rules.judging import victims_of
 from tests.solver.worlds import HOUR_MS, job, node, quota_of

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 from hypothesis import HealthCheck, given
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Evict, Plan, Shrink
-from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.policy import Policy, PriorityClass, Queue, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.test_moving import only_moves, scattered, willing
 from tests.solver.worlds import HOUR_MS, job, node, policies, quota_of

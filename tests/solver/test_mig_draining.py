@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
+from solver.capacity.partitioning import MIG_CHANGES
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, MigInstance
+from solver.model.inflight import Counter as Counted
+from solver.model.mig import Placed, geometries, is_valid, mig_model
+from solver.model.mig_layout import find_profile, realisations
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, MigSlot, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition, Withdraw
-from solver.program.highs import optimise
-from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.partitioning import MIG_CHANGES
-from solver.rules.policy import Policy, policy_of
-from solver.simulate import Replay
-from solver.solve import solve
-from solver.traced import TraceJob
-from solver.world.cluster import DeviceId, MigInstance
-from solver.world.inflight import Counter as Counted
-from solver.world.mig import Placed, geometries, is_valid, mig_model
-from solver.world.mig_layout import find_profile, realisations
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, MigSlot, QueueName, TaskPlacement
+from solver.policy.division import MigChanges, MigGeometry
+from solver.policy.policy import Policy, policy_of
+from solver.round.solve import solve
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import TraceJob
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.test_mig import MODELS, asking, holder, partitioned, partitioned_by

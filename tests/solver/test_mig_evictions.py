@@ -6,19 +6,19 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import GpuType, MigInstance
+from solver.model.mig import Placed, mig_model
+from solver.model.mig_layout import find_profile
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import MigSlot, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition
-from solver.program.highs import optimise
-from solver.rules.division import MigGeometry
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.world.cluster import GpuType, MigInstance
-from solver.world.mig import Placed, mig_model
-from solver.world.mig_layout import find_profile
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import MigSlot, QueueName, TaskPlacement
+from solver.policy.division import MigGeometry
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
+from solver.round.solve import solve
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.test_mig import MODELS, asking, holder, many, partitioned, partitioned_by
 from tests.solver.worlds import job, node

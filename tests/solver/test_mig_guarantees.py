@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, MigInstance, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Shrink
-from solver.program.highs import optimise
-from solver.rules.division import MigChanges, MigGeometry, MigMode, SharingPolicy
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, MigInstance, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName, TaskPlacement
+from solver.policy.division import MigChanges, MigGeometry, MigMode, SharingPolicy
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import job, node, policies, quota_of, snapshots

@@ -6,16 +6,16 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import MigInstance
+from solver.model.inflight import InFlight, Intent, Repartitioning
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import MigSlot, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Plan, Repartition, Withdraw
-from solver.rules.division import MigChanges, MigGeometry, MigMode
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import MigInstance
-from solver.world.inflight import InFlight, Intent, Repartitioning
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import MigSlot, QueueName, TaskPlacement
+from solver.policy.division import MigChanges, MigGeometry, MigMode
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
 from tests.solver.aftermath import applied
 from tests.solver.test_mig import LAYOUTS, MODELS, asking, many, partitioned_by
 from tests.solver.worlds import job, node

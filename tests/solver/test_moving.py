@@ -7,19 +7,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
-from solver.plan.check import violations
-from solver.plan.check_case import moving
+from solver.checker.check import violations
+from solver.checker.check_case import moving
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Cpu, Duration, Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, TaskGroup, TaskPlacement, TopologyRequest
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink
-from solver.rules.entitlement import use_by_line
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, policy_of
-from solver.rules.tree import QueueTree
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Cpu, Duration, Instant
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, TaskGroup, TaskPlacement, TopologyRequest
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, policy_of
+from solver.policy.tree import QueueTree
+from solver.quota.entitlement import use_by_line
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import HOUR_MS, jobs, node, policies

@@ -6,14 +6,14 @@ import random
 from collections.abc import Sequence
 from itertools import combinations, product
 
-from solver.plan.check_case import moving
-from solver.rules.harm import Protection
-from solver.rules.policy import PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.checker.check_case import moving
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.harm import Protection
+from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.round.solve import solve
 from tests.solver.worlds import HOUR_MS, job, node, quota_of
 
 NODES, GPUS, MOST = 4, 4, 4

@@ -11,26 +11,26 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.certify import better, same
-from solver.decide import begin, cell_level
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp import split
+from solver.milp.cells import Cells
+from solver.milp.certify import better, same
+from solver.milp.classes import classes_of
+from solver.milp.decide import begin, cell_level
+from solver.milp.formulate import Formulation
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import InFlight, Intent, Reservation
+from solver.model.node_sets import NodeSet
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.placement.starts import layer_values
 from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Nominate, Plan, Reserve, Starts, Waits, Withdraw
 from solver.plan.reasons import Capacity
 from solver.plan.refusals import NeverFits
-from solver.program import split
-from solver.program.cells import Cells
-from solver.program.classes import classes_of
-from solver.program.formulate import Formulation
-from solver.program.highs import optimise
-from solver.rules.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
-from solver.solve import solve
-from solver.starts import layer_values
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import InFlight, Intent, Reservation
-from solver.world.node_sets import NodeSet
-from solver.world.quantities import Duration, Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.brute_force import best_values

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.placement import has_place, place
-from solver.rules.division import MigGeometry
-from solver.rules.options import Option
-from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy, policy_of
-from solver.rules.sharing import sharing_of
-from solver.solve import standing
-from solver.starts import held_by
-from solver.world import offers
-from solver.world.cluster import LEVELS, Level, MigInstance
-from solver.world.quantities import Instant
-from solver.world.room import NO_DOMAIN, Room
-from solver.world.shape import MigShape, Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.capacity import offers
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import NO_DOMAIN, Room
+from solver.capacity.sharing import sharing_of
+from solver.model.cluster import LEVELS, Level, MigInstance
+from solver.model.quantities import Instant
+from solver.model.shape import MigShape, Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.placement.placement import has_place, place
+from solver.placement.starts import held_by
+from solver.policy.division import MigGeometry
+from solver.policy.policy import Policy, policy_of
+from solver.quota.options import Option
+from solver.round.solve import standing
 from tests.drawn import worlds
 from tests.solver.test_mig import partitioned
 from tests.solver.worlds import node, policies, sharing_policies, snapshots, with_fractions, with_sets

@@ -9,28 +9,28 @@ import pulp
 import pytest
 from hypothesis import given
 
-from solver.conclude import point_of
-from solver.decide import able_to_start, cell_level
-from solver.greedy import greedy
-from solver.program.builder import ProgramBuilder
-from solver.program.cells import Cells
-from solver.program.classes import classes_of
-from solver.program.formulate import Formulation
-from solver.program.highs import optimise, stated
-from solver.program.optimiser import Effort, Program
-from solver.program.silent import SilentHighs
-from solver.rules.demand import sub_layers_of
-from solver.rules.ordering import Ordering
-from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.sharing import sharing_of
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.quantities import Instant
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TopologyRequest
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.milp.builder import ProgramBuilder
+from solver.milp.cells import Cells
+from solver.milp.classes import classes_of
+from solver.milp.conclude import point_of
+from solver.milp.decide import able_to_start, cell_level
+from solver.milp.formulate import Formulation
+from solver.milp.highs import optimise, stated
+from solver.milp.optimiser import Effort, Program
+from solver.milp.silent import SilentHighs
+from solver.model.arrays import Floats
+from solver.model.quantities import Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TopologyRequest
+from solver.placement.greedy import greedy
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.queueing.demand import sub_layers_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.test_against_brute_force import candidates_of
 from tests.solver.worlds import job, node, policies, snapshots

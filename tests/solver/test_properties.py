@@ -9,16 +9,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from solver.certify import better
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.certify import better
+from solver.milp.highs import optimise
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Evict, Grow
-from solver.program.highs import optimise
-from solver.rules.departures import clocks_of
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, Queue
-from solver.solve import solve
-from solver.world.quantities import Duration
-from solver.world.snapshot import Snapshot, snapshot_of
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, Queue
+from solver.preemption.departures import clocks_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import comparing_across, policies, snapshots

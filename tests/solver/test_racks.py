@@ -8,17 +8,17 @@ from random import Random
 
 import pytest
 
-from solver.certify import better, same
-from solver.decide import Answer, begin
-from solver.program.highs import optimise
-from solver.rules.policy import Policy, Queue, SolverLimits, SolverMode, policy_of
-from solver.rules.tree import Line
-from solver.starts import layer_names, layer_values
-from solver.world.cluster import GpuType
-from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.milp.certify import better, same
+from solver.milp.decide import Answer, begin
+from solver.milp.highs import optimise
+from solver.model.cluster import GpuType
+from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.placement.starts import layer_names, layer_values
+from solver.policy.policy import Policy, Queue, SolverLimits, SolverMode, policy_of
+from solver.policy.tree import Line
 from tests.solver.rack_model import GangClass, layer_values_of
 from tests.solver.test_against_brute_force import world_of
 from tests.solver.worlds import CLASSES, job, node, quota_of

@@ -10,30 +10,30 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.certify import better
-from solver.conclude import point_of, starts_of
-from solver.decide import able_to_start, begin, cell_level
-from solver.plan.check import violations
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.checker.check import violations
+from solver.milp.cells import Cells
+from solver.milp.certify import better
+from solver.milp.classes import classes_of
+from solver.milp.conclude import point_of, starts_of
+from solver.milp.decide import able_to_start, begin, cell_level
+from solver.milp.formulate import Formulation
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.inflight import InFlight, Intent, Reservation
+from solver.model.quantities import Cpu, Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.placement.starts import layer_values
 from solver.plan.plan import Bind, Reserve
-from solver.program.cells import Cells
-from solver.program.classes import classes_of
-from solver.program.formulate import Formulation
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort
-from solver.rules.demand import sub_layers_of
-from solver.rules.harm import Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, Reservations, SchedulingPolicy, policy_of
-from solver.rules.sharing import sharing_of
-from solver.simulate import Replay
-from solver.solve import solve, standing_back
-from solver.starts import layer_values
-from solver.traced import Round, TraceJob
-from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.inflight import InFlight, Intent, Reservation
-from solver.world.quantities import Cpu, Duration, Instant, MilliGpu
-from solver.world.room import Room
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, QueueName, TaskPlacement
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, Quota, Reservations, SchedulingPolicy, policy_of
+from solver.queueing.demand import sub_layers_of
+from solver.round.solve import solve, standing_back
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Round, TraceJob
 from tests.drawn import counted, worlds
 from tests.solver.aftermath import assert_lawful_and_at_rest
 from tests.solver.brute_force import best_values

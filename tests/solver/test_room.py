@@ -7,17 +7,17 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from solver.rules.division import MigChanges
-from solver.rules.partitioning import pool_rules
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.sharing import sharing_of
-from solver.rules.tree import QueueTree
-from solver.solve import solve
-from solver.world.quantities import Instant
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName, TaskPlacement
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.model.quantities import Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName, TaskPlacement
+from solver.policy.division import MigChanges
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.tree import QueueTree
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.test_mig import FREE, THREE, partitioned

@@ -7,16 +7,16 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from solver.between import Between
+from solver.backfill.rooms_ahead import RoomsAhead
+from solver.capacity.free import Free
+from solver.capacity.room import Room
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName
 from solver.plan.plan import Reserve
-from solver.rooms_ahead import RoomsAhead
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.solve import solve
-from solver.world.free import Free
-from solver.world.quantities import Duration, Instant
-from solver.world.room import Room
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.policy.policy import Policy, Queue, Quota, policy_of
+from solver.round.solve import solve
+from solver.simulation.between import Between
 from tests.drawn import worlds
 from tests.solver.reserved_worlds import reserved_worlds
 from tests.solver.test_forecast import HOUR, running

@@ -11,13 +11,13 @@ import pytest
 from hack.rounds.cases import CHURN
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Program, Solution
+from solver.model.arrays import Floats
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Bind, Evict, Nominate
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Solution
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.snapshot import Snapshot
+from solver.round.solve import solve
 from tests.solver.test_check_at_scale import instructions
 from tests.solver.test_program import lp_by_arrays, lp_by_pulp
 

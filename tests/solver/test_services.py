@@ -6,18 +6,18 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import GpuType
+from solver.model.document import decode, encode
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, JobType, QueueName, TaskGroup
 from solver.plan.plan import Bind
-from solver.program.highs import optimise
-from solver.rules.policy import Policy, PriorityClass, Queue, policy_of
-from solver.rules.victims import Holder, lost_gpu_s
-from solver.solve import solve
-from solver.world.cluster import GpuType
-from solver.world.document import decode, encode
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobName, JobSpec, JobType, QueueName, TaskGroup
+from solver.policy.policy import Policy, PriorityClass, Queue, policy_of
+from solver.quota.victims import Holder, lost_gpu_s
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.worlds import node, policies, snapshots
 

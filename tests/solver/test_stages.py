@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from hack.rounds.world import World
+from solver.milp import highs
+from solver.milp.highs import loaded, optimise
+from solver.milp.layers import Models
+from solver.milp.optimiser import Effort, Objective, Program, Solution
+from solver.milp.stages import GAP, Stages
+from solver.model.arrays import Floats
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Evict, Shrink
-from solver.program import highs
-from solver.program.highs import loaded, optimise
-from solver.program.layers import Models
-from solver.program.optimiser import Effort, Objective, Program, Solution
-from solver.program.stages import GAP, Stages
-from solver.rules.policy import Policy
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.snapshot import Snapshot
+from solver.policy.policy import Policy
+from solver.round.solve import solve
 from tests.solver.test_exact import exactly
 from tests.solver.test_program import EFFORT, formulated
 from tests.solver.worlds import policies, snapshots

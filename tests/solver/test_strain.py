@@ -6,18 +6,18 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from solver.certify import better
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.certify import better
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Effort, Program, Reached, Solution
+from solver.model.arrays import Floats
+from solver.model.cluster import Level, Links, Node
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, QueueName, TopologyRequest
 from solver.plan.plan import Bind, LayerResult, Plan
-from solver.program.highs import optimise
-from solver.program.optimiser import Effort, Program, Reached, Solution
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.arrays import Floats
-from solver.world.cluster import Level, Links, Node
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, TopologyRequest
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
 from tests.drawn import counted
 from tests.solver.brute_force import best_values
 from tests.solver.test_against_brute_force import both, world_of

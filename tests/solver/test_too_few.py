@@ -8,17 +8,17 @@ import msgspec
 import pytest
 
 from hack.rounds.world import World
-from solver.counting import Counting
-from solver.fewest import Fewest
+from solver.capacity.free import Free
+from solver.model.cluster import MigInstance, Node
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName
 from solver.plan.plan import Bind, Plan
-from solver.rules.division import MigChanges, MigGeometry
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import MigInstance, Node
-from solver.world.free import Free
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.policy.division import MigChanges, MigGeometry
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.preemption.counting import Counting
+from solver.preemption.fewest import Fewest
+from solver.round.solve import solve
 from tests.solver.worlds import job, node
 
 WORLDS = [World(512, 300, 0.93, 1), World(512, 300, 0.8, 2), World(1024, 400, 0.8, 3), World(1024, 400, 0.99, 2)]
@@ -27,7 +27,7 @@ RACKS = 12
 
 def searching(snapshot: Snapshot, policy: Policy) -> tuple[Plan, int]:
     """The plan, and for how many takers it was counted who has to leave until they have room."""
-    with patch("solver.fewest.Counting", wraps=Counting) as counting:
+    with patch("solver.preemption.fewest.Counting", wraps=Counting) as counting:
         return solve(snapshot, policy, None), counting.call_count
 
 

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.certify import better, same
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.milp.certify import better, same
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Bind, LayerResult, Plan
-from solver.program.highs import optimise
-from solver.rules.division import SharingPolicy
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.rules.type_weights import GpuTypeWeight
-from solver.solve import solve
-from solver.world.cluster import DeviceId, GpuType, NodeName
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, QueueName, TaskGroup, TaskPlacement
+from solver.policy.division import SharingPolicy
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.type_weights import GpuTypeWeight
+from solver.round.solve import solve
 from tests.drawn import counted, worlds
 from tests.solver.brute_force import best_values
 from tests.solver.test_against_brute_force import both, world_of

@@ -7,14 +7,14 @@ from unittest.mock import patch
 import pytest
 
 from hack.rounds.world import World
-from solver.eviction import MakingRoom
-from solver.givers import Givers
+from solver.model.workload import QueueName
 from solver.plan.plan import Plan
-from solver.rules.entitlement import Charge
-from solver.rules.victims import Taker
-from solver.solve import solve
-from solver.unserved import Unserved
-from solver.world.workload import QueueName
+from solver.preemption.eviction import MakingRoom
+from solver.preemption.givers import Givers
+from solver.preemption.unserved import Unserved
+from solver.quota.entitlement import Charge
+from solver.quota.victims import Taker
+from solver.round.solve import solve
 
 WORLDS = [World(512, 300, full, seed) for full in (0.93, 0.99) for seed in (1, 2, 3)]
 

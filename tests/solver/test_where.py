@@ -6,19 +6,19 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.placement import place
-from solver.plan.check import violations
+from solver.capacity.room import Room
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobSpec, QueueName, Spread, TaskGroup, TaskPlacement, TopologyRequest
+from solver.placement.placement import place
 from solver.plan.plan import Bind
-from solver.program.highs import optimise
-from solver.rules.options import Option
-from solver.rules.policy import PriorityClass, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
-from solver.world.room import Room
-from solver.world.shape import Shape
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import Job, JobSpec, QueueName, Spread, TaskGroup, TaskPlacement, TopologyRequest
+from solver.policy.policy import PriorityClass, Queue, policy_of
+from solver.quota.options import Option
+from solver.round.solve import solve
 from tests.solver.worlds import job, node
 
 Q = QueueName("q")

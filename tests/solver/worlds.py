@@ -7,24 +7,12 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from solver.rules.division import SharingPolicy, TrustGroup
-from solver.rules.harm import Convergence, Evictions, Protection
-from solver.rules.ordering import OrderBy, Ordering, Turns
-from solver.rules.policy import (
-    Policy,
-    PriorityClass,
-    Queue,
-    Quota,
-    Reclaim,
-    SchedulingPolicy,
-    policy_of,
-)
-from solver.world.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
-from solver.world.node_sets import NodeSet
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.shape import Shape, SharingMode
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import (
+from solver.model.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
+from solver.model.node_sets import NodeSet
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape, SharingMode
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import (
     Bundle,
     GroupTopology,
     Job,
@@ -35,6 +23,18 @@ from solver.world.workload import (
     TaskGroup,
     TaskPlacement,
     TopologyRequest,
+)
+from solver.policy.division import SharingPolicy, TrustGroup
+from solver.policy.harm import Convergence, Evictions, Protection
+from solver.policy.ordering import OrderBy, Ordering, Turns
+from solver.policy.policy import (
+    Policy,
+    PriorityClass,
+    Queue,
+    Quota,
+    Reclaim,
+    SchedulingPolicy,
+    policy_of,
 )
 
 GIB = 2**30

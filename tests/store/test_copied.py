@@ -18,9 +18,9 @@ from reconciler.store.sql.copied import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError,
 from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import SqlStore, open_store
 from reconciler.store.sql.tables import kept
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Repartitioning
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Repartitioning
+from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema
 from tests.contracts.test_history import record_of
 

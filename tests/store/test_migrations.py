@@ -14,11 +14,12 @@ from sqlalchemy import Engine, inspect, text
 
 from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql import migrations
+from reconciler.store.sql.checked import problems_of
 from reconciler.store.sql.migrations import BASELINE, DowngradeRefusedError, downgrade
 from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.document import encode
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema
 
 SCHEMA_13 = (Path(__file__).parent / "schema_13.sql").read_text()
@@ -129,6 +130,25 @@ def test_back_and_up_again_keeps_what_lives(where: Path | str) -> None:
     assert again.ledger.claims() == claims
     assert [job.name for job in again.jobs.live_jobs()] == ["a"]
     again.close()
+
+
+def test_a_store_that_is_read_as_found_keeps_its_schema(where: Path | str) -> None:
+    taken_back(where)
+    found = open_store(where, as_found=True)
+    before = shape_of(found.database.engine)
+    assert "agents" not in before
+    assert list(problems_of(found.database)) == []
+    assert shape_of(found.database.engine) == before
+    found.close()
+
+
+def test_what_has_no_store_is_not_given_one_by_reading(where: Path | str) -> None:
+    if isinstance(where, Path):
+        where.touch()
+    with pytest.raises(StoreUnusableError, match="there is no store in it"):
+        open_store(where, as_found=True)
+    made = open_store(where)  # nothing stands in the way
+    made.close()
 
 
 def test_taken_back_it_is_what_the_release_before_made(tmp_path: Path) -> None:

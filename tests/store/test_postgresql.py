@@ -16,9 +16,9 @@ from reconciler.store.protocols import Event, NotLeaderError, StoreUnreachableEr
 from reconciler.store.sql import engines
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.program.highs import optimise
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.milp.highs import optimise
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from tests.cli.conftest import Quorate, quorate
 from tests.contracts.stores import NOW, SPEC, claim_of, intent_of, postgresql_schema
 from tests.optimiser.test_recording import recorded

@@ -17,8 +17,8 @@ from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.shape import Shape
-from solver.world.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import LEASE, NOW, SPEC
 
 PAGE_BYTES = 4096

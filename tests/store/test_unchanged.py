@@ -9,8 +9,8 @@ import pytest
 from reconciler.jobs.record import JobOutcome
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from tests.api.conftest import spec
 
 NOW = Instant(1_000)

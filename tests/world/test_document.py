@@ -9,7 +9,7 @@ import pytest
 
 DOCUMENTS = """
 from __future__ import annotations
-from solver.world.document import Document, decode, from_builtins
+from solver.model.document import Document, decode, from_builtins
 
 class Part(Document, frozen=True):
     name: str = ""

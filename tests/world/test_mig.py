@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.world.mig import (
+from solver.model.mig import (
     Placed,
     ProfileKey,
     cost_milli_gpu,
@@ -14,7 +14,7 @@ from solver.world.mig import (
     mig_model,
     mig_profile,
 )
-from solver.world.mig_table import MODELS, MigModel
+from solver.model.mig_table import MODELS, MigModel
 
 EIGHT_SLICES = [model for model in MODELS if model.memory_slices == 8]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.world.document import decode, encode
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu, Quantity
+from solver.model.document import decode, encode
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu, Quantity
 
 NEVER: tuple[object, ...] = (None, True, "", "soon", [], "-1", float("nan"))
 KINDS: list[type[Quantity]] = [Memory, Cpu, Duration, Instant]

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from solver.world.cluster import NodeName
-from solver.world.document import decode, encode
-from solver.world.node_sets import NodeSet, narrowed
-from solver.world.quantities import Instant
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.topology import NotATreeError, topology_of
+from solver.model.cluster import NodeName
+from solver.model.document import decode, encode
+from solver.model.node_sets import NodeSet, narrowed
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.topology import NotATreeError, topology_of
 from tests.solver.worlds import job, node, snapshots
 
 

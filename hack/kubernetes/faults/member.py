@@ -29,12 +29,12 @@ from reconciler.pods.plane import Handed, PodPlane
 from reconciler.pods.runner import PodRunner
 from reconciler.runner import LoopStatus, Pace
 from reconciler.store.sql.store import open_store
-from solver.rules.division import SharingPolicy
-from solver.rules.harm import Evictions, Protection
-from solver.rules.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, MilliGpu
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import QueueName
+from solver.policy.division import SharingPolicy
+from solver.policy.harm import Evictions, Protection
+from solver.policy.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 
 QUEUE, URGENT = QueueName("research"), QueueName("urgent")
 POOL = "pool"

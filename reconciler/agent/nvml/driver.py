@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Literal, NewType, Protocol
 
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 
 GpuUuid = NewType("GpuUuid", str)
 """GPU-... as the driver writes it; it goes with the board, through restarts and other slots."""

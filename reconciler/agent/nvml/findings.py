@@ -12,8 +12,8 @@ from reconciler.agent.nvml.gpus import NvmlGpus
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.backends.local.cleanup import GpuUnreadableError
 from reconciler.facts import GpuFacts, NodeFacts
-from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
-from solver.world.quantities import Instant, Memory
+from solver.model.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.model.quantities import Instant, Memory
 
 
 def ports_alone(node: Node | None, at: Instant, sys: Path = SYS) -> NodeFacts | None:

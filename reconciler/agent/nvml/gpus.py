@@ -16,10 +16,10 @@ from reconciler.backend import GpuPartitioned, PartitionGpu
 from reconciler.backends.local.attempts import read_document
 from reconciler.backends.local.gpus import Partitions
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId, Gpu, MigInstance, Node
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId, Gpu, MigInstance, Node
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.workload import TaskPlacement
 
 SEATS: Final = "seats"
 """The file that says which GPU is which number."""

@@ -13,8 +13,8 @@ from reconciler.agent.nvml.xids import XidWatch
 from reconciler.backends.local.gpus import DeclaredGpus, Gpus
 from reconciler.clock import Clock
 from reconciler.facts import NodeFacts
-from solver.world.cluster import Node
-from solver.world.quantities import Instant
+from solver.model.cluster import Node
+from solver.model.quantities import Instant
 
 MODULE: Final = "pynvml"
 """Of the package nvidia-ml-py."""

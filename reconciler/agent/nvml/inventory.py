@@ -8,10 +8,10 @@ from typing import Literal
 from reconciler.agent.nvml.driver import BusId, Card, Driver, DriverError, GpuUuid, Mig, OfferedProfile, Vitals, Wiring
 from reconciler.agent.nvml.profiles import vocabulary_of
 from reconciler.gpu_products import type_of_product
+from solver.model.cluster import GpuType, MigInstance, Node
+from solver.model.document import API_VERSION, Document
+from solver.model.quantities import Memory
 from solver.plan.reason import count
-from solver.world.cluster import GpuType, MigInstance, Node
-from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Memory
 
 
 class MigFound(Document, frozen=True):

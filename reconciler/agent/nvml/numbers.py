@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from reconciler.agent.nvml.driver import BusId, GpuUuid
-from solver.world.document import Document
+from solver.model.document import Document
 
 
 class Seat(Document, frozen=True):

@@ -9,7 +9,7 @@ from typing import Final
 from reconciler.agent.nvml.driver import Driver, DriverError, GpuUuid, InUseError, Mig, Place, Process, ResetNeededError
 from reconciler.agent.nvml.profiles import Vocabulary
 from reconciler.agent.nvml.steps import Create, CreateCompute, Destroy, DestroyCompute, SetMode, Step, going, next_step
-from solver.world.cluster import DeviceId, MigInstance
+from solver.model.cluster import DeviceId, MigInstance
 
 STEPS_MAX: Final = 64
 """A GPU has at most 7 instances: 14 deeds undo them, 14 make others, and one switches the mode. More: somebody undoes ours."""

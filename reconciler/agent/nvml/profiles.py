@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from reconciler.agent.nvml.driver import Instance, OfferedProfile, Place
 from reconciler.gpu_products import type_of_product
-from solver.world.cluster import MigInstance
-from solver.world.mig import Placed, ProfileKey, is_valid, mig_model, mig_profile
-from solver.world.mig_layout import model_of_type
+from solver.model.cluster import MigInstance
+from solver.model.mig import Placed, ProfileKey, is_valid, mig_model, mig_profile
+from solver.model.mig_layout import model_of_type
 
 
 class Vocabulary(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.backends.baremetal.wire import Answer
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 
 Hear = Callable[[Answer | None], None]
 """Called with an answer; with None once there can't be any."""

@@ -29,8 +29,8 @@ from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.roots import Standing, standing
 from reconciler.clock import Clock
 from reconciler.store.agents import Agent, Agents
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
 
 
 class UntrustedError(Exception):

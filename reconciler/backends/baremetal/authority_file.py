@@ -15,7 +15,7 @@ from cryptography import x509
 from reconciler.backends.baremetal.certificates import CertificateError, key_pem, new_key, new_root, pem_of, read_key
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private, write_private
 from reconciler.backends.baremetal.roots import Root, kept
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 

@@ -45,9 +45,9 @@ from reconciler.backends.baremetal.wire import (
 from reconciler.masking import read_masked
 from reconciler.store.protocols import Claim
 from reconciler.terminals import Line, NoTerminalError
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration
-from solver.world.workload import JobName, JobSpec, TaskPlacement
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName, JobSpec, TaskPlacement
 
 ANSWERED_WITHIN_S: Final = 3.0
 """An agent answers once its disk has what it must not forget; who takes longer is not waited for."""

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
 
 CONTROL_PLANE: Final = "control-plane.quorate.internal"
 """What the certificate of every control plane names, whatever address it is reached at: agents ask for it by this name."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from reconciler.backends.baremetal.authority import Authority
 from reconciler.backends.baremetal.join_token import new_token
 from reconciler.store.agents import Agents, Invitation
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from reconciler.store.protocols import StoreUnusableError
-from solver.world.cluster import Node, NodeName
-from solver.world.document import decode
+from solver.model.cluster import Node, NodeName
+from solver.model.document import decode
 
 REVOCATIONS_EVERY_S: Final = 5.0
 """How often the store is asked whether those who are connected are still trusted."""

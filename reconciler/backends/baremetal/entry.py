@@ -15,7 +15,7 @@ from reconciler.backends.baremetal.certificates import NodeIdentity
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
 from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.wire import AGENT_PATH, PROTOCOL, Hello
-from solver.world.document import decode
+from solver.model.document import decode
 
 HELLO_WITHIN_S: Final = 10.0
 

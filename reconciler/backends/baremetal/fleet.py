@@ -11,9 +11,9 @@ from reconciler.backends.baremetal.numbered import Numbered
 from reconciler.backends.baremetal.told import Heard, TaskKey, Told, of_itself
 from reconciler.clock import Clock
 from reconciler.store.protocols import Claim
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 
 TICK_S = 1.0
 _TICK_MAX_S = 3 * TICK_S

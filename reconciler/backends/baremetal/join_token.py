@@ -8,7 +8,7 @@ import secrets
 from typing import Final, NamedTuple
 
 from reconciler.backends.baremetal.certificates import is_node_name
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 
 _BYTES: Final = 32
 _WRITTEN: Final = re.compile(r"qj1\.([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})\.([a-z0-9.-]{1,253})")

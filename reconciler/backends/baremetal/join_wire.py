@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from solver.world.document import Document
+from solver.model.document import Document
 
 JOIN_PATH: Final = "/join"
 """A WebSocket on the agents' port, without a certificate of the client: one question, one answer, and it is closed."""

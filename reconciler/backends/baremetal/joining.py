@@ -38,8 +38,8 @@ from reconciler.backends.baremetal.join_wire import (
 from reconciler.clock import Clock
 from reconciler.store.agents import AgentRevokedError, Agents, NotInvitedError
 from reconciler.store.protocols import Event, History
-from solver.world.document import decode, encode
-from solver.world.quantities import Duration
+from solver.model.document import decode, encode
+from solver.model.quantities import Duration
 
 LATE: Final = Duration(14 * LIFE)
 """How long after its end a certificate still gets the next one: no outage of the control plane shall make every node join again."""

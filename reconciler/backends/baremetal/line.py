@@ -9,8 +9,8 @@ from websockets.asyncio.server import ServerConnection
 
 from reconciler.backends.baremetal.certificates import NodeIdentity
 from reconciler.backends.baremetal.wire import Declare, ToAgent
-from solver.world.cluster import Node, NodeName
-from solver.world.document import encode
+from solver.model.cluster import Node, NodeName
+from solver.model.document import encode
 
 UNSENT_BYTES_MAX: Final = 2**26
 """Who takes so little that this piles up is disconnected, and told everything anew."""

@@ -21,9 +21,9 @@ import msgspec
 from reconciler.backend import ENDED, AttemptKey, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
 from reconciler.backends.baremetal.told import Heard, TaskKey, key_of
 from reconciler.store.protocols import Claim
-from solver.world.cluster import Node, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import Node, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import TaskPlacement
 
 LEASE: Final = Duration(20_000)
 """Four beats of an agent."""

@@ -8,8 +8,8 @@ import msgspec
 
 from reconciler.backend import Changes, Cursor
 from reconciler.backends.baremetal.told import key_of
-from solver.world.document import Document
-from solver.world.quantities import Instant
+from solver.model.document import Document
+from solver.model.quantities import Instant
 
 # A cursor of an earlier process lies below all of a later one, if its clock does: whoever still holds one gets everything again.
 _CHANGES_PER_MS_BITS = 20

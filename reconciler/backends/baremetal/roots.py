@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from reconciler.backends.baremetal.certificates import LIFE, Key, made_at
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 class Root(NamedTuple):

@@ -12,7 +12,7 @@ from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.told import TaskKey
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown, Type
 from reconciler.terminals import Ended, NoTerminalError, Window
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 
 
 class AgentLine:

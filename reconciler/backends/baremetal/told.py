@@ -9,9 +9,9 @@ import msgspec
 
 from reconciler.backend import ENDED, AttemptKey, AttemptStopped, Changes, GpuPartitioned, TaskLeft, TaskStatus
 from reconciler.facts import NodeFacts
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 TaskKey = tuple[JobName, int, str, int]
 """Job, attempt, group, index."""

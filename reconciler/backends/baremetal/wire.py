@@ -16,9 +16,9 @@ import hashlib
 from typing import Final
 
 from reconciler.backend import Changes, Epoch, GrowGang, PartitionGpu, StartGang, StopGang, StopTasks, TellGang
-from solver.world.cluster import Node, NodeName
-from solver.world.document import Document
-from solver.world.workload import JobName
+from solver.model.cluster import Node, NodeName
+from solver.model.document import Document
+from solver.model.workload import JobName
 
 PROTOCOL: Final = 1
 AGENT_PATH: Final = "/agent"

@@ -15,8 +15,8 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.disruption import Budget
 from reconciler.backends.kubernetes.objects.selectors import selects
 from reconciler.backends.kubernetes.objects.wire import Pod
+from solver.model.workload import Job, JobName
 from solver.plan.reason import count
-from solver.world.workload import Job, JobName
 
 Budgets = Mapping[str, Sequence[Budget]]
 """By namespace."""

@@ -11,8 +11,8 @@ from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
 from reconciler.backends.kubernetes.resource import Resource
-from solver.world.document import decode, encode
-from solver.world.inflight import Reservation, declared_name
+from solver.model.document import decode, encode
+from solver.model.inflight import Reservation, declared_name
 
 CONFIG_MAPS: Final = Resource("v1", "configmaps")
 NAME: Final = "quorate-reservations"

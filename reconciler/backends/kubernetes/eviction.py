@@ -41,10 +41,10 @@ from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.saving import Hooks
 from reconciler.backends.kubernetes.together import together
 from reconciler.clock import Clock
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from solver.plan.plan import Withdraw
 from solver.plan.reason import count
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
 
 TRIES: Final = 3
 """A pod that changes while it is told for the first time is looked at again so often in one pass."""

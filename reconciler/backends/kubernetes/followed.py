@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.refusals import KubernetesError, NotFoundErr
 from reconciler.backends.kubernetes.resource import Resource
 from reconciler.backends.kubernetes.watching import Change, Key, Watched
 from reconciler.clock import Clock
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 T = TypeVar("T")
 Told = Callable[[Sequence[Change[T]]], None]

@@ -13,11 +13,11 @@ from reconciler.backends.kubernetes.objects.jobs import Gang, Member
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.records import Departure, Promise, departure_on, doubts_on, marked, promise_on
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Intent, Reservation
-from solver.world.pledges import gpus_of
-from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import Job, JobName, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Intent, Reservation
+from solver.model.pledges import gpus_of
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import Job, JobName, TaskPlacement
 
 Pods = Mapping[tuple[str, str], Pod]
 """By namespace and name."""

@@ -12,9 +12,9 @@ import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Pod
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName
 
 PLAIN_MAX = 512
 """Bytes of JSON above which it is compressed: below, people can read it with kubectl, and it gains little."""

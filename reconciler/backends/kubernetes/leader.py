@@ -24,7 +24,7 @@ from reconciler.backends.kubernetes.refusals import (
 from reconciler.backends.kubernetes.resource import LEASES
 from reconciler.clock import Clock
 from reconciler.store.protocols import NotLeaderError
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 T = TypeVar("T")
 

@@ -13,12 +13,12 @@ from reconciler.backends.kubernetes.objects.saves import Hook, checkpointed_at, 
 from reconciler.backends.kubernetes.objects.wire import Pod
 from reconciler.backends.kubernetes.records import Departure, departure_on
 from reconciler.causes import why_evicted
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from solver.plan.plan import Evict as EvictStep
 from solver.plan.plan import Release, Shrink
 from solver.plan.reason import count
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
 
 END_GRACE = Duration(30_000)
 """What a pod has at least between being asked to end and being made to, if it wants it, however late it is by then."""

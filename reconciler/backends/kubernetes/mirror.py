@@ -19,7 +19,7 @@ from reconciler.backends.kubernetes.objects.world import World
 from reconciler.backends.kubernetes.objects.written import Kind
 from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
 from reconciler.backends.kubernetes.watching import Change
-from solver.world.cluster import Node as SolverNode
+from solver.model.cluster import Node as SolverNode
 
 T = TypeVar("T")
 M = TypeVar("M")

@@ -8,7 +8,7 @@ from reconciler.backends.kubernetes.api import Api
 from reconciler.backends.kubernetes.fencing import Leading
 from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.backends.kubernetes.resource import PODS
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 
 class PodDeeds:

@@ -22,10 +22,10 @@ from reconciler.backends.kubernetes.refusals import ConflictError, KubernetesErr
 from reconciler.backends.kubernetes.resource import PODS
 from reconciler.backends.kubernetes.together import together
 from reconciler.clock import Clock
+from solver.model.inflight import Intent, Reservation, declared_name
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Nominate, Reserve, Unreserve, Withdraw
-from solver.world.inflight import Intent, Reservation, declared_name
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, TaskPlacement
 
 Keeping = Nominate | Withdraw | Reserve | Unreserve
 

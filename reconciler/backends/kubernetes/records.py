@@ -12,9 +12,9 @@ import msgspec
 
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Pod
-from solver.world.document import Document, decode, encode
-from solver.world.inflight import Intent, Reservation
-from solver.world.quantities import Duration
+from solver.model.document import Document, decode, encode
+from solver.model.inflight import Intent, Reservation
+from solver.model.quantities import Duration
 
 T = TypeVar("T", bound=Document)
 

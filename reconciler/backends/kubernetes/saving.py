@@ -21,7 +21,7 @@ from reconciler.backends.kubernetes.pace import Sleep
 from reconciler.backends.kubernetes.refusals import KubernetesError
 from reconciler.clock import Clock
 from reconciler.store.protocols import NotLeaderError
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 Address = IPv4Address | IPv6Address
 

@@ -18,8 +18,8 @@ from reconciler.backends.kubernetes.journal import (
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.selectors import may_be_on, tolerates_all
 from reconciler.backends.kubernetes.objects.wire import Node, Pod
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 ROLL_FORWARD_S = 30.0
 """From its first binding on a gang has so long to be whole. A new leader needs 18 s until it writes; the rest is for sending."""

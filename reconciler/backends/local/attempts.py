@@ -11,10 +11,10 @@ from typing import TypeVar
 from reconciler.backend import GrowGang, StartGang
 from reconciler.backends.local.folders import order_name, task_folder_name
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.document import Document, decode, encode
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName, JobSpec, TaskPlacement
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.document import Document, decode, encode
+from solver.model.quantities import Instant, Memory
+from solver.model.workload import JobName, JobSpec, TaskPlacement
 
 T = TypeVar("T")
 

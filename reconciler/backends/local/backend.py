@@ -56,10 +56,10 @@ from reconciler.backends.local.terms import Terms
 from reconciler.clock import Clock
 from reconciler.masking import read_log_masked
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.document import encode
-from solver.world.quantities import Duration
-from solver.world.workload import JobName
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.document import encode
+from solver.model.quantities import Duration
+from solver.model.workload import JobName
 
 STOPPED: Final = "stop"
 LEFT: Final = "left"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from solver.world.quantities import Cpu
-from solver.world.shape import Shape
+from solver.model.quantities import Cpu
+from solver.model.shape import Shape
 
 Layout = Literal["v2", "hybrid", "v1", "none"]
 

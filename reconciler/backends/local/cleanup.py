@@ -15,10 +15,10 @@ from reconciler.backends.local.attempts import Life, read_document
 from reconciler.backends.local.tasks import Standing
 from reconciler.supervisor.memory import written
 from reconciler.supervisor.taskfiles import write_durably
-from solver.world.cluster import DeviceId, Node
-from solver.world.document import Document, encode
-from solver.world.quantities import Duration, Instant, Memory
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId, Node
+from solver.model.document import Document, encode
+from solver.model.quantities import Duration, Instant, Memory
+from solver.model.workload import TaskPlacement
 
 CLEAN_WITHIN: Final = Duration(60_000)
 """A driver that tears down a large context takes some seconds; what is there after a minute stays."""

@@ -11,9 +11,9 @@ from reconciler.backends.local.attempts import in_rank_order
 from reconciler.backends.local.folders import task_folder_name
 from reconciler.backends.local.gangfile import GANG, HOSTS, address_of
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId
-from solver.world.quantities import MILLI_PER_GPU, Memory
-from solver.world.workload import JobSpec, TaskGroup, TaskPlacement
+from solver.model.cluster import DeviceId
+from solver.model.quantities import MILLI_PER_GPU, Memory
+from solver.model.workload import JobSpec, TaskGroup, TaskPlacement
 
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 """Of the control plane's own environment, which may hold its credentials, a task sees nothing else."""

@@ -28,8 +28,8 @@ from urllib.parse import quote
 import msgspec
 
 from reconciler.supervisor.taskfiles import STOP, sync_folder, write_durably
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 ORDER = "order.json"
 NS_PER_MS = 1_000_000

@@ -10,8 +10,8 @@ from typing import Final
 from reconciler.backend import Meeting
 from reconciler.backends.local.attempts import Orders, in_rank_order
 from reconciler.supervisor.taskfiles import write_durably
-from solver.world.cluster import NodeName
-from solver.world.document import Document, encode
+from solver.model.cluster import NodeName
+from solver.model.document import Document, encode
 
 GANG: Final = "gang.json"
 HOSTS: Final = "hosts"

@@ -13,10 +13,10 @@ import msgspec
 from reconciler.backend import GpuPartitioned, PartitionGpu
 from reconciler.backends.local.attempts import read_document
 from reconciler.supervisor import taskfiles
-from solver.world.cluster import DeviceId, Gpu, Node
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId, Gpu, Node
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.workload import TaskPlacement
 
 REAL_GPUS = Path("/proc/driver/nvidia/gpus")
 """There where NVIDIA's driver has found GPUs (its README, "The /proc/driver/nvidia filesystem")."""

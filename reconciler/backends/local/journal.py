@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from reconciler.backend import ENDED, AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.quantities import Instant
 
 Seen = TaskStatus | TaskLeft | AttemptStopped
 

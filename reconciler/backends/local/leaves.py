@@ -7,8 +7,8 @@ from pathlib import Path
 from reconciler.backend import StopTasks
 from reconciler.backends.local.attempts import LeaveRequest, Orders, make_life_folder
 from reconciler.supervisor.taskfiles import LEAVE, write_durably
-from solver.world.document import encode
-from solver.world.quantities import Instant
+from solver.model.document import encode
+from solver.model.quantities import Instant
 
 
 def accept_leaves(attempt: Path, order: StopTasks, orders: Orders, at: Instant) -> None:

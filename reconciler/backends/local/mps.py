@@ -24,9 +24,9 @@ from urllib.parse import quote
 from reconciler.backends.local.attempts import Life, read_document
 from reconciler.backends.local.gpus import REAL_GPUS
 from reconciler.supervisor.taskfiles import ABORT, TASK, write_durably
-from solver.world.cluster import DeviceId
-from solver.world.document import Document, encode
-from solver.world.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
+from solver.model.cluster import DeviceId
+from solver.model.document import Document, encode
+from solver.model.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
 PIPE, LOG_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"

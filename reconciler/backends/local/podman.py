@@ -20,7 +20,7 @@ from reconciler.backends.local.gpus import REAL_GPUS
 from reconciler.backends.local.mps import LOG_FOLDER, PIPE
 from reconciler.backends.local.runtimes import Beginning, NoContainersError
 from reconciler.supervisor.taskfiles import SAID, WORK
-from solver.world.shape import Shape
+from solver.model.shape import Shape
 
 _INFO_LIMIT_S: Final = 60.0
 _INIT_PROGRAMS: Final = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/bin/catatonit")

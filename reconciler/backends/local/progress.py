@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 from reconciler.backend import Progress
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 BYTES_MAX: Final = 4_096
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.backend import TaskStatus
 from reconciler.backends.local.attempts import Life
 from reconciler.backends.local.tasks import Standing
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 
 def status_of(life: Life, stands: Standing) -> TaskStatus:

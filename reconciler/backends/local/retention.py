@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.backends.local.folders import StateFolders
 from reconciler.clock import Clock
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 LOOKED_EVERY_S: Final = 600.0
 

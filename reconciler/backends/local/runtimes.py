@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from reconciler.backend import Unstartable
 from reconciler.backends.local.cgroups import Cgroups
-from solver.world.shape import Shape
-from solver.world.workload import JobSpec
+from solver.model.shape import Shape
+from solver.model.workload import JobSpec
 
 _FIX: Final = "Install podman there, or submit the job without container."
 

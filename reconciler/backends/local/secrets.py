@@ -11,7 +11,7 @@ from typing import Protocol
 
 from reconciler.backend import GrowGang, StartGang
 from reconciler.supervisor.delivery import BYTES_MAX
-from solver.world.workload import QueueName, SecretUse
+from solver.model.workload import QueueName, SecretUse
 
 
 class UnsafeSecretsError(Exception):

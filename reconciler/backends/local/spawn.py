@@ -20,9 +20,9 @@ from reconciler.backends.local.tasks import record_lost, was_started
 from reconciler.backends.local.terms import Terms
 from reconciler.backends.looks import look_every
 from reconciler.supervisor import shim, taskfiles
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Memory, MilliGpu
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Memory, MilliGpu
+from solver.model.workload import TaskPlacement
 
 # -I and -S: no site-packages, no user's settings; a supervisor starts in some 30 ms and needs 10 MB.
 _SUPERVISOR: Final = (sys.executable, "-I", "-S", shim.__file__)

@@ -17,7 +17,7 @@ from reconciler.supervisor import shim, taskfiles
 from reconciler.supervisor.delivery import take_away
 from reconciler.supervisor.memory import written
 from reconciler.supervisor.remains import end_without_supervisor
-from solver.world.quantities import Instant, Memory
+from solver.model.quantities import Instant, Memory
 
 T = TypeVar("T")
 

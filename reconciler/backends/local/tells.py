@@ -8,8 +8,8 @@ from typing import Final
 from reconciler.backend import TellGang, TellReason
 from reconciler.backends.local.attempts import Orders, read_document
 from reconciler.supervisor.taskfiles import TELLS, write_durably
-from solver.world.document import Document, encode
-from solver.world.quantities import Instant
+from solver.model.document import Document, encode
+from solver.model.quantities import Instant
 
 TELLS_KEPT: Final = 16
 """Supervisors look five times a second, so older ones have been told long ago."""

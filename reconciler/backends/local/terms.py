@@ -14,8 +14,8 @@ from reconciler.backends.local.attempts import Accepted, order_files
 from reconciler.backends.local.folders import ORDER
 from reconciler.backends.local.secrets import SecretSource
 from reconciler.supervisor.taskfiles import SAID, WORK
-from solver.world.document import decode
-from solver.world.workload import JobSpec, QueueName, SecretUse
+from solver.model.document import decode
+from solver.model.workload import JobSpec, QueueName, SecretUse
 
 _SPECS_KEPT = 1_000
 _MAP_IT = "Ask whoever runs the server for an account, or for --account USER=ACCOUNT."

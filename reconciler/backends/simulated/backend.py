@@ -16,8 +16,8 @@ from reconciler.backend import (
 )
 from reconciler.backends.forgetting import forget_each
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 
 class SimulatedBackend:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver.world.quantities import Duration, Instant, Memory
-from solver.world.workload import JobSpec
+from solver.model.quantities import Duration, Instant, Memory
+from solver.model.workload import JobSpec
 
 DEFAULT_DURATION = Duration(60_000)
 _NEVER = Duration(0)

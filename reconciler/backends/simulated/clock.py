@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 SIMULATION_START = Instant.parse("2026-01-01T00:00:00Z")
 

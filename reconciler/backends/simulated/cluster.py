@@ -30,10 +30,10 @@ from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.journal import Entry, Journal
 from reconciler.backends.simulated.tells import SimulatedTells
 from reconciler.clock import Clock
-from solver.world.cluster import DeviceId, Node, NodeName
-from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.document import Document
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, TaskPlacement
 
 RETRY_PAUSE_MS = 1_000
 """A task whose node is down begins once the node is up again, looked at this often."""

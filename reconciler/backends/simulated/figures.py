@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reconciler.backend import MemoryUse, Progress
-from solver.world.quantities import Duration, Instant, Memory
+from solver.model.quantities import Duration, Instant, Memory
 
 if TYPE_CHECKING:
     from reconciler.backends.simulated.cluster import SimulatedCluster

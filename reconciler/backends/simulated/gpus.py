@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reconciler.backend import GpuPartitioned, PartitionGpu
-from solver.world.cluster import DeviceId, Gpu, MigInstance
-from solver.world.quantities import Instant
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId, Gpu, MigInstance
+from solver.model.quantities import Instant
+from solver.model.workload import TaskPlacement
 
 if TYPE_CHECKING:
     from reconciler.backends.simulated.cluster import SimulatedCluster

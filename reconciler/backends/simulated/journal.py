@@ -7,9 +7,9 @@ from collections.abc import Hashable
 
 from reconciler.backend import AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
 from reconciler.facts import NodeFacts
-from solver.world.cluster import Node
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import Node
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 OfCluster = Node | GpuPartitioned | NodeFacts
 Entry = OfCluster | TaskStatus | TaskLeft | AttemptStopped

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reconciler.backend import TellGang
-from solver.world.document import Document
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.document import Document
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 if TYPE_CHECKING:
     from reconciler.backends.simulated.cluster import SimulatedCluster

@@ -12,8 +12,8 @@ from reconciler.cli.kubectl.reading import Reader
 from reconciler.cli.kubectl.seen import SeenEvent, SeenPod
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.times import local
-from solver.world.document import API_VERSION, Document
-from solver.world.quantities import Instant
+from solver.model.document import API_VERSION, Document
+from solver.model.quantities import Instant
 
 GANG_HEADINGS: Final = ("POD", "ROLE", "PHASE", "NODE", "DEVICES", "WHY")
 EVENTS_MAX: Final = 10

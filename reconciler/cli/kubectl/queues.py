@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 from reconciler.cli.kubectl.reading import Reader
-from solver.world.document import API_VERSION, Document
+from solver.model.document import API_VERSION, Document
 
 HEADINGS: Final = (
     "QUEUE", "RUNNING", "PENDING", "GPU TYPE", "GUARANTEED", "MAX", "FAIR SHARE", "USED", "BORROWED", "WAITING",

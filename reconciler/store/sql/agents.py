@@ -12,8 +12,8 @@ from reconciler.store.agents import Agent, AgentRevokedError, Invitation, NotInv
 from reconciler.store.sql.agent_tables import agent_invitations, agents
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import leadership
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
 
 _OF_NODE = select(agents).where(agents.c.node == bindparam("node"))
 """Asked at each connection of an agent, and all of them may come at once: building it anew would take longer than the answer."""

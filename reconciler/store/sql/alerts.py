@@ -13,7 +13,7 @@ from reconciler.backend import Epoch
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import webhooks
 from reconciler.store.sql.tables import kept
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 _STORE_ID: Final = "store-id"
 

@@ -16,10 +16,10 @@ from reconciler.store.sql.occupancy import Occupancy
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.rows import insert_intents
 from reconciler.store.sql.tables import attempts, claims, intents, jobs, nominations, reservations
-from solver.world.document import encode
-from solver.world.inflight import Intent
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.inflight import Intent
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 
 class SqlAttempts:

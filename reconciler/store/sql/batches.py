@@ -11,9 +11,9 @@ from reconciler.jobs.groups import Batch, GroupRecord, NewJob, Tally
 from reconciler.store.job_source import DuplicateJobError
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import groups, jobs
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 
 def group_named(connection: Connection, name: JobName) -> Row[Any] | None:

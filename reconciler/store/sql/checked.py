@@ -17,6 +17,7 @@ from reconciler.review.envelope import Envelope
 from reconciler.store.marks import Marks
 from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.database import Database
+from reconciler.store.sql.migrations import is_in, version_of
 from reconciler.store.sql.people import accepted_plans
 from reconciler.store.sql.tables import (
     attempts,
@@ -31,10 +32,10 @@ from reconciler.store.sql.tables import (
     reservations,
     rounds,
 )
-from solver.world.document import decode
-from solver.world.inflight import Intent, Repartitioning, Reservation
-from solver.world.quantities import MILLI_PER_GPU
-from solver.world.workload import JobSpec, TaskPlacement
+from solver.model.document import decode
+from solver.model.inflight import Intent, Repartitioning, Reservation
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import JobSpec, TaskPlacement
 
 _DOCUMENTS: Final[tuple[tuple[Column[Any], Any], ...]] = (
     (jobs.c.spec, JobSpec),
@@ -61,7 +62,10 @@ def problems_of(database: Database, tell: Callable[[str], None] = lambda _: None
     with database.reading() as connection:
         tell("pages")
         yield from _damage(connection)
+        version = version_of(connection)
         for column, kind in _DOCUMENTS:
+            if not is_in(column, version):
+                continue
             tell(f"{column.table.name}.{column.name}")
             yield from _unreadable(connection, column, kind)
         tell("holdings")

@@ -15,9 +15,9 @@ from reconciler.store.checkpoints import CheckpointGoneError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import checkpoints
-from solver.world.document import encode
-from solver.world.quantities import Instant, Memory
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.quantities import Instant, Memory
+from solver.model.workload import JobName
 
 
 class SqlCheckpoints:

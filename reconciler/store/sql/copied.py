@@ -21,12 +21,12 @@ from sqlalchemy import Connection, LargeBinary, Table, delete, func, insert, sel
 
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.kept import TIED_TO
-from reconciler.store.sql.migrations import BASELINE
+from reconciler.store.sql.migrations import BASELINE, is_in
 from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
 from reconciler.store.sql.tables import attempts, groups, jobs, kept, leadership, rounds, schema_version
 from reconciler.supervisor.taskfiles import sync_folder
-from solver.world.document import Document, decode, encode
-from solver.world.quantities import Instant
+from solver.model.document import Document, decode, encode
+from solver.model.quantities import Instant
 
 EPOCHS_AHEAD: Final = 1_000_000
 """A restored database gives out epochs above all that were given out after the copy was made, which agents and tasks have
@@ -129,8 +129,11 @@ def verify(path: Path) -> Head:
 def _write(connection: Connection, packed: gzip.GzipFile, at: Instant) -> Tail:
     found = connection.execute(select(schema_version.c.version)).scalar_one()
     epoch = connection.execute(select(leadership.c.epoch)).scalar_one()
-    columns = {str(table.name): tuple(map(str, table.columns.keys())) for table in metadata.sorted_tables}
-    head = Head("StoreCopy", min(found, SCHEMA_VERSION), epoch, at, columns)
+    version = min(found, SCHEMA_VERSION)
+    copied = {table: [column for column in table.columns if is_in(column, version)] for table in metadata.sorted_tables}
+    copied = {table: columns for table, columns in copied.items() if columns}
+    names = {str(table.name): tuple(str(column.key) for column in columns) for table, columns in copied.items()}
+    head = Head("StoreCopy", version, epoch, at, names)
     digest, number = hashlib.sha256(), 0
 
     def put(line: bytes) -> None:
@@ -138,8 +141,8 @@ def _write(connection: Connection, packed: gzip.GzipFile, at: Instant) -> Tail:
         packed.write(line + b"\n")
 
     put(encode(head))
-    for table in metadata.sorted_tables:
-        ordered = select(table).order_by(*table.primary_key.columns).execution_options(yield_per=_ROWS_AT_ONCE)
+    for table, columns in copied.items():
+        ordered = select(*columns).order_by(*table.primary_key.columns).execution_options(yield_per=_ROWS_AT_ONCE)
         for row in connection.execute(ordered):
             put(msgspec.json.encode((str(table.name), tuple(row))))
             number += 1

@@ -15,11 +15,11 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from reconciler.backend import Epoch, StaleEpochError
 from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.engines import postgresql_engine, postgresql_url, sqlite_engine
-from reconciler.store.sql.migrations import alone, bring_up_to_date
+from reconciler.store.sql.migrations import alone, bring_up_to_date, misfit_of
 from reconciler.store.sql.problems import explain, may_pass
 from reconciler.store.sql.tables import leadership
-from solver.world.document import decode
-from solver.world.quantities import Instant
+from solver.model.document import decode
+from solver.model.quantities import Instant
 
 T = TypeVar("T")
 
@@ -35,10 +35,17 @@ class Database:
 
     `lease_clock`: by whose clock leases run out. On one machine all have the same; of PostgreSQL's clients each has its
     own, so there it is the database's.
+
+    `as_found`: neither made nor brought up to date, for commands that read it.
     """
 
     def __init__(
-        self, where: Path | str, password_file: Path | None = None, lease_clock: LeaseClock | None = None
+        self,
+        where: Path | str,
+        password_file: Path | None = None,
+        lease_clock: LeaseClock | None = None,
+        *,
+        as_found: bool = False,
     ) -> None:
         self.failure: StoreUnusableError | None = None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
@@ -46,7 +53,7 @@ class Database:
         self.place = str(where) if url is None else url.render_as_string(hide_password=True)
         with self._errors():
             if url is None:
-                self.engine = sqlite_engine(Path(where))
+                self.engine = sqlite_engine(Path(where), may_create=not as_found)
                 self._reader: Engine = self.engine
                 # The same connections; transactions begun here take the write lock at once, not at their first write.
                 self._writer: Engine = self.engine.execution_options(quorate_begin="BEGIN IMMEDIATE")
@@ -57,7 +64,10 @@ class Database:
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
                 self._writer = self.engine
-            self._prepare()
+            with ExitStack() as undoing:
+                undoing.callback(self.engine.dispose)
+                self._prepare(as_found=as_found)
+                undoing.pop_all()
 
     def close(self) -> None:
         """Close every connection."""
@@ -121,14 +131,15 @@ class Database:
             self.failure = self.failure or failure
             raise failure from error
 
-    def _prepare(self) -> None:
-        with ExitStack() as undoing:
-            undoing.callback(self.engine.dispose)
+    def _prepare(self, *, as_found: bool) -> None:
+        if as_found:
+            with self.reading() as connection:
+                problem = misfit_of(connection)
+        else:
             with self.changing_schema() as connection:
                 problem = bring_up_to_date(connection)
-            if problem:
-                raise StoreUnusableError(f"{self.place}: {problem}")
-            undoing.pop_all()
+        if problem:
+            raise StoreUnusableError(f"{self.place}: {problem}")
 
 
 def check_epoch(epoch: Epoch, newest: int) -> None:

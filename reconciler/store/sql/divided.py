@@ -9,9 +9,9 @@ from sqlalchemy import Connection, select
 from reconciler.store.protocols import ClaimRefusedError
 from reconciler.store.sql.occupancy import Occupancy
 from reconciler.store.sql.tables import holdings, partitions
-from solver.world.cluster import DeviceId
-from solver.world.inflight import Repartitioning
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId
+from solver.model.inflight import Repartitioning
+from solver.model.workload import TaskPlacement
 
 
 def refuse_divided(occupancy: Occupancy, tasks: Iterable[TaskPlacement]) -> None:

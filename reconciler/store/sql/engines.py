@@ -76,11 +76,13 @@ def postgresql_engine(url: URL, password_file: Path | None) -> Engine:
     return engine
 
 
-def sqlite_engine(path: Path) -> Engine:
+def sqlite_engine(path: Path, *, may_create: bool = True) -> Engine:
     """For SQLite. Raises StoreUnusableError."""
-    _create_private(path)
+    _open_private(path, os.O_CREAT if may_create else 0)
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _configure_sqlite)
+    if may_create:  # what is read alone was made so: the mode is kept in the file
+        event.listen(engine, "connect", _journal_ahead)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -102,10 +104,10 @@ def _configure_postgresql(connection: Any, _: object) -> None:
     connection.autocommit = False
 
 
-def _create_private(path: Path) -> None:
+def _open_private(path: Path, creating: int) -> None:
     """A job's environment may hold secrets: nobody else reads the file, nor what SQLite puts beside it."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(path, creating | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreUnusableError(
             f"{path}: can't be opened ({error.strerror}). Check that its folder exists and that you may write there."
@@ -115,8 +117,12 @@ def _create_private(path: Path) -> None:
 def _configure_sqlite(connection: DBAPIConnection, _: object) -> None:
     # The driver would begin transactions by its own rules; SQLAlchemy begins them in `_begin_sqlite` instead.
     connection.isolation_level = None
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for setting in ("synchronous=FULL", "foreign_keys=ON"):
         connection.cursor().execute(f"PRAGMA {setting}")
+
+
+def _journal_ahead(connection: DBAPIConnection, _: object) -> None:
+    connection.cursor().execute("PRAGMA journal_mode=WAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:

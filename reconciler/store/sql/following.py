@@ -12,7 +12,7 @@ from reconciler.gitsource.record import Approval, Suspension
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import approvals, suspensions
 from reconciler.store.sql.tables import kept
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 _IN_FORCE: Final = "policy-in-force"
 

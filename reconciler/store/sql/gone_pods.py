@@ -9,10 +9,10 @@ from sqlalchemy import ColumnElement, delete, insert, select
 from reconciler.backend import Epoch
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.gone_tables import ended_gangs, gang_evictions
-from solver.rules.durations import HISTORY_JOBS
-from solver.world.inflight import Ended
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
+from solver.model.inflight import Ended
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.queueing.durations import HISTORY_JOBS
 
 AT_ONCE_MAX = 500
 """Names in one statement: databases bound the number of its parameters."""

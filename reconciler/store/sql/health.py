@@ -13,9 +13,9 @@ from reconciler.health.record import NodeHealth
 from reconciler.store.sql.columns import String, Text
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.schema import metadata, since
-from solver.world.cluster import NodeName
-from solver.world.document import encode
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.document import encode
+from solver.model.quantities import Instant
 
 # A row goes when nothing speaks against the node any more.
 node_health = Table(

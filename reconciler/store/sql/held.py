@@ -12,9 +12,9 @@ from reconciler.store.protocols import ClaimRefusedError
 from reconciler.store.sql.occupancy import Held, Occupancy, gpus_under
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import holdings
-from solver.world.cluster import DeviceId
-from solver.world.quantities import MILLI_PER_GPU, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.cluster import DeviceId
+from solver.model.quantities import MILLI_PER_GPU, Instant
+from solver.model.workload import JobName, TaskPlacement
 
 
 def refuse_held(occupancy: Occupancy, job: JobName, tasks: Iterable[TaskPlacement]) -> None:

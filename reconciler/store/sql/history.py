@@ -14,8 +14,8 @@ from reconciler.store.protocols import Event, KeptEvent
 from reconciler.store.rounds import RoundRecord, RoundSummary, summarise
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import events, rounds
-from solver.world.document import encode
-from solver.world.quantities import Instant
+from solver.model.document import encode
+from solver.model.quantities import Instant
 
 _FIELDS = Event.__struct_fields__
 

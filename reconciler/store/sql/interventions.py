@@ -11,7 +11,7 @@ from reconciler.backend import Epoch
 from reconciler.interventions.record import Ending, Intervention, InterventionKind, Subject
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import interventions
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 _IN_FORCE = interventions.c.ended_at.is_(None)
 

@@ -17,9 +17,9 @@ from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import NAMES_MAX, pieces
 from reconciler.store.sql.tables import failures, jobs, nominations, reservations
 from reconciler.store.sql.unchanged import Unchanged
-from solver.world.document import encode
-from solver.world.quantities import Instant
-from solver.world.workload import JobName, JobSpec
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec
 
 
 class SqlJobSource:

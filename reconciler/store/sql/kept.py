@@ -10,8 +10,8 @@ from reconciler.backend import Epoch
 from reconciler.store.past_use import PastUse
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import kept, leadership
-from solver.world.document import encode
-from solver.world.inflight import ConvergenceClock
+from solver.model.document import encode
+from solver.model.inflight import ConvergenceClock
 
 TIED_TO: Final = "tied-to"
 

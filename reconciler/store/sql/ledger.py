@@ -28,11 +28,11 @@ from reconciler.store.sql.tables import (
     reservations,
 )
 from reconciler.store.sql.unchanged import Unchanged
-from solver.rules.durations import HISTORY_JOBS
-from solver.world.document import encode
-from solver.world.inflight import Ended, Intent, Reservation
-from solver.world.quantities import MILLI_PER_GPU, Duration, Instant
-from solver.world.workload import JobName, JobSpec
+from solver.model.document import encode
+from solver.model.inflight import Ended, Intent, Reservation
+from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
+from solver.model.workload import JobName, JobSpec
+from solver.queueing.durations import HISTORY_JOBS
 
 
 class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):

@@ -8,8 +8,8 @@ from reconciler.backend import Epoch
 from reconciler.store.marks import Marks
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import claims
-from solver.world.document import encode
-from solver.world.workload import JobName
+from solver.model.document import encode
+from solver.model.workload import JobName
 
 
 class SqlMarks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Index, Table, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateColumn
@@ -43,12 +43,19 @@ def bring_up_to_date(connection: Connection) -> str:
         connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, readable_from=READABLE_FROM))
         connection.execute(insert(leadership).values(id=1, holder="", epoch=0, until=0))
         return ""
+    problem = misfit_of(connection)
+    if not problem and version_of(connection) < SCHEMA_VERSION:
+        _upgrade(connection, version_of(connection))
+    return problem
+
+
+def misfit_of(connection: Connection) -> str:
+    """Why this program can't read a database as it is, or "". One of an older schema is read without what came since."""
+    if not inspect(connection).has_table(schema_version.name):
+        return "there is no store in it. Name the database that `quorate run` was given."
     found = version_of(connection)
     if found < BASELINE:
         return f"its schema has version {found}, which is too old. Start a release that knows version {BASELINE} on it first."
-    if found < SCHEMA_VERSION:
-        _upgrade(connection, found)
-        return ""
     if found > SCHEMA_VERSION:
         readable_from = connection.execute(select(schema_version.c.readable_from)).scalar_one()
         if readable_from > SCHEMA_VERSION:
@@ -62,6 +69,11 @@ def bring_up_to_date(connection: Connection) -> str:
 def version_of(connection: Connection) -> int:
     """The schema version of a database that has tables."""
     return int(connection.execute(select(schema_version.c.version)).scalar_one())
+
+
+def is_in(column: Column[Any], version: int) -> bool:
+    """Whether databases of a schema version have a column."""
+    return all(marked.info.get("since", BASELINE) <= version for marked in (column, column.table))
 
 
 def downgrade(connection: Connection) -> int:

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, select
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import holdings, partitions
-from solver.world.cluster import DeviceId
-from solver.world.inflight import Repartitioning
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.cluster import DeviceId
+from solver.model.inflight import Repartitioning
+from solver.model.workload import JobName, TaskPlacement
 
 
 class Held(NamedTuple):

@@ -12,8 +12,8 @@ from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.rows import intent_named, read_claim
 from reconciler.store.sql.tables import attempts, claims, intents, jobs, nominations, reservations
-from solver.world.inflight import Intent, Reservation
-from solver.world.workload import JobName
+from solver.model.inflight import Intent, Reservation
+from solver.model.workload import JobName
 
 
 class SqlOneJob:

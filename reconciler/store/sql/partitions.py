@@ -9,10 +9,10 @@ from reconciler.store.partitionings import COUNTED_MS
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.divided import refuse_in_use
 from reconciler.store.sql.tables import partition_changes, partitions
-from solver.world.cluster import DeviceId
-from solver.world.document import encode
-from solver.world.inflight import Repartitioning
-from solver.world.quantities import Instant
+from solver.model.cluster import DeviceId
+from solver.model.document import encode
+from solver.model.inflight import Repartitioning
+from solver.model.quantities import Instant
 
 
 class SqlPartitions:

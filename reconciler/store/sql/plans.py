@@ -7,8 +7,8 @@ from sqlalchemy import delete, insert, select
 from reconciler.review.envelope import AcceptedPlan, Envelope
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import accepted_plans
-from solver.world.document import encode
-from solver.world.quantities import Instant
+from solver.model.document import encode
+from solver.model.quantities import Instant
 
 
 class SqlAcceptedPlans:

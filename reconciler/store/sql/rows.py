@@ -11,10 +11,10 @@ from reconciler.store.marks import Marks
 from reconciler.store.protocols import Claim
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import claims, intents
-from solver.world.document import encode
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.document import encode
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, TaskPlacement
 
 
 def claim_of(database: Database, connection: Connection, intent: Intent) -> Claim | None:

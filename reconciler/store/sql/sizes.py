@@ -13,10 +13,10 @@ from reconciler.store.sql.held import held_by, hold, ran, refuse_held
 from reconciler.store.sql.occupancy import Occupancy
 from reconciler.store.sql.rows import claim_of
 from reconciler.store.sql.tables import claims, holdings, intents, jobs
-from solver.world.document import encode
-from solver.world.inflight import Intent
-from solver.world.quantities import Instant
-from solver.world.workload import TaskPlacement
+from solver.model.document import encode
+from solver.model.inflight import Intent
+from solver.model.quantities import Instant
+from solver.model.workload import TaskPlacement
 
 
 def claim_to_grow(database: Database, connection: Connection, intent: Intent) -> Claim:

@@ -41,12 +41,19 @@ class SqlStore:
         self.database.close()
 
 
-def open_store(where: Path | str, password_file: Path | None = None, lease_clock: LeaseClock | None = None) -> SqlStore:
+def open_store(
+    where: Path | str,
+    password_file: Path | None = None,
+    lease_clock: LeaseClock | None = None,
+    *,
+    as_found: bool = False,
+) -> SqlStore:
     """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError.
 
-    `password_file`: of PostgreSQL; without one, libpq looks where it always does (PGPASSFILE).
+    `password_file`: of PostgreSQL; without one, libpq looks where it always does (PGPASSFILE). `as_found`: one that has to be
+    there, whose schema is left as it is.
     """
-    database = Database(where, password_file, lease_clock)
+    database = Database(where, password_file, lease_clock, as_found=as_found)
     return SqlStore(
         database,
         SqlJobSource(database),

@@ -28,8 +28,8 @@ from reconciler.backends.baremetal.certificates import (
 from reconciler.backends.baremetal.join_token import JoinTokenError, new_token, read_token
 from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.backends.baremetal.roots import Root, kept, standing
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
 from tests.backends.baremetal.trust import HOUR, NODE, OTHER, Trust, der
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")

@@ -20,8 +20,8 @@ from reconciler.clock import Clock
 from reconciler.facts import NicFacts, NodeFacts
 from reconciler.health.record import NodeHealth, Trial
 from reconciler.health.trials import claims_of, trial_name
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
 from tests.contracts import baremetal_worlds
 from tests.contracts.local_worlds import eventually
 from tests.contracts.simulated_worlds import NODES

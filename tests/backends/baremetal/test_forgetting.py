@@ -15,9 +15,9 @@ from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import Answer, Done, Forget, ToAgent
 from reconciler.clock import SystemClock
-from solver.world.cluster import NodeName
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 
 WELL, HUNG = NodeName("well"), NodeName("hung")
 A, B = JobName("a"), JobName("b")

@@ -24,8 +24,8 @@ from reconciler.backends.baremetal.certificates import CONTROL_PLANE, key_pem, n
 from reconciler.backends.baremetal.join_wire import Asked, Issued, JoinAsked, NotIssued, RenewalAsked
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.key_files import KeyFileError
-from solver.world.document import decode, encode
-from solver.world.quantities import Instant
+from solver.model.document import decode, encode
+from solver.model.quantities import Instant
 from tests.backends.baremetal.trust import HOUR, NODE, OTHER, Trust, der, door, trust_in
 
 HOST = "127.0.0.1"

@@ -23,9 +23,9 @@ from reconciler.backends.baremetal.join_wire import JOIN_PATH
 from reconciler.backends.baremetal.line import Line
 from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, LogRead, Type
 from reconciler.terminals import Ended, NoTerminalError, Window
-from solver.world.cluster import NodeName
-from solver.world.document import encode
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.document import encode
+from solver.model.workload import JobName
 from tests.backends.baremetal.trust import Trust
 from tests.contracts.backend_world import Watcher, start, stop
 from tests.contracts.baremetal_worlds import BareMetalWorld

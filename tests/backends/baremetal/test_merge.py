@@ -19,9 +19,9 @@ from reconciler.backends.baremetal.merge import Patience
 from reconciler.facts import NodeFacts
 from reconciler.jobs.sighted import Sighted
 from reconciler.store.protocols import Claim
-from solver.world.cluster import Node, NodeName
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, TaskPlacement
+from solver.model.cluster import Node, NodeName
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 
 N1, N2 = NODES

@@ -17,10 +17,10 @@ from reconciler.backends.baremetal.wire import MESSAGE_BYTES_MAX, SECRETS_BYTES_
 from reconciler.backends.local.secrets import SecretFolder
 from reconciler.server.agent_secrets import AgentSecrets
 from reconciler.supervisor import delivery
-from solver.world.cluster import NodeName
-from solver.world.document import encode
-from solver.world.quantities import Duration
-from solver.world.workload import JobName, JobSpec, QueueName, SecretUse
+from solver.model.cluster import NodeName
+from solver.model.document import encode
+from solver.model.quantities import Duration
+from solver.model.workload import JobName, JobSpec, QueueName, SecretUse
 from tests.backends.baremetal.trust import Trust
 from tests.contracts.backend_world import Watcher, grow, start, stop
 from tests.contracts.baremetal_worlds import BareMetalWorld

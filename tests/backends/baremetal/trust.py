@@ -24,8 +24,8 @@ from reconciler.backends.baremetal.joining import Joining, roots_response, serve
 from reconciler.backends.baremetal.roots import standing
 from reconciler.clock import SystemClock
 from reconciler.store.sql.store import SqlStore, open_store
-from solver.world.cluster import NodeName
-from solver.world.quantities import Duration, Instant
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
 
 NODE, OTHER = NodeName("gpu-1"), NodeName("gpu-2")
 HOUR = Duration(3_600_000)

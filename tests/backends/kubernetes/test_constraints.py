@@ -9,7 +9,7 @@ import pytest
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.selectors import selects, tolerates_all
 from reconciler.backends.kubernetes.objects.wire import LabelSelector, Taint, Toleration, read
-from solver.world.workload import Bundle, Job, Spread
+from solver.model.workload import Bundle, Job, Spread
 from tests.backends.kubernetes.samples import Sent, cluster, codes, node, pod, the_gang
 
 HOST = "kubernetes.io/hostname"

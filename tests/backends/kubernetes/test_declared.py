@@ -13,9 +13,9 @@ from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World, cluster_of
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
-from solver.world.cluster import DeviceId, Gpu, GpuType, Links, NodeName
-from solver.world.cluster import Node as SolverNode
-from solver.world.quantities import Cpu, Memory
+from solver.model.cluster import DeviceId, Gpu, GpuType, Links, NodeName
+from solver.model.cluster import Node as SolverNode
+from solver.model.quantities import Cpu, Memory
 from tests.backends.kubernetes.samples import Sent, codes, node, pod, the_gang
 from tests.drawn import worlds
 

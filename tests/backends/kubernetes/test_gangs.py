@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.backends.kubernetes.objects.podgroups import group_of
-from solver.world.cluster import DeviceId, MigInstance, NodeName
-from solver.world.quantities import Duration, Instant, Memory, MilliGpu
-from solver.world.workload import TaskPlacement
+from solver.model.cluster import DeviceId, MigInstance, NodeName
+from solver.model.quantities import Duration, Instant, Memory, MilliGpu
+from solver.model.workload import TaskPlacement
 from tests.backends.kubernetes.samples import Sent, cluster, codes, from_yaml, node, pod, queued, the_gang
 
 NODES = [node("n1"), node("n2")]

@@ -14,9 +14,9 @@ from reconciler.backends.kubernetes.objects.world import World
 from reconciler.backtest.recorded import Attempt, RecordedJob
 from reconciler.documents.schemas import validator_of
 from reconciler.pods.happened import KEPT, Happened
-from solver.world.document import decode, encode
-from solver.world.quantities import Instant
-from solver.world.workload import JobName
+from solver.model.document import decode, encode
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
 from tests.backends.kubernetes.samples import Sent, node, pod
 
 BEGAN = Instant.parse("2026-11-20T08:00:00Z")

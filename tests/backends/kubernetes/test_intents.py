@@ -22,14 +22,14 @@ from reconciler.backends.kubernetes.records import (
     written,
 )
 from reconciler.pods.sight import Remembered, seen, snapshot_from
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Intent, Reservation
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Nominate, Reserve, Unreserve, Withdraw
-from solver.rules.policy import Policy, Queue, policy_of
-from solver.solve import solve
-from solver.world.cluster import DeviceId, NodeName
-from solver.world.inflight import Intent, Reservation
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName, QueueName, TaskPlacement
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 from tests.solver.worlds import quota_of
 

@@ -28,9 +28,9 @@ from reconciler.backends.kubernetes.objects.disruption import Budget
 from reconciler.backends.kubernetes.objects.saves import ExecHook
 from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.backends.kubernetes.records import Departure
-from solver.world.inflight import Intent
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from tests.backends.kubernetes.samples import Sent, cluster, node
 from tests.backends.kubernetes.test_intents import RUNS, WAITS, found, gang, running, with_record
 

@@ -10,7 +10,7 @@ import yaml
 from reconciler.backends.kubernetes.mig.choice import Wish, choose
 from reconciler.backends.kubernetes.mig.configs import ConfigsUnreadableError, as_written, read_configs
 from reconciler.backends.kubernetes.mig.slots import changed_between, layouts_of, offers_of, slots_of
-from solver.rules.division import MigGeometry
+from solver.policy.division import MigGeometry
 
 SEVEN = {"1g.10gb": 7}
 HALVES = {"3g.40gb": 2}

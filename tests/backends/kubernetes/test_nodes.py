@@ -8,10 +8,10 @@ import pytest
 
 from reconciler.backends.kubernetes.objects.domains import position, positions
 from reconciler.gpu_products import TYPE_OF_PRODUCT, type_of_product
-from solver.world.mig_layout import model_of_type
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
-from solver.world.topology import topology_of
+from solver.model.mig_layout import model_of_type
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.topology import topology_of
 from tests.backends.kubernetes.samples import cluster, node, pod
 
 TOPOGRAPH = "network.topology.nvidia.com"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from reconciler.backends.kubernetes.objects.cluster import Cluster
-from solver.plan.check import violations
+from solver.checker.check import violations
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import QueueName
 from solver.plan.plan import Bind
-from solver.rules.policy import Queue, policy_of
-from solver.solve import solve
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import QueueName
+from solver.policy.policy import Queue, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 from tests.solver.worlds import quota_of
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.kubernetes.objects.jobs import Gang
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import snapshot_of
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import snapshot_of
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 from tests.drawn import worlds
 

@@ -28,6 +28,9 @@ from reconciler.backends.kubernetes.telling.series import (
 )
 from reconciler.backends.kubernetes.unfinished import BoundPod
 from reconciler.backends.kubernetes.unfinished import Release as Releasing
+from solver.model.cluster import DeviceId, MigInstance, NodeName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import (
     Certificate,
     Evict,
@@ -41,9 +44,6 @@ from solver.plan.plan import (
     Unreserve,
     Withdraw,
 )
-from solver.world.cluster import DeviceId, MigInstance, NodeName
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import JobName, TaskPlacement
 from tests.backends.kubernetes.samples import cluster, node, pod
 
 NOW = Instant.parse("2026-11-20T08:00:00Z")

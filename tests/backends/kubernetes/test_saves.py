@@ -21,11 +21,11 @@ from reconciler.backends.kubernetes.objects.saves import (
 )
 from reconciler.backends.kubernetes.objects.wire import Pod, read
 from reconciler.backends.kubernetes.saving import Hooks, hook_url
-from solver.rules.policy import PriorityClass
-from solver.rules.victims import Holder, lost_gpu_s
-from solver.world.cluster import GpuType
-from solver.world.quantities import Duration, Instant, MilliGpu
-from solver.world.workload import Checkpoint, Job
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import Checkpoint, Job
+from solver.policy.policy import PriorityClass
+from solver.quota.victims import Holder, lost_gpu_s
 from tests.backends.kubernetes.samples import cluster, node, pod, the_gang
 
 INTERVAL, GRACE, HOOK = (f"quorate.dev/checkpoint-{what}" for what in ("interval", "grace", "hook"))

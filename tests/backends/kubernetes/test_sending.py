@@ -16,8 +16,8 @@ from reconciler.backends.kubernetes.refusals import NotFoundError
 from reconciler.backends.kubernetes.sending import PODS_AT_ONCE_MAX, pods_at_once
 from reconciler.backends.kubernetes.together import worked_off
 from reconciler.clock import SystemClock
-from solver.world.cluster import NodeName
-from solver.world.workload import JobName
+from solver.model.cluster import NodeName
+from solver.model.workload import JobName
 
 LEADER = Leadership("a", Epoch(1), float("inf"))
 

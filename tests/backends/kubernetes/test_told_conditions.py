@@ -16,13 +16,13 @@ from reconciler.backends.kubernetes.telling.conditions import (
     reason_of,
     told_of,
 )
+from solver.model.cluster import GpuType
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
 from solver.plan.reasons import AnyReason, Capacity, Held, Outranked, QuotaMax, StrictOrder, Topology
 from solver.plan.refusals import AboveMax, UnknownName
-from solver.world.cluster import GpuType
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.workload import JobName, QueueName
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 
 H100, A100 = GpuType("H100-SXM5-80GB"), GpuType("A100-SXM4-80GB")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reconciler.backends.kubernetes.telling.queues import Standing, queues_of
-from solver.rules.policy import Policy, Queue, Quota, policy_of
-from solver.world.cluster import GpuType
-from solver.world.quantities import Instant, MilliGpu
-from solver.world.snapshot import Snapshot, snapshot_of
-from solver.world.workload import QueueName
+from solver.model.cluster import GpuType
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue, Quota, policy_of
 from tests.backends.kubernetes.samples import cluster, node, pod
 
 NOW = Instant.parse("2026-11-20T08:00:00Z")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.kubernetes.telling.turns import Change, Turns, without_numbers
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 from tests.drawn import worlds
 
 NOW = Instant.parse("2026-11-20T08:00:00Z")

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.pods.starts import bindings_of
-from solver.plan.check import violations
-from solver.rules.policy import Queue, policy_of
-from solver.solve import solve
-from solver.world.quantities import Instant
-from solver.world.snapshot import snapshot_of
-from solver.world.workload import QueueName
+from solver.checker.check import violations
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, policy_of
+from solver.round.solve import solve
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod
 from tests.drawn import worlds
 from tests.solver.worlds import quota_of

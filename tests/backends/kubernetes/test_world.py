@@ -13,7 +13,7 @@ from reconciler.backends.kubernetes.objects.controllers import Controller, contr
 from reconciler.backends.kubernetes.objects.podgroups import Group, group_of
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World, cluster_of
-from solver.world.document import encode
+from solver.model.document import encode
 from tests.backends.kubernetes.samples import Sent, node, pod, queued
 from tests.drawn import worlds
 

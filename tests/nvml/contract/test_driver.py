@@ -9,7 +9,7 @@ import pytest
 from reconciler.agent.nvml.driver import Driver, GpuLostError, GpuUuid
 from reconciler.agent.nvml.inventory import read_inventory
 from reconciler.agent.nvml.profiles import vocabulary_of
-from solver.world.mig import mig_model
+from solver.model.mig import mig_model
 
 UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -23,7 +23,7 @@ from reconciler.agent.nvml.driver import (
 )
 from reconciler.agent.nvml.library import partitions, reading
 from reconciler.agent.nvml.library.calls import as_ours, ask, name_of, open_library, sorted_errors
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 
 _LOOK_MS: Final = 1_000
 """How long one wait for an event lasts: so late a stop is noticed."""

@@ -9,7 +9,7 @@ import pynvml
 
 from reconciler.agent.nvml.driver import BusId, Card, Process, Vitals, Wiring
 from reconciler.agent.nvml.library.calls import ask, name_of
-from solver.world.quantities import Memory
+from solver.model.quantities import Memory
 
 _NO_INSTANCE: Final = 0xFFFFFFFF
 """In place of an instance's id where a process uses the GPU as a whole (NVML, nvmlProcessInfo_t)."""

@@ -13,7 +13,7 @@ from reconciler.backends.kubernetes.dra.inventory import GpuDevice, as_gpu
 from reconciler.backends.kubernetes.dra.pools import Device
 from reconciler.backends.kubernetes.dra.wanted import Alternative, Wanted
 from reconciler.backends.kubernetes.objects.said import Refusal
-from solver.world.cluster import GpuType
+from solver.model.cluster import GpuType
 
 
 class Asked(NamedTuple):

@@ -14,9 +14,9 @@ import msgspec
 from reconciler.backends.kubernetes.dra.pools import Device
 from reconciler.backends.kubernetes.objects.nodes import PublishedGpus
 from reconciler.gpu_products import type_of_product
-from solver.world.cluster import DeviceId as GpuId
-from solver.world.cluster import Gpu, GpuType, MigInstance
-from solver.world.quantities import Memory
+from solver.model.cluster import DeviceId as GpuId
+from solver.model.cluster import Gpu, GpuType, MigInstance
+from solver.model.quantities import Memory
 
 DRIVER = "gpu.nvidia.com"
 _MEMORY = f"{DRIVER}/memory"

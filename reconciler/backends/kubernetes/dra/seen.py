@@ -34,8 +34,8 @@ from reconciler.backends.kubernetes.objects.wire import (
     Resources,
 )
 from reconciler.backends.kubernetes.objects.world import World
-from solver.world.cluster import DeviceId as GpuId
-from solver.world.cluster import NodeName
+from solver.model.cluster import DeviceId as GpuId
+from solver.model.cluster import NodeName
 
 STANDS_FOR_CLAIMS = "resource-claims"
 """The container that asks for what the claims come to."""

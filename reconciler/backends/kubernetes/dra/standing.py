@@ -9,7 +9,7 @@ from reconciler.backends.kubernetes.dra.wire import FINALIZER, Consumer, Resourc
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal
 from reconciler.backends.kubernetes.objects.wire import Pod
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 Key = tuple[str, str]
 """Namespace and name."""

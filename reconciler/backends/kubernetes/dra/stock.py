@@ -21,7 +21,7 @@ from reconciler.backends.kubernetes.dra.wire import Allocation, ClaimStatus, Con
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal
 from reconciler.backends.kubernetes.objects.selectors import meets
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 
 
 class Needs(NamedTuple):

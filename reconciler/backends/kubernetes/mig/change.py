@@ -10,9 +10,9 @@ from reconciler.backends.kubernetes.mig.slots import Slots, offered, offers_of
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.backends.kubernetes.records import UnreadableRecordError, read_record
-from solver.world.cluster import GpuType
-from solver.world.document import Document
-from solver.world.quantities import Duration, Instant
+from solver.model.cluster import GpuType
+from solver.model.document import Document
+from solver.model.quantities import Duration, Instant
 
 DEADLINE: Final = Duration(15 * 60_000)
 """The MIG manager takes a minute or two, and may restart the node."""

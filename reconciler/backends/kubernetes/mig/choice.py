@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from reconciler.backends.kubernetes.mig.configs import Layout, NamedConfig
 from reconciler.backends.kubernetes.mig.slots import Slots, changed_between, counts_of, layouts_of, slots_of
-from solver.rules.division import MigGeometry
-from solver.world.mig import mig_model
-from solver.world.mig_layout import find_profile, profiles_of, realisations
+from solver.model.mig import mig_model
+from solver.model.mig_layout import find_profile, profiles_of, realisations
+from solver.policy.division import MigGeometry
 
 
 class Wish(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from reconciler.backends.kubernetes.mig.change import MigChange
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
-from solver.rules.division import MigGeometry
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
+from solver.policy.division import MigGeometry
 
 
 @dataclass(frozen=True, slots=True)

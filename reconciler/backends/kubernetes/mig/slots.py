@@ -9,8 +9,8 @@ from reconciler.backends.kubernetes.mig.configs import Layout
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.instances import laid_out
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
-from solver.world.cluster import MigInstance
-from solver.world.mig import mig_model
+from solver.model.cluster import MigInstance
+from solver.model.mig import mig_model
 
 Slots = tuple[tuple[MigInstance, ...] | None, ...]
 """What each slot has; None: it is a whole GPU."""

@@ -18,8 +18,8 @@ from reconciler.backends.kubernetes.objects.constraints import Names, Places
 from reconciler.backends.kubernetes.objects.neighbours import means
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
 from reconciler.backends.kubernetes.objects.wire import LabelSelector, Pod, PodTerm, TopologySpread
-from solver.world.cluster import Level, NodeName, SpreadLevel
-from solver.world.workload import Bundle, Spread
+from solver.model.cluster import Level, NodeName, SpreadLevel
+from solver.model.workload import Bundle, Spread
 
 SIZE_DIGITS_MAX = 5
 """Of a slice, as of the bundles of jobs in documents. What people write may have more digits than are made a number at all."""

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.said import Remark
-from solver.world.cluster import Node, NodeName
-from solver.world.node_sets import NodeSet
-from solver.world.workload import Job
+from solver.model.cluster import Node, NodeName
+from solver.model.node_sets import NodeSet
+from solver.model.workload import Job
 
 
 class Cluster(NamedTuple):

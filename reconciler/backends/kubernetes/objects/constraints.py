@@ -21,10 +21,10 @@ from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.said import Refusal, Remark
 from reconciler.backends.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
 from reconciler.backends.kubernetes.objects.wire import Pod
-from solver.world.cluster import GpuType, Node, NodeName, SpreadLevel
-from solver.world.document import digest
-from solver.world.node_sets import NodeSet
-from solver.world.shape import Shape
+from solver.model.cluster import GpuType, Node, NodeName, SpreadLevel
+from solver.model.document import digest
+from solver.model.node_sets import NodeSet
+from solver.model.shape import Shape
 
 Names = frozenset[NodeName]
 Types = tuple[frozenset[GpuType], bool, bool]

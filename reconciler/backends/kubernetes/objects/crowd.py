@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.objects.nodes import SeenNode, used_by
 from reconciler.backends.kubernetes.objects.pods import Others
 from reconciler.backends.kubernetes.objects.requests import Requests, plus
 from reconciler.backends.kubernetes.objects.wire import Pod, PodTerm
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 
 PodKey = tuple[str, str]
 Question = (

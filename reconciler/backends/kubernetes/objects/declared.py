@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from solver.world.cluster import Node
+from solver.model.cluster import Node
 
 
 def joined(declared: Node | None, seen: Node) -> Node:

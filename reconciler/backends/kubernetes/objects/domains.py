@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from reconciler.backends.kubernetes.objects.names import HOSTNAME
-from solver.world.cluster import SpreadLevel
+from solver.model.cluster import SpreadLevel
 
 KEYS: Final[dict[SpreadLevel, tuple[str, ...]]] = {
     "node": (HOSTNAME,),

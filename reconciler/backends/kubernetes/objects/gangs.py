@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from reconciler.backends.kubernetes.objects.saves import save_remarks
 from reconciler.backends.kubernetes.objects.wire import Pod
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
 """Gangs whose size a PodGroup says."""

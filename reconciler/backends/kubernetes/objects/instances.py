@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from solver.world.cluster import MigInstance
-from solver.world.mig import Geometry, Placed, is_valid
-from solver.world.mig_layout import find_profile
-from solver.world.mig_table import MigModel, MigProfile
+from solver.model.cluster import MigInstance
+from solver.model.mig import Geometry, Placed, is_valid
+from solver.model.mig_layout import find_profile
+from solver.model.mig_table import MigModel, MigProfile
 
 
 class UnknownProfileError(ValueError):

@@ -13,7 +13,7 @@ from reconciler.backends.kubernetes.objects.nodes import PublishedGpus, SeenNode
 from reconciler.backends.kubernetes.objects.placed import Held, devices_on
 from reconciler.backends.kubernetes.objects.pods import PodTask
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
-from solver.world.cluster import GpuType, Node, NodeName
+from solver.model.cluster import GpuType, Node, NodeName
 
 
 class Renewed(NamedTuple):

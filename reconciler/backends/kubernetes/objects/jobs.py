@@ -17,11 +17,11 @@ from reconciler.backends.kubernetes.objects.placed import Held, share_of, slot_o
 from reconciler.backends.kubernetes.objects.pods import Others, PodTask
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal, Remark
 from reconciler.backends.kubernetes.objects.saves import checkpoint_of, saved_at
-from solver.world.cluster import LEVELS, NodeName
-from solver.world.document import encode
-from solver.world.node_sets import NodeSet
-from solver.world.shape import Shape, SharingMode
-from solver.world.workload import (
+from solver.model.cluster import LEVELS, NodeName
+from solver.model.document import encode
+from solver.model.node_sets import NodeSet
+from solver.model.shape import Shape, SharingMode
+from solver.model.workload import (
     GroupTopology,
     Job,
     JobName,

@@ -8,7 +8,7 @@ from typing import Final
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.said import Refusal
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 LONGEST: Final = Duration(100 * 365 * 86_400_000)
 """What anybody may write of a pod is for ever beyond it: the times that follow from it can still be written down and read again."""

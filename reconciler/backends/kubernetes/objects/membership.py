@@ -9,7 +9,7 @@ from typing import NamedTuple
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.podgroups import Source
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
-from solver.world.workload import JobName
+from solver.model.workload import JobName
 
 _DIGITS = re.compile(r"(\d+)")
 _UNFIT = re.compile(r"[/%\x00-\x1f\x7f-\x9f\u2028\u2029]")

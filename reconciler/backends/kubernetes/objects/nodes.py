@@ -19,10 +19,10 @@ from reconciler.backends.kubernetes.objects.selectors import CONDITION_TAINTS
 from reconciler.backends.kubernetes.objects.wire import Amounts, Meta, Pod
 from reconciler.backends.kubernetes.objects.wire import Node as WireNode
 from reconciler.gpu_products import is_of_instances, type_of_product
-from solver.world.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.world.mig import mig_model
-from solver.world.mig_layout import model_of_type
-from solver.world.quantities import Cpu, Memory
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.mig import mig_model
+from solver.model.mig_layout import model_of_type
+from solver.model.quantities import Cpu, Memory
 
 POOL_LABELS = (
     names.POOL,

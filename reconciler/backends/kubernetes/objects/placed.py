@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from reconciler.backends.kubernetes.objects.nodes import SeenNode
 from reconciler.backends.kubernetes.objects.pods import PodTask
-from solver.world.cluster import DeviceId, Gpu, Node
-from solver.world.mig import cost_milli_gpu, mig_model
-from solver.world.mig_layout import find_profile, model_of_type
-from solver.world.quantities import MilliGpu
-from solver.world.workload import MigSlot
+from solver.model.cluster import DeviceId, Gpu, Node
+from solver.model.mig import cost_milli_gpu, mig_model
+from solver.model.mig_layout import find_profile, model_of_type
+from solver.model.quantities import MilliGpu
+from solver.model.workload import MigSlot
 
 Held = dict[tuple[str, str], tuple[DeviceId, ...]]
 """Devices by namespace and name of a pod."""

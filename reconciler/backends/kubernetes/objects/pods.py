@@ -13,9 +13,9 @@ from reconciler.backends.kubernetes.objects.limits import limit_refusals, own_li
 from reconciler.backends.kubernetes.objects.requests import MOST, Requests, asking, requests_in
 from reconciler.backends.kubernetes.objects.said import Refusal
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
-from solver.world.cluster import DeviceId
-from solver.world.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.world.shape import Shape
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
 
 Others = tuple[tuple[str, int], ...]
 """Resources that a round does not count (`rdma/hca`, `ephemeral-storage`), by name: each node is asked whether it has so many."""

@@ -10,8 +10,8 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.limits import LONGEST
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Meta, Pod
-from solver.world.quantities import Duration, Instant, Quantity
-from solver.world.workload import Checkpoint
+from solver.model.quantities import Duration, Instant, Quantity
+from solver.model.workload import Checkpoint
 
 Q = TypeVar("Q", bound=Quantity)
 

@@ -21,9 +21,9 @@ from reconciler.backends.kubernetes.objects.nodes import PublishedGpus
 from reconciler.backends.kubernetes.objects.podgroups import Group
 from reconciler.backends.kubernetes.objects.whose import OURS, Whose
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, PodTerm
-from solver.world.cluster import Node as SolverNode
-from solver.world.cluster import NodeName
-from solver.world.node_sets import NodeSet
+from solver.model.cluster import Node as SolverNode
+from solver.model.cluster import NodeName
+from solver.model.node_sets import NodeSet
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.said import Remark
 from reconciler.backends.kubernetes.objects.wire import Pod
-from solver.plan.advice import what_would_fit
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 from solver.plan.estimates import AnyEstimate
 from solver.plan.hopes import what_would_help
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
@@ -29,8 +30,7 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
-from solver.world.quantities import Duration, Instant
-from solver.world.workload import JobName
+from solver.round.advice import what_would_fit
 
 Pods = Mapping[tuple[str, str], Pod]
 """By namespace and name, as the server has them."""

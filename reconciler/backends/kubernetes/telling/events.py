@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regar
 from reconciler.backends.kubernetes.telling.series import Book, Series
 from reconciler.backends.kubernetes.telling.writing import Written, all_of
 from reconciler.clock import Clock
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 
 EVENTS: Final = Resource("events.k8s.io/v1", "events")
 CONTROLLER: Final = "quorate.dev/scheduler"

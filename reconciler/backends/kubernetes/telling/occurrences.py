@@ -12,11 +12,11 @@ from reconciler.backends.kubernetes.objects.jobs import Gang, Member
 from reconciler.backends.kubernetes.telling.conditions import INADMISSIBLE, REFUSED, Told
 from reconciler.backends.kubernetes.unfinished import Release as Releasing
 from reconciler.causes import geometry_of, names_of, nodes_of, why_evicted
+from solver.model.cluster import NodeName
+from solver.model.quantities import MilliGpu
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Evict, Nominate, Plan, Release, Repartition, Reserve, Shrink, Step, Unreserve, Withdraw
 from solver.plan.reason import count
-from solver.world.cluster import NodeName
-from solver.world.quantities import MilliGpu
-from solver.world.workload import JobName, TaskPlacement
 
 WAITING: Final = "Waiting"
 NODE_REFUSED: Final = "NodeRefused"

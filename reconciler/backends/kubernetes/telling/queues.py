@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from reconciler.queue_use import QueueLine, QueueUse, queue_uses
-from solver.rules.policy import Policy, Queue
-from solver.rules.tree import QueueTree
-from solver.world.quantities import MilliGpu
-from solver.world.snapshot import Snapshot
-from solver.world.workload import QueueName
+from solver.model.quantities import MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue
+from solver.policy.tree import QueueTree
 
 READY: Final = "Ready"
 STALLED: Final = "Stalled"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from reconciler.backends.kubernetes.telling.occurrences import WAITING, Occurrence, Regarding
 from reconciler.backends.kubernetes.telling.turns import without_numbers
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 OVER_AFTER: Final = Duration(360_000)
 """What happens again later than this after the last time is a new Event: as client-go does it (tools/events, finishTime)."""

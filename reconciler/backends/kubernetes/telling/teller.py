@@ -23,9 +23,9 @@ from reconciler.backends.kubernetes.telling.told_queues import ToldQueues
 from reconciler.backends.kubernetes.telling.writing import Written, all_over
 from reconciler.clock import Clock
 from reconciler.store.protocols import NotLeaderError
+from solver.model.snapshot import Snapshot
 from solver.plan.plan import Plan
-from solver.rules.policy import Policy
-from solver.world.snapshot import Snapshot
+from solver.policy.policy import Policy
 
 GO_ON_S: Final = 1.0
 """After a part was written the next go at it, where something was left, or is new: its budget is for so long."""

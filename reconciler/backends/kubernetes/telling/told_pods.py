@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.telling.conditions import Said, Told
 from reconciler.backends.kubernetes.telling.turns import Change, Turns, without_numbers
 from reconciler.backends.kubernetes.telling.writing import Written, all_of
 from reconciler.clock import Clock
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 QUIET: Final = Duration(30_000)
 """A message that changes only in numbers and times is written again this long after it was written last."""

@@ -15,7 +15,7 @@ from reconciler.backends.kubernetes.telling.queues import Condition, QueueObject
 from reconciler.backends.kubernetes.telling.turns import Change, Turns
 from reconciler.backends.kubernetes.telling.writing import Written, all_of
 from reconciler.clock import Clock
-from solver.world.quantities import Duration
+from solver.model.quantities import Duration
 
 QUEUES: Final = Resource("quorate.dev/v1", "queues")
 REVISION: Final = "quorate.dev/policy-revision"

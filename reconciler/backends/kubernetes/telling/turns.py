@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
-from solver.world.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant
 
 K = TypeVar("K", bound=Hashable)
 _NUMBERS = re.compile(r"\d[\d:.,TZ+-]*")

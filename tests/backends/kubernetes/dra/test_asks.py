@@ -15,7 +15,7 @@ from reconciler.backends.kubernetes.dra.pools import Device, pools_of
 from reconciler.backends.kubernetes.dra.wanted import wanted_of
 from reconciler.backends.kubernetes.dra.wire import ResourceClaim
 from reconciler.backends.kubernetes.objects.said import Refusal
-from solver.world.cluster import GpuType, MigInstance
+from solver.model.cluster import GpuType, MigInstance
 from tests.backends.kubernetes.dra.worlds import (
     ANY,
     CLASSES,

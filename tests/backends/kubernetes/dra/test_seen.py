@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.objects.cluster import Cluster
 from reconciler.backends.kubernetes.objects.jobs import Gang
 from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
 from reconciler.backends.kubernetes.objects.world import World
-from solver.world.cluster import MigInstance, NodeName
+from solver.model.cluster import MigInstance, NodeName
 from tests.backends.kubernetes.dra.test_stock import written
 from tests.backends.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_request, profile, slices_of
 

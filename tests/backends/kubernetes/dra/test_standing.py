@@ -19,7 +19,7 @@ from reconciler.backends.kubernetes.dra.wire import (
 )
 from reconciler.backends.kubernetes.objects import names
 from reconciler.backends.kubernetes.objects.wire import Condition, Meta, Pod, PodSpec, PodStatus
-from solver.world.quantities import Instant
+from solver.model.quantities import Instant
 from tests.backends.kubernetes.dra.worlds import NOW
 
 AT = Instant.parse(NOW)

@@ -21,7 +21,7 @@ from reconciler.backends.kubernetes.dra.wire import (
 )
 from reconciler.backends.kubernetes.objects.said import Missing, Refusal
 from reconciler.backends.kubernetes.objects.wire import Pod, read
-from solver.world.cluster import NodeName
+from solver.model.cluster import NodeName
 from tests.backends.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_node, a_request, profile, slices_of
 
 N1, N2 = NodeName("n1"), NodeName("n2")

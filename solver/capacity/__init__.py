@@ -1,0 +1,1 @@
+"""What is free: by node, domain, device, MIG instance and fraction, with CPU and memory; a round fills it up while it decides."""

@@ -1,0 +1,78 @@
+"""What the nodes of a snapshot are, as arrays: worked out once, and shared by all the rooms of a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from solver.model.arrays import Ints, Mask
+from solver.model.cluster import DeviceId, GpuType, Node, NodeName
+from solver.model.topology import Topology, topology_of
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Nodes in the order of the snapshot. Nobody may change any of it.
+
+    `cpu` in milli-cores, `memory` in bytes. `whole`: the GPUs of each node that are not in MIG mode; of `healthy`, those alone
+    that are. `near`: by the name of data, the nodes at which they are.
+    """
+
+    nodes: tuple[Node, ...]
+    index: dict[NodeName, int]
+    topology: Topology
+    gpu_types: tuple[GpuType, ...]
+    type_of_node: Ints
+    is_open: Mask
+    cpu: Ints
+    memory: Ints
+    whole: tuple[list[DeviceId], ...]
+    healthy: tuple[list[DeviceId], ...]
+    near: dict[str, Mask]
+
+
+class _Same:
+    """Nodes that are equal to themselves alone: to compare twelve thousand of them takes as long as to work them out."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self.nodes = nodes
+
+    def __hash__(self) -> int:
+        return id(self.nodes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.nodes is self.nodes
+
+
+def inventory_of(nodes: tuple[Node, ...]) -> Inventory:
+    """Index some nodes; raises NotATreeError."""
+    return _inventory(_Same(nodes))
+
+
+@lru_cache(maxsize=2)
+def _inventory(same: _Same) -> Inventory:
+    # The rooms of a round are of its nodes as they are, and as they are built: no more than the last of both are kept.
+    nodes = same.nodes
+    gpu_types = tuple(sorted({node.gpu_type for node in nodes}))
+    number = {gpu_type: number for number, gpu_type in enumerate(gpu_types)}
+    whole = tuple([gpu.id for gpu in node.gpus if gpu.instances is None] for node in nodes)
+    broken = {gpu.id for node in nodes for gpu in node.gpus if not gpu.healthy}
+    near = {name: np.zeros(len(nodes), dtype=bool) for node in nodes for name in node.data}
+    for place, node in enumerate(nodes):
+        for name in node.data:
+            near[name][place] = True
+    return Inventory(
+        nodes,
+        {node.name: number for number, node in enumerate(nodes)},
+        topology_of(nodes),
+        gpu_types,
+        np.array([number[node.gpu_type] for node in nodes], dtype=np.int64),
+        np.array([node.schedulable for node in nodes], dtype=bool),
+        np.array([node.cpu for node in nodes], dtype=np.int64),
+        np.array([node.memory for node in nodes], dtype=np.int64),
+        whole,
+        tuple([device for device in devices if device not in broken] for devices in whole) if broken else whole,
+        near,
+    )

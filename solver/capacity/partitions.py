@@ -1,0 +1,299 @@
+"""The GPUs of a cluster that are, or may be, partitioned by MIG: what a round fills up and changes while it decides."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from solver.capacity.instance_counts import NONE, Counted, InstanceCounts
+from solver.capacity.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
+from solver.capacity.pool_rules import PoolRules
+from solver.model.arrays import Ints, Mask
+from solver.model.cluster import DeviceId, MigInstance, Node
+from solver.model.mig import Geometry, Placed, cost_milli_gpu, mig_model
+from solver.model.mig_layout import geometry_of
+from solver.model.mig_table import MigProfile
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu
+from solver.model.shape import MigShape
+from solver.model.workload import MigSlot
+
+
+class Repartitioned(NamedTuple):
+    """A GPU of a node (by number) that has to be changed: what it is to have, None: nothing, as a whole GPU."""
+
+    node: int
+    device: DeviceId
+    before: Geometry | None
+    after: Geometry | None
+
+
+@dataclass(slots=True)
+class Partitions:
+    """`rules` and `gpus` by node: how its GPUs may be partitioned, and those of them in MIG mode that nobody has whole.
+
+    `changes_left` by pool. `aside`: GPUs that were promised to somebody for whom they have to be partitioned anew.
+    Mutable: a round takes from it.
+    """
+
+    rules: dict[int, MigRule] = field(default_factory=dict)
+    gpus: dict[int, tuple[MigGpu, ...]] = field(default_factory=dict)
+    changes_left: dict[str, int] = field(default_factory=dict)
+    aside: dict[DeviceId, MigGpu] = field(default_factory=dict)
+    counts: InstanceCounts = field(default_factory=InstanceCounts, compare=False)
+    unused: dict[int, int] = field(init=False)
+    """By node, how many GPUs nobody uses anything of, where they may be made whole again."""
+
+    def __post_init__(self) -> None:
+        self.unused = {node: count for node in self.rules if (count := self._count_unused(node))}
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], pools: PoolRules, *, broken_too: bool) -> Self:
+        """Of an inventory in which nobody uses anything."""
+        known = ((number, node, pools.rules.get(node.pool)) for number, node in enumerate(nodes))
+        rules = {number: rule.kept() if node.keeps_geometry else rule for number, node, rule in known if rule}
+        gpus = {
+            number: tuple(
+                MigGpu(gpu.id, geometry_of(gpu.instances, rule.model))
+                for gpu in nodes[number].gpus
+                if gpu.instances is not None and (gpu.healthy or broken_too)
+            )
+            for number, rule in rules.items()
+        }
+        return cls(rules, gpus, dict(pools.changes_left))
+
+    def copy(self) -> Self:
+        """An independent one."""
+        made = copy(self)
+        made.gpus, made.changes_left = dict(self.gpus), dict(self.changes_left)
+        made.aside, made.unused = dict(self.aside), dict(self.unused)
+        return made
+
+    def become(self, other: Self) -> None:
+        """Be as another one of the same pools."""
+        self.gpus, self.changes_left, self.aside, self.unused = (
+            other.gpus,
+            other.changes_left,
+            other.aside,
+            other.unused,
+        )
+
+    def draining(self, now: Self) -> Self:
+        """The same as it may become for guarantees, with the changes that are left `now`.
+
+        What the round changes already stays; where no work may have to leave, so does what anybody uses.
+        """
+        kept = {node: [gpu for gpu in known if not gpu.is_changed] for node, known in self.gpus.items()}
+        able = {
+            n: [gpu for gpu in kept[n] if rule.drains or now.is_idle(n, gpu.device)] for n, rule in self.rules.items()
+        }
+        gpus, left = {n: tuple(known) for n, known in able.items()}, {p: max(0, m) for p, m in now.changes_left.items()}
+        return type(self)(self.rules, gpus, left, dict(self.aside), self.counts)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether any GPU may still be partitioned anew."""
+        return any(left > 0 for left in self.changes_left.values())
+
+    @property
+    def may_drain(self) -> bool:
+        """Whether somebody may have to leave so that a GPU can be partitioned anew."""
+        return any(rule.drains and self.changes_left[rule.pool] > 0 for rule in self.rules.values())
+
+    def set_aside(self, node: int, device: DeviceId, *, is_whole: bool) -> None:
+        """A GPU will be partitioned anew for somebody, and is nobody else's until then."""
+        if node in self.rules and (is_whole or self.is_divided(node, device)):
+            self.aside[device] = self._gpu(node, device)
+            self.drop(node, device, counted=False)
+
+    def is_idle(self, node: int, device: DeviceId) -> bool:
+        """Whether a GPU is in MIG mode for nobody, and nobody's to be."""
+        return any(gpu.device == device and not (gpu.held or gpu.is_changed) for gpu in self.gpus[node])
+
+    def is_divided(self, node: int, device: DeviceId) -> bool:
+        """Whether a GPU is in MIG mode, or about to be."""
+        return any(gpu.device == device for gpu in self.gpus.get(node, ()))
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def counted(self, node: int, model: str, profile: str, whole: Sequence[DeviceId] | None) -> Counted:
+        """Tasks that find an instance on a node, `whole` being the devices that are free as a whole; None: no GPU is changed."""
+        rule = self.rules.get(node)
+        known = rule.profile(profile) if rule and rule.model == model else None
+        return self.counts.of(node, rule, known, self.gpus[node], whole) if rule and known else NONE
+
+    def instance_slots(self, model: str, profile: str, whole: Sequence[Sequence[DeviceId]], within: Mask) -> Ints:
+        """Tasks that find an instance on these nodes together, and so with the changes that are left."""
+        slots = np.zeros(len(whole), dtype=np.int64)
+        gains: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for node, rule in self.rules.items():
+            if within[node]:
+                counted = self.counted(node, model, profile, whole[node])
+                slots[node] = counted.as_it_is
+                gains[rule.pool] += ((-gain, node) for gain in counted.gains)
+        for pool, ranked in gains.items():
+            for gain, node in sorted(ranked)[: max(0, self.changes_left[pool])]:
+                slots[node] -= gain
+        return slots
+
+    def whole_slots(self, gpus: int, free: Ints, within: Mask) -> Ints:
+        """Tasks of so many whole GPUs, if GPUs are made whole that are partitioned for nobody: on these nodes together."""
+        most: Ints = np.maximum(free, 0)
+        slots: Ints = most // gpus
+        costs: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for node, count in sorted(self.unused.items()):
+            if not within[node]:
+                continue
+            # The first task more takes what is free into account, each further one is made of partitioned GPUs alone.
+            for more in range((int(most[node]) % gpus + count) // gpus):
+                costs[self.rules[node].pool].append((gpus - (int(most[node]) % gpus) * (more == 0), node, more))
+        for pool, ranked in costs.items():
+            left = self.changes_left[pool]
+            for cost, node, _ in sorted(ranked):
+                left -= cost
+                slots[node] += left >= 0
+        return slots
+
+    def take(self, node: int, shape: MigShape, tasks: int, whole: Sequence[DeviceId]) -> list[MigSlot]:
+        """Instances for so many tasks on a node: those that are there first, then with as few changes as can be."""
+        rule = self.rules[node]
+        profile = _profile(rule, shape)
+        if profile is None:
+            raise AssertionError(f"GPUs of pool {rule.pool} have no {shape.mig}")
+        slots: list[MigSlot] = []
+        for gpu, count in spread(rule, profile, tuple(with_whole(rule, self.gpus[node], whole)), tasks):
+            after = chosen(rule, gpu, profile, count)
+            self._put(node, gpu, after)
+            slots += (self._slot(after, placed, shape) for placed in after.held if placed not in gpu.held)
+        return slots
+
+    def make_whole(self, node: int, count: int) -> list[DeviceId]:
+        """Take GPUs out of MIG mode, those with the fewest instances first."""
+        unused = sorted(self._unused(node), key=lambda gpu: (len(gpu.before or ()), gpu.device))[:count]
+        for gpu in unused:
+            self.drop(node, gpu.device)
+        return [gpu.device for gpu in unused]
+
+    def drop(self, node: int, device: DeviceId, *, counted: bool = True) -> None:
+        """A GPU is somebody's as a whole; if it was in MIG mode, it is so no more."""
+        if self.is_divided(node, device):
+            self.changes_left[self.rules[node].pool] -= counted
+            self.have(node, tuple(gpu for gpu in self.gpus[node] if gpu.device != device))
+
+    def hold(self, node: int, slot: MigSlot) -> None:
+        """Exactly this instance is somebody's, on a GPU that may have been whole."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        if profile is not None:
+            gpu = self._gpu(node, slot.gpu)
+            self._put(node, gpu, gpu.with_held(Placed(slot.instance.start, profile)))
+
+    def confirm(self, node: int, slots: Iterable[MigSlot]) -> None:
+        """Somebody has these instances already: they count as being there, and what they overlap as gone."""
+        rule = self.rules.get(node)
+        known = ((slot, rule.profile(slot.instance.profile)) for slot in slots) if rule else ()
+        placed: dict[DeviceId, list[Placed]] = defaultdict(list)
+        for slot, profile in known:
+            if profile is not None:
+                placed[slot.gpu].append(Placed(slot.instance.start, profile))
+        if placed:
+            gpus = {gpu.device: gpu for gpu in self.gpus[node]}
+            gpus |= {device: self._gpu(node, device).confirmed(tuple(mine)) for device, mine in placed.items()}
+            self.have(node, tuple(gpus[device] for device in sorted(gpus)))
+
+    def offers(self, node: int, slot: MigSlot, whole: Collection[DeviceId]) -> bool:
+        """Whether this instance can be had now, `whole` being the devices that are free as a whole."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        there = slot.gpu in whole or self.is_divided(node, slot.gpu)
+        if rule is None or profile is None or not there:
+            return False
+        gpu, placed = self._gpu(node, slot.gpu), Placed(slot.instance.start, profile)
+        after = gpu.with_held(placed)
+        paid = gpu.is_changed or self.changes_left[rule.pool] > 0
+        return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
+
+    def stays(self, node: int, slot: MigSlot) -> bool:
+        """Whether this instance is there, on a GPU that nothing changes."""
+        gpu = self._gpu(node, slot.gpu)
+        there = {(placed.profile.name, placed.start) for placed in gpu.before or ()}
+        return not gpu.is_changed and (slot.instance.profile, slot.instance.start) in there
+
+    def could_be_whole(self, node: int, devices: Collection[DeviceId]) -> bool:
+        """Whether these GPUs in MIG mode could all be made whole, with the changes that are left."""
+        if node not in self.rules or len(devices) > self.changes_left[self.rules[node].pool]:
+            return False
+        return {gpu.device for gpu in self._unused(node)}.issuperset(devices)
+
+    def give_back(self, node: int, slot: MigSlot) -> bool:
+        """Nobody has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""
+        rule = self.rules.get(node)
+        profile = rule.profile(slot.instance.profile) if rule else None
+        if profile is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):
+            return False
+        gpu = self._gpu(node, slot.gpu)
+        after = gpu.without(Placed(slot.instance.start, profile))
+        if after.before is None and not after.held:
+            self.have(node, tuple(other for other in self.gpus[node] if other.device != slot.gpu))
+            return True
+        self._put(node, gpu, after)
+        return False
+
+    def milli_free(self, node: int, *, instances_too: bool) -> int:
+        """Milli-GPU of the GPUs in MIG mode: what could be made whole; or, as instances count too, all that no task has."""
+        if not instances_too:
+            return MilliGpu.gpus(self.unused.get(node, 0))
+        rule = self.rules[node]
+        return sum(MILLI_PER_GPU - sum(_cost(rule, placed.profile) for placed in gpu.held) for gpu in self.gpus[node])
+
+    def repartitioned(self, then: Self) -> Iterator[Repartitioned]:
+        """What has to change for the cluster to become as it is `then`."""
+        for node, rule in self.rules.items():
+            now = {gpu.device: gpu for gpu in self.gpus[node]}
+            later = {gpu.device: gpu for gpu in then.gpus[node]}
+            for device in sorted({*now, *later}):
+                gpu = later.get(device)
+                if gpu is None:
+                    yield Repartitioned(node, device, now[device].before, None)
+                elif gpu.is_changed:
+                    yield Repartitioned(node, device, gpu.before, settled(rule, gpu))
+
+    def have(self, node: int, gpus: tuple[MigGpu, ...]) -> None:
+        """These are the node's GPUs in MIG mode now."""
+        self.gpus[node] = gpus
+        count = self._count_unused(node)
+        if count:
+            self.unused[node] = count
+        else:
+            self.unused.pop(node, None)
+
+    def _count_unused(self, node: int) -> int:
+        return sum(1 for _ in self._unused(node))
+
+    def _unused(self, node: int) -> Iterator[MigGpu]:
+        if self.rules[node].changes:
+            yield from (gpu for gpu in self.gpus[node] if not gpu.held)
+
+    def _gpu(self, node: int, device: DeviceId) -> MigGpu:
+        return next((gpu for gpu in self.gpus[node] if gpu.device == device), MigGpu(device, None))
+
+    def _put(self, node: int, gpu: MigGpu, after: MigGpu) -> None:
+        others = (other for other in self.gpus[node] if other.device != gpu.device)
+        self.have(node, tuple(sorted((*others, after), key=lambda known: known.device)))
+        self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
+
+    def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:
+        return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
+
+
+def _profile(rule: MigRule, shape: MigShape) -> MigProfile | None:
+    return rule.profile(shape.mig or "") if rule.model == shape.model else None
+
+
+def _cost(rule: MigRule, profile: MigProfile) -> int:
+    return cost_milli_gpu(mig_model(rule.model), profile)

@@ -1,0 +1,1 @@
+"""The independent judge of every plan: it counts by its own arithmetic."""

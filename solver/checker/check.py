@@ -1,0 +1,123 @@
+"""Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
+
+Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums. A plan with a violation is never acted on.
+What rules look up again and again is indexed once for all of them (check_case); they are judged one after the other, and
+each looks at what the plan names, not at all pairs. Rules whose subject does not exist yet come with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from solver.checker.check_case import Case
+from solver.checker.check_declared import declared_violations
+from solver.checker.check_departures import departure_violations
+from solver.checker.check_entry import entry_violations
+from solver.checker.check_estimates import false_estimates
+from solver.checker.check_evictions import eviction_violations
+from solver.checker.check_fallback import fallback_violations
+from solver.checker.check_fit import fit_violations
+from solver.checker.check_gangs import gang_violations
+from solver.checker.check_leaves import leave_violations
+from solver.checker.check_lending import lending_violations
+from solver.checker.check_mig import mig_violations
+from solver.checker.check_moves import move_violations
+from solver.checker.check_order import order_violations
+from solver.checker.check_pledges import pledge_violations
+from solver.checker.check_quotas import quota_violations
+from solver.checker.check_reservations import reservation_violations
+from solver.checker.check_room import room_violations
+from solver.checker.check_sets import set_violations
+from solver.checker.check_sharing import sharing_violations
+from solver.checker.check_sizes import size_violations, with_parts_apart
+from solver.checker.check_turns import turn_violations
+from solver.checker.check_verdicts import verdict_violations
+from solver.model.snapshot import Snapshot, foreseen
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink
+from solver.plan.violation import Violation
+from solver.policy.policy import Policy
+
+
+def violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+    """Everything that is wrong with a plan; () where it may be acted on."""
+    return tuple(_findings(snapshot, policy, plan))
+
+
+def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+    """Every rule in turn. Steps of jobs or nodes that do not exist are reported first, and alone: the rest needs them."""
+    if plan.snapshot != snapshot.digest:
+        yield Violation("stale", plan.snapshot, f"the plan is not for snapshot {snapshot.digest}")
+    if plan.policy != policy.digest:
+        yield Violation("stale", plan.policy, f"the plan is not for policy {policy.digest}")
+    case = Case.of(foreseen(snapshot), policy, plan)
+    strangers = tuple(_strangers(case))
+    yield from strangers or _unlawful(case)
+
+
+def _unlawful(case: Case) -> Iterable[Violation]:
+    for rule in _OF_GANGS:
+        yield from rule(case)
+    apart = with_parts_apart(case)
+    for rule in _OF_PARTS:
+        yield from rule(apart)
+
+
+_OnNodes = Bind | Nominate | Grow
+_OfJobs = _OnNodes | Evict | Shrink
+
+
+def _strangers(case: Case) -> Iterable[Violation]:
+    jobs, nodes = case.jobs, case.ground.by_name
+    for step in case.plan.steps:
+        if isinstance(step, _OfJobs) and step.job not in jobs:
+            yield Violation("S8" if isinstance(step, Evict | Shrink) else "S2", step.job, "is not in the snapshot")
+        if isinstance(step, _OnNodes):
+            for task in step.tasks:
+                if task.node not in nodes:
+                    yield Violation("S1", step.job, f"task {task.group}/{task.index} is on unknown node {task.node}")
+
+
+def _estimate_violations(case: Case) -> Iterable[Violation]:
+    """Nobody is told an earliest start that can't be."""
+    for name, problem in false_estimates(case):
+        yield Violation("estimate", name, problem)
+
+
+def _certificate_violations(case: Case) -> Iterable[Violation]:
+    """A plan never beats its own bound: where it does, the model is wrong."""
+    for layer in case.plan.certificate.layers:
+        if layer.value > layer.bound + 1e-5 * max(1.0, abs(layer.bound)):
+            yield Violation("bound", layer.name, f"value {layer.value} is above its bound {layer.bound}")
+
+
+Rule = Callable[[Case], Iterable[Violation]]
+
+_OF_GANGS: tuple[Rule, ...] = (
+    verdict_violations,
+    size_violations,
+    set_violations,
+    leave_violations,
+    fit_violations,
+    gang_violations,
+    eviction_violations,
+    move_violations,
+    departure_violations,
+    order_violations,
+    fallback_violations,
+    turn_violations,
+)
+
+_OF_PARTS: tuple[Rule, ...] = (
+    entry_violations,
+    lending_violations,
+    mig_violations,
+    pledge_violations,
+    sharing_violations,
+    reservation_violations,
+    declared_violations,
+    room_violations,
+    quota_violations,
+    _estimate_violations,
+    _certificate_violations,
+)
+"""What joins or leaves a running gang is a job of its own for these."""

@@ -1,0 +1,120 @@
+"""Runs a program with PuLP and HiGHS in this process: layer by layer, each locked in before the next.
+
+PuLP states the model once; HiGHS keeps it between layers, so that each layer starts from the last one's basis. Small programs are
+branched over in every layer, larger ones in stages (see there).
+One thread, a fixed seed and a stop by gap make the answer reproducible; the time limit is a safety net, and a solution it cut short
+says so.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+
+import highspy
+import numpy as np
+import pulp
+
+from solver.milp.layers import EXACT_TOLERANCE, Layers, Models
+from solver.milp.optimiser import Effort, Objective, Program, Solution
+from solver.milp.silent import SilentHighs
+from solver.milp.stages import Stages
+from solver.model.arrays import Floats
+
+SOLVER = f"HiGHS {SilentHighs().version()} through PuLP {pulp.__version__}"
+
+ALL_BRANCHED_COLUMNS_MAX = 250
+"""Programs of so few columns are branched over in every layer."""
+
+BOUNDS_BRANCHED_COLUMNS_MAX = 1_000
+"""Of programs of so few columns exact layers are branched over where bounds are asked; of larger ones bounds are linear."""
+
+ALL_BOUNDED_COLUMNS_MAX = 5_000
+"""Of programs of so few columns bounds are looked for in every layer, of larger ones in the exact layers."""
+
+NODES_MAX = 100
+"""Nodes of one layer's branching where bounds are all that is asked. Unlike a clock, it stops at the same answer every time."""
+
+PRIMAL_SIMPLEX = 4
+"""Where a layer ends its point satisfies what is locked, too: the next begins there, and only has to look for better ones."""
+
+
+def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None:
+    """The Optimiser that runs in process. None only where even the start does not satisfy the program."""
+    if not program.is_satisfied_by(start):
+        return None
+    models = Models(program, loaded(program, effort), effort)
+    whole = bool(program.integer.any())
+    size = len(program.lower) if (whole or effort.bounding) and not effort.exact else 0
+    best = Stages(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
+    run = Layers(models, models.stated, best, partial(_gap, effort, size, whole), improving=not effort.bounding)
+    reached = tuple(
+        run.settle(objective) if _is_looked_into(effort, size, objective) else run.leave(objective)
+        for objective in program.objectives
+    )
+    return Solution(run.best, reached, SOLVER, models.cut)
+
+
+def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:
+    """No answer depends on layers that are not branched over: only who asks for bounds has them looked into."""
+    if effort.bounding:
+        return objective.exact or size <= ALL_BOUNDED_COLUMNS_MAX
+    return size <= ALL_BRANCHED_COLUMNS_MAX
+
+
+def _gap(effort: Effort, size: int, whole: bool, objective: Objective) -> float | None:
+    if effort.bounding:
+        return 0.0 if whole and objective.exact and size <= BOUNDS_BRANCHED_COLUMNS_MAX else None
+    if size > ALL_BRANCHED_COLUMNS_MAX:
+        return None
+    return 0.0 if objective.exact else effort.gap
+
+
+def stated(program: Program) -> pulp.LpProblem:
+    """The program as a PuLP problem without an objective. Zero-padded names, because PuLP sorts columns by name."""
+    problem = pulp.LpProblem("round", pulp.LpMinimize)
+    categories = np.where(program.integer, pulp.LpInteger, pulp.LpContinuous)
+    columns = [
+        problem.add_variable(f"x{number:07}", lower, upper, category)
+        for number, (lower, upper, category) in enumerate(
+            zip(program.lower.tolist(), program.upper.tolist(), categories.tolist(), strict=True)
+        )
+    ]
+    # PuLP forgets columns that are nowhere named, and those after them would then answer to the wrong numbers.
+    problem.setObjective(pulp.LpAffineExpression([(column, 0.0) for column in columns]))
+    order = np.argsort(program.entry_row, kind="stable")
+    entries = zip(program.entry_column[order].tolist(), program.entry_value[order].tolist(), strict=True)
+    in_row = np.bincount(program.entry_row, minlength=len(program.row_lower))
+    for row, (count, lower, upper) in enumerate(
+        zip(in_row.tolist(), program.row_lower.tolist(), program.row_upper.tolist(), strict=True)
+    ):
+        terms = pulp.LpAffineExpression([(columns[column], factor) for column, factor in islice(entries, count)])
+        sense = pulp.LpConstraintEQ if lower == upper else pulp.LpConstraintLE
+        problem.addConstraint(pulp.LpConstraint(terms, sense, f"r{row:07}", upper))
+    return problem
+
+
+def loaded(program: Program, effort: Effort) -> highspy.Highs:
+    """The program in HiGHS, by way of PuLP."""
+    problem = stated(program)
+    problem.solverModel = model = SilentHighs()
+    model.setOptionValue("threads", 1)
+    model.setOptionValue("random_seed", effort.seed)
+    model.setOptionValue("mip_rel_gap", effort.gap)
+    model.setOptionValue("time_limit", effort.time_limit_s)
+    # PuLP would tell HiGHS of one whole column at a time, for which HiGHS looks at all of them.
+    pulp.HiGHS(mip=False, msg=False).buildSolverModel(problem)
+    whole = np.array(
+        [n for n, column in enumerate(problem.variables()) if column.cat == pulp.LpInteger], dtype=np.int32
+    )
+    model.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
+    # With presolve a layer may come out better than any answer can be, by two in a million, and the next one with it; linear
+    # programs, each from the basis of the last, would begin anew.
+    model.setOptionValue("presolve", "off")
+    if effort.bounding:
+        model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
+        model.setOptionValue("mip_max_nodes", NODES_MAX)
+    if effort.exact:
+        model.setOptionValue("primal_feasibility_tolerance", EXACT_TOLERANCE)
+        model.setOptionValue("mip_feasibility_tolerance", EXACT_TOLERANCE)
+    return model

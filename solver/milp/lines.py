@@ -1,0 +1,78 @@
+"""The rows that keep strict queues in line: a gang starts only if all those start that it would delay if they waited.
+
+Classes of a strict queue are stretches of its order, so the members of one start from the first on, and it is enough to
+ask of a class ahead whether all of it starts: y ≤ (gangs of it that start) / (its members), and gangs of the later one that
+would delay it ≤ members · y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from solver.milp.builder import ProgramBuilder
+from solver.milp.classes import JobClass
+from solver.milp.ways import Way
+from solver.model.cluster import GpuType
+from solver.queueing.strict import Reach, may_run_around
+
+
+@dataclass(frozen=True, slots=True)
+class LineRows:
+    """Rows over `ways`: the column of each way to serve a class."""
+
+    builder: ProgramBuilder
+    classes: Sequence[JobClass]
+    ways: Mapping[Way, int]
+
+    def state(self) -> dict[int, int]:
+        """Write them all; returns the column `y` of each class that somebody stands behind."""
+        columns: dict[int, list[tuple[Way, int]]] = {}
+        for way, column in self.ways.items():
+            columns.setdefault(way.job_class, []).append((way, column))
+        all_started: dict[int, int] = {}
+        for later, ahead in self._in_line():
+            members = len(self.classes[later].members)
+            delaying = [column for way, column in columns.get(later, ()) if self._would_delay(way, ahead)]
+            if delaying:
+                if ahead not in all_started:
+                    all_started[ahead] = self._all_started(ahead, [column for _, column in columns.get(ahead, ())])
+                terms = dict.fromkeys(delaying, 1.0) | {all_started[ahead]: -float(members)}
+                self.builder.at_most(terms, 0.0)
+        return all_started
+
+    def _in_line(self) -> Iterator[tuple[int, int]]:
+        """Pairs of a class and one ahead of it in its strict queue, nearest first.
+
+        Whom a class would delay, those who take the same behind it would delay too: so its pairs
+        end at the first that takes the same.
+        """
+        lines: dict[str, list[int]] = {}
+        for number, known in enumerate(self.classes):
+            if known.strict:
+                line = lines.setdefault(known.queue, [])
+                for ahead in reversed(line):
+                    yield number, ahead
+                    if self._all_it_takes(number) and self._all_it_takes(number) == self._all_it_takes(ahead):
+                        break
+                line.append(number)
+
+    def _all_it_takes(self, number: int) -> tuple[GpuType, bool] | None:
+        """The one GPU type that all of its gangs take, and whether CPU or memory beside it; None for others."""
+        reach, shapes = self._reach(number), [shape for shape, _ in self.classes[number].groups]
+        if reach.every_host or reach.gpu_types is None or len(reach.gpu_types) != 1:
+            return None
+        return next(iter(reach.gpu_types)), any(shape.cpu or shape.memory for shape in shapes)
+
+    def _would_delay(self, way: Way, ahead: int) -> bool:
+        spec = self.classes[way.job_class].members[0].job.spec
+        return not may_run_around(spec, way.option, self._reach(ahead))
+
+    def _reach(self, number: int) -> Reach:
+        return Reach.of(self.classes[number].members[0].job.spec)
+
+    def _all_started(self, number: int, columns: Sequence[int]) -> int:
+        column = self.builder.column(1)
+        members = len(self.classes[number].members)
+        self.builder.at_most({column: float(members)} | dict.fromkeys(columns, -1.0), 0.0)
+        return column

@@ -1,0 +1,57 @@
+"""The base of everything that crosses a wire or is stored: frozen structs with one JSON form and a digest."""
+
+from __future__ import annotations
+
+import hashlib
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from solver.model.quantities import decode_quantity, encode_quantity
+
+API_VERSION: Final = "quorate.dev/v1"
+
+T = TypeVar("T")
+
+_LEARNING: Final = Lock()
+_DECODERS: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
+
+
+class Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Frozen data with camelCase JSON names; an unknown field is an error."""
+
+
+def encode(value: object) -> bytes:
+    """The one JSON form: sorted keys, quantities as people write them."""
+    return msgspec.json.encode(value, enc_hook=encode_quantity, order="sorted")
+
+
+def decode(text: bytes | str, kind: type[T]) -> T:
+    """Read JSON as `kind`; raises msgspec.ValidationError (place and problem) or msgspec.DecodeError."""
+    return _decoder(kind).decode(text)
+
+
+def to_builtins(value: object) -> object:
+    """The same as `encode`, as dicts and lists."""
+    return msgspec.to_builtins(value, enc_hook=encode_quantity, order="sorted")
+
+
+def from_builtins(value: object, kind: type[T]) -> T:
+    """The same as `decode`, from dicts and lists."""
+    _decoder(kind)
+    return msgspec.convert(value, type=kind, dec_hook=decode_quantity)
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Made by one thread at a time: msgspec learns a type at its first use, and two threads that do so at once end the process."""
+    found = _DECODERS.get(kind)
+    if found is None:
+        with _LEARNING:
+            found = _DECODERS[kind] = msgspec.json.Decoder(kind, dec_hook=decode_quantity)
+    return found
+
+
+def digest(value: object) -> str:
+    """Names a value by its JSON form, the same on every machine. Equal values differ in it where one spells out a default."""
+    return "sha256:" + hashlib.sha256(encode(value)).hexdigest()

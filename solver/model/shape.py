@@ -1,0 +1,114 @@
+"""What one task asks for on one node: GPUs whole, shared or as a MIG instance, CPU and memory."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, NewType
+
+import msgspec
+
+from solver.model.cluster import GpuType
+from solver.model.document import Document
+from solver.model.quantities import Cpu, Memory, MilliGpu
+
+
+class Shape(Document, frozen=True):
+    """What one task needs. `gpu_types` in order of preference; empty means any type.
+
+    Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
+    instance of that profile.
+    """
+
+    gpus: int = 0
+    gpu_types: tuple[GpuType, ...] = ()
+    cpu: Cpu = Cpu(0)
+    memory: Memory = Memory(0)
+    gpu_fraction: MilliGpu | None = None
+    gpu_memory: Memory | None = None
+    mig: str | None = None
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged, where that is known without the type of its GPU."""
+        return MilliGpu(MilliGpu.gpus(self.gpus) + (self.gpu_fraction or 0))
+
+    @property
+    def is_shared(self) -> bool:
+        """It asks for a part of a GPU."""
+        return self.gpu_fraction is not None or self.gpu_memory is not None
+
+    @property
+    def uses_gpus(self) -> bool:
+        """It needs a node with GPUs."""
+        return self.gpus > 0 or self.is_shared or self.mig is not None
+
+
+TrustDomain = NewType("TrustDomain", str)
+"""Who may meet on one GPU: queues whose jobs trust each other."""
+
+SharingMode = Literal["mps", "time-slicing"]
+"""How tasks share a GPU: side by side through NVIDIA's MPS, or in turns."""
+
+
+class Circle(NamedTuple):
+    """A pool whose GPUs a task may share, its trust domain there, and how they are shared."""
+
+    pool: str
+    domain: TrustDomain
+    mode: SharingMode
+
+
+class ServedShape(Shape, frozen=True):
+    """A shape as one task group asks for it. `nodes`: the set of the only nodes it may be on; "": it may be on any."""
+
+    nodes: str = ""
+
+
+def kept_to(shape: Shape, nodes: str) -> Shape:
+    """The shape, on nodes of that set alone; "": on any."""
+    if isinstance(shape, ServedShape) and not (type(shape) is ServedShape and not nodes):
+        return msgspec.structs.replace(shape, nodes=nodes)
+    fields = {name: getattr(shape, name) for name in Shape.__struct_fields__}
+    return ServedShape(**fields, nodes=nodes) if nodes else Shape(**fields)
+
+
+def nodes_of(shape: Shape) -> str:
+    """The set of the only nodes that a shape may be on; "": it may be on any."""
+    return shape.nodes if isinstance(shape, ServedShape) else ""
+
+
+class SharedShape(ServedShape, frozen=True):
+    """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
+
+    milli: int = 0
+    circles: tuple[Circle, ...] = ()
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged: its part of the GPU."""
+        return MilliGpu(self.milli)
+
+    @property
+    def is_shared(self) -> bool:
+        """Always."""
+        return True
+
+    def circle(self, pool: str) -> Circle | None:
+        """The one in a pool; None where it may not share."""
+        return next((circle for circle in self.circles if circle.pool == pool), None)
+
+    def domain(self, pool: str) -> TrustDomain | None:
+        """Its trust domain in a pool; None where it may not share."""
+        circle = self.circle(pool)
+        return circle.domain if circle else None
+
+
+class MigShape(ServedShape, frozen=True):
+    """A shape whose MIG profile is settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
+
+    model: str = ""
+    milli: int = 0
+
+    @property
+    def cost(self) -> MilliGpu:
+        """What a task is charged: its part of the GPU's memory slices."""
+        return MilliGpu(self.milli)

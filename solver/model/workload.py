@@ -1,0 +1,300 @@
+"""Jobs: what is asked for (the spec), and where it stands (phase, placement)."""
+
+from __future__ import annotations
+
+from typing import Literal, NewType
+
+import msgspec
+
+from solver.model.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel
+from solver.model.container import Container
+from solver.model.document import Document
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.shape import Shape, SharingMode
+
+JobName = NewType("JobName", str)
+QueueName = NewType("QueueName", str)
+
+Phase = Literal["pending", "starting", "running", "stopping"]
+"""Only live jobs are in a snapshot. `starting` and `stopping` hold their devices until the backend confirms."""
+
+
+class Bundle(Document, frozen=True):
+    """Each `tasks` consecutive tasks of a group, counted from index 0, lie in one domain of a level; the last may be fewer."""
+
+    tasks: int
+    within: Level
+
+
+class Spread(Document, frozen=True):
+    """At most `max_per_domain` tasks in each domain of a level; `node` is a host."""
+
+    level: SpreadLevel
+    max_per_domain: int
+
+
+class GroupTopology(Document, frozen=True):
+    """What one task group asks for by itself. `required`: all its tasks in one domain; `group`: the same for its bundles."""
+
+    required: Level | None = None
+    group: Bundle | None = None
+    spread: Spread | None = None
+
+
+class TaskGroup(Document, frozen=True):
+    """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`, on one GPU type and on nodes of `nodes`.
+
+    `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
+    """
+
+    name: str
+    replicas: int
+    shape: Shape
+    command: tuple[str, ...] = ()
+    min_replicas: int | None = None
+    topology: GroupTopology = GroupTopology()
+    rejoin: bool = False
+    launcher: bool = False
+    nodes: str = ""  # the name of a NodeSet of the snapshot; "": any will do
+
+    @property
+    def least(self) -> int:
+        """Tasks without which the gang does not start."""
+        return self.replicas if self.min_replicas is None else self.min_replicas
+
+
+PlacementStyle = Literal["pack", "spread"]
+
+
+class TopologyRequest(Document, frozen=True):
+    """`required`: all tasks of the job in one domain of that level, or it waits. `preferred`: tried for, never waited for;
+    of several levels each counts. `communication` bound: it is as fast as its slowest link, and pays for a slow one.
+    `placement`: as few nodes as can be, or as many; None: what its class says.
+
+    `group`: how the tasks of each group are bundled that does not say it itself. `spread` counts the tasks of all groups.
+    """
+
+    required: Level | None = None
+    preferred: Level | tuple[Level, ...] | None = None
+    group: Bundle | None = None
+    spread: Spread | None = None
+    communication: Literal["normal", "bound"] = "normal"
+    placement: PlacementStyle | None = None
+
+    @property
+    def wishes(self) -> tuple[Level, ...]:
+        """The preferred levels, the closest first."""
+        written = (self.preferred,) if isinstance(self.preferred, str) else self.preferred or ()
+        return tuple(level for level in LEVELS if level in written)
+
+    @property
+    def levels(self) -> frozenset[Level]:
+        """The levels that make a difference to it."""
+        every = LEVELS if self.communication == "bound" else self.wishes
+        return frozenset((*every, *((self.required,) if self.required else ())))
+
+
+TaskSignal = Literal["", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"]
+
+
+class Checkpoint(Document, frozen=True):
+    """How often a job saves its work, and how long it needs to save it once more when it is asked to leave.
+
+    `storage`: the CheckpointPolicy by which that is kept; "": the one named `default`, if there is one. `signal`: what its
+    tasks are sent when they are to save; "": nothing.
+    """
+
+    interval: Duration
+    grace: Duration | None = None
+    storage: str = ""
+    signal: TaskSignal = ""
+
+
+class TimeLimitWarning(Document, frozen=True):
+    """So long `before` its time limit a job is told that it is near. `signal`: what its tasks are sent then; "": nothing."""
+
+    before: Duration
+    signal: TaskSignal = ""
+
+
+StuckAction = Literal["notify", "retry", "fail"]
+
+
+class Stuck(Document, frozen=True):
+    """A job that has made no progress for `after` is dumped into its log, and then what `action` says follows.
+
+    `signal`: what its tasks are sent with the dump, such as one at which Python writes down its stacks; "": nothing.
+    """
+
+    after: Duration
+    action: StuckAction = "notify"
+    signal: TaskSignal = ""
+
+
+JobType = Literal["gang", "service", "interactive"]
+"""`service`: replicas that are each of their own and have no end. `interactive`: a person waits for it, and it ends by itself."""
+
+INTERACTIVE_TIME_LIMIT = Duration(8 * 3_600_000)
+"""How long an interactive job may run where neither it nor its class says so."""
+
+DependencyCondition = Literal["afterok", "afterany", "afternotok"]
+"""How what a job depends on must have ended: with success, in any way, without success."""
+
+
+class Dependency(Document, frozen=True):
+    """The job begins only once another one, or a whole array or pipeline, has ended in this way."""
+
+    job: JobName
+    condition: DependencyCondition = "afterok"
+
+    def __str__(self) -> str:
+        return f"{self.condition} {self.job}"
+
+
+class JobArray(Document, frozen=True):
+    """The job is submitted once for each index, as jobs of their own; at most `max_running` of them run at a time."""
+
+    indices: str
+    max_running: int | None = None
+
+
+class SecretUse(Document, frozen=True):
+    """A secret that the tasks are given: as the variable `env`, or as the file `file` of the folder QUORATE_SECRETS.
+
+    `key`: which part of it, where it has several; "": it has none.
+    """
+
+    name: str
+    key: str = ""
+    env: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.key}" if self.key else self.name
+
+
+class JobSpec(Document, frozen=True):
+    """The `spec` of a Job document. A service that says no `min_replicas` starts with one.
+
+    `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
+    `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
+    `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
+    what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
+    its elements), `retry_policy` (a name), `secrets`, `time_limit_warning`, `stuck`, `container`, and `terminal` (of its one task).
+    """
+
+    queue: QueueName
+    task_groups: tuple[TaskGroup, ...]
+    priority_class: str = ""
+    topology: TopologyRequest = TopologyRequest()
+    time_limit: Duration | None = None
+    checkpoint: Checkpoint | None = None
+    fallback_after: Duration | None = None
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    type: JobType = "gang"
+    data: tuple[str, ...] = ()
+    idle_limit: Duration | None = None
+    depends_on: tuple[Dependency, ...] = ()
+    array: JobArray | None = None
+    retry_policy: str = ""
+    secrets: tuple[SecretUse, ...] = ()
+    time_limit_warning: TimeLimitWarning | None = None
+    stuck: Stuck | None = None
+    terminal: bool = False
+    container: Container | None = None
+
+    def __post_init__(self) -> None:
+        """Settle with how few replicas a service starts, so that whoever reads it counts the same."""
+        if self.type == "service" and any(group.min_replicas is None for group in self.task_groups):
+            settled = (
+                group if group.min_replicas is not None else msgspec.structs.replace(group, min_replicas=1)
+                for group in self.task_groups
+            )
+            msgspec.structs.force_setattr(self, "task_groups", tuple(settled))
+
+    @property
+    def gpus(self) -> MilliGpu:
+        """GPUs of the whole gang, an elastic one at its full size; those asked for by their memory are not counted."""
+        return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
+
+    @property
+    def least_gpus(self) -> MilliGpu:
+        """GPUs without which the gang does not start, counted in the same way."""
+        return MilliGpu(sum(group.least * group.shape.cost for group in self.task_groups))
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the whole gang, an elastic one at its full size."""
+        return sum(group.replicas for group in self.task_groups)
+
+    @property
+    def launcher(self) -> TaskGroup | None:
+        """The group that starts the others' work, as mpirun does; None: each task runs its own command."""
+        return next((group for group in self.task_groups if group.launcher), None)
+
+    @property
+    def effective_topology(self) -> TopologyRequest:
+        """What the topology request demands in fact: a single task is in one domain of any level by itself."""
+        return TopologyRequest() if self.tasks == 1 else self.topology
+
+    def bundle_of(self, group: TaskGroup) -> Bundle | None:
+        """How the tasks of a group are bundled; None: they are not."""
+        if group.topology.required:
+            return Bundle(group.replicas, group.topology.required)
+        return group.topology.group or self.topology.group
+
+
+class MigSlot(Document, frozen=True):
+    """The MIG instance that is a task's only device: on which GPU, which, and what part of the GPU it counts as."""
+
+    gpu: DeviceId
+    instance: MigInstance
+    cost: MilliGpu
+
+
+class TaskPlacement(Document, frozen=True):
+    """Where one task of a gang runs. `index` counts within its group.
+
+    `share`: how much it has of its only device, beside others, and `sharing` how; None: its devices are its own.
+    `mig`: its only device is this instance; None: its devices are GPUs.
+    """
+
+    group: str
+    index: int
+    node: NodeName
+    devices: tuple[DeviceId, ...] = ()
+    share: MilliGpu | None = None
+    sharing: SharingMode | None = None
+    mig: MigSlot | None = None
+
+    @property
+    def gpus(self) -> MilliGpu:
+        """GPUs that it holds."""
+        if self.mig is not None:
+            return self.mig.cost
+        return MilliGpu.gpus(len(self.devices)) if self.share is None else self.share
+
+
+class Job(Document, frozen=True):
+    """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
+
+    `time_limit`: of this attempt; None: it may run for ever, or is not bound. `evicted_at`: oldest first. `boosted`: it is to start
+    before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
+    its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
+    """
+
+    name: JobName
+    submitted_at: Instant
+    spec: JobSpec
+    user: str = ""
+    phase: Phase = "pending"
+    attempt: int = 0
+    started_at: Instant | None = None
+    placement: tuple[TaskPlacement, ...] = ()
+    time_limit: Duration | None = None
+    evicted_at: tuple[Instant, ...] = ()
+    served_gpu_ms: int = 0
+    boosted: bool = False
+    saved_at: Instant | None = None
+    leaves: Literal["freely", "unpromised", "not"] = "freely"

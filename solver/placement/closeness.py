@@ -1,0 +1,256 @@
+"""Which nodes take how many tasks of one group: packed or scattered, bundles together, no domain above what a spread allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.capacity.offers import Offer
+from solver.capacity.room import Room
+from solver.model.arrays import Counts, Ints
+from solver.model.cluster import Level, SpreadLevel, is_wider
+from solver.model.topology import Topology
+from solver.model.workload import Bundle, JobSpec, Spread, TaskPlacement
+
+Chosen = list[tuple[int, int]]
+"""Nodes with the number of tasks that each takes, in the order of the tasks' indexes."""
+
+
+Domain = tuple[Level, int]
+"""One of a level, by its number."""
+
+NESTED: tuple[Level, ...] = ("block", "rack", "island")
+"""The levels of which few domains are used, the widest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many more tasks each domain of one spread takes. Whoever chooses nodes counts them here."""
+
+    of_node: Ints
+    left: Ints
+
+    @classmethod
+    def of(cls, room: Room, spread: Spread, nodes: Iterable[int]) -> Limit:
+        """The limit of a spread, with tasks on `nodes` already."""
+        of_node = _domains(room, spread.level)
+        left = np.full(int(of_node.max(initial=0)) + 1, spread.max_per_domain, dtype=np.int64)
+        for node in nodes:
+            left[of_node[node]] -= 1
+        return cls(of_node, left)
+
+
+Limits = tuple[Limit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the tasks of one group lie: `limits` bind, and `beside` has the gang's tasks on each node where it is to be scattered.
+
+    `beside` None: it is packed.
+    """
+
+    limits: Limits = ()
+    beside: Ints | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but room decides."""
+        return not self.limits and self.beside is None
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How a gang lies: the limit over all of its tasks, those over each group's, and its tasks by node if it is scattered."""
+
+    whole: Limits
+    groups: tuple[Limits, ...]
+    beside: Ints | None
+
+    @classmethod
+    def of(cls, room: Room, spec: JobSpec, placed: Sequence[TaskPlacement] = ()) -> Manners:
+        """Those of a gang that already has these tasks."""
+
+        def limits(spread: Spread | None, tasks: Iterable[TaskPlacement]) -> Limits:
+            return (Limit.of(room, spread, (room.index[task.node] for task in tasks)),) if spread else ()
+
+        groups = (
+            limits(group.topology.spread, [task for task in placed if task.group == group.name])
+            for group in spec.task_groups
+        )
+        beside = None
+        if spec.effective_topology.placement == "spread":
+            hosts = np.array([room.index[task.node] for task in placed], dtype=np.int64)
+            beside = np.bincount(hosts, minlength=len(room.nodes)).astype(np.int64)
+        return cls(limits(spec.topology.spread, placed), tuple(groups), beside)
+
+    def of_group(self, number: int) -> Manner:
+        """How the tasks of one group lie."""
+        return Manner((*self.whole, *self.groups[number]), self.beside)
+
+
+def choose(
+    room: Room, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, domain: Domain | None = None
+) -> Chosen | None:
+    """Nodes for all the tasks, or None. After None the manner may have been counted on: begin with a new one.
+
+    `domain`: in this one alone.
+    """
+    if domain is None:
+        chosen = more_tasks(room, offer, tasks, bundle, manner, ())
+    elif bundle is None and manner.is_plain:
+        chosen = _fill(room, offer, tasks, (), domain)
+    else:
+        here = offer.within(room.topology[domain[0]].of_node == domain[1])
+        chosen = more_tasks(room, here, tasks, bundle, manner, ())
+    return chosen if sum(count for _, count in chosen) == tasks else None
+
+
+def more_tasks(
+    room: Room, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, before: Sequence[int]
+) -> Chosen:
+    """Nodes for as many of the tasks as can be; `before` has the nodes of the group's earlier tasks, in order."""
+    if bundle is None:
+        if manner.beside is None:
+            return _fill(room, offer, tasks, manner.limits)
+        return _scatter(room, offer.slots, tasks, manner.limits, manner.beside)
+    slots, of_node = offer.slots.copy(), room.topology[bundle.within].of_node
+    chosen: Chosen = []
+    done = len(before)
+    begun = of_node == of_node[before[-1]] if done % bundle.tasks else None
+    while tasks:
+        size = min(tasks, bundle.tasks - done % bundle.tasks)
+        left = Offer(slots, room.topology)
+        here = of_node == _best_for_bundle(left, bundle.within, of_node, size, manner) if begun is None else begun
+        found = _fill(room, left.within(here), size, manner.limits)
+        for node, count in found:
+            slots[node] -= count
+            if manner.beside is not None:
+                manner.beside[node] += count
+        chosen += found
+        done, tasks, begun = done + size, tasks - size, None
+        if sum(count for _, count in found) < size:
+            break
+    return chosen
+
+
+def tasks_that_fit(room: Room, offer: Offer, spec: JobSpec, number: int) -> int:
+    """How many of the tasks that one group needs to start its bundles and the spreads allow, were it alone; in whole bundles."""
+    manner, group = Manners.of(room, spec).of_group(number), spec.task_groups[number]
+    bundle = spec.bundle_of(group)
+    fit = sum(count for _, count in more_tasks(room, offer, group.least, bundle, manner, ()))
+    return fit - fit % bundle.tasks if bundle and fit < group.least else fit
+
+
+def _best_for_bundle(offer: Offer, level: Level, of_node: Ints, size: int, manner: Manner) -> int:
+    """The domain that such a bundle fills best; where none takes all of it, the roomiest.
+
+    Scattered bundles go first where fewest of the gang's tasks are.
+    """
+    totals = room_in_domains(offer, level, of_node, manner.limits)
+    able = np.flatnonzero(totals >= size)
+    if manner.beside is not None and len(able):
+        mine = np.bincount(of_node, weights=manner.beside, minlength=len(totals))[able]
+        able = able[mine == mine.min()]
+    return int(able[totals[able].argmin()] if len(able) else totals.argmax())
+
+
+def room_in_domains(offer: Offer, level: Level, of_node: Ints, limits: Limits) -> Ints:
+    """Tasks that each domain of a level takes, as far as each limit alone says. `of_node`: the domain of each node."""
+    totals = offer.in_domains(level)
+    for limit in limits:
+        both, of_pair = np.unique(np.stack((of_node, limit.of_node)), axis=1, return_inverse=True)
+        each = np.bincount(of_pair.reshape(-1), weights=offer.slots).astype(np.int64)
+        clipped = np.minimum(each, limit.left[both[1]])
+        of_limit = np.bincount(both[0], weights=clipped, minlength=len(totals)).astype(np.int64)
+        totals = np.minimum(totals, of_limit)
+    return totals
+
+
+def _fill(room: Room, offer: Offer, tasks: int, limits: Limits, domain: Domain | None = None) -> Chosen:
+    """Take nodes until the tasks have one or nothing is left: few racks and islands, then the nodes that are left fullest."""
+    if limits:
+        each: list[Ints | Counts] = [offer.slots, *(limit.left[limit.of_node] for limit in limits)]
+        offer = Offer(np.minimum.reduce(each), room.topology)
+        nodes, closer = np.arange(len(offer.slots)), list(NESTED)
+    else:
+        nodes, closer = _closest(room.topology, offer, tasks, domain)
+    nodes = nodes[offer.slots[nodes] > 0]
+    if len(nodes) > 1:
+        # From the least to the most significant; where they all are equal, the first node is the first.
+        of_domain = (_rank(offer, level, room.topology[level].of_node[nodes], tasks) for level in closer[::-1])
+        nodes = nodes[np.lexsort([room.free_gpus[nodes], *of_domain])]
+    chosen: Chosen = []
+    for node, slots in zip(nodes.tolist(), offer.slots[nodes].tolist(), strict=True):
+        if not tasks:
+            break
+        count = min(tasks, slots, *(int(limit.left[limit.of_node[node]]) for limit in limits))
+        if count:
+            for limit in limits:
+                limit.left[limit.of_node[node]] -= count
+            chosen.append((node, count))
+            tasks -= count
+    return chosen
+
+
+def _closest(topology: Topology, offer: Offer, tasks: int, domain: Domain | None) -> tuple[Ints, list[Level]]:
+    """The nodes of the tightest domain that takes all tasks, in the tightest wider one that does, down to a rack.
+
+    And the levels of which they may need several domains.
+    """
+    closer = [level for level in NESTED if domain is None or is_wider(domain[0], level)]
+    while closer and closer[0] != "island":
+        level = closer[0]
+        sums = offer.in_domains(level)
+        able = np.flatnonzero(sums >= tasks)
+        if domain:
+            able = able[topology[domain[0]].of_node[topology[level].first[able]] == domain[1]]
+        if not len(able):
+            break
+        domain, closer = (level, int(able[sums[able].argmin()])), closer[1:]
+    return (topology[domain[0]].nodes_of(domain[1]) if domain else np.arange(len(offer.slots))), closer
+
+
+def _scatter(room: Room, slots: Counts, tasks: int, limits: Limits, beside: Ints) -> Chosen:
+    """Each task in the block, there in the rack and on the node with fewest of the gang's; of those on the node left fullest."""
+    left, chosen = slots.astype(np.int64), list[tuple[int, int]]()
+    for limit in limits:
+        left = np.minimum(left, limit.left[limit.of_node])
+    of_nodes = [_domains(room, level) for level in ("block", "rack", "node")]
+    mine_in = [np.bincount(of_node, weights=beside).astype(np.int64) for of_node in of_nodes]
+    able = np.flatnonzero(left > 0)
+    for _ in range(tasks):
+        if not len(able):
+            break
+        nodes = able
+        for of_node, mine in zip(of_nodes, mine_in, strict=True):
+            here = mine[of_node[nodes]]
+            nodes = nodes[here == here.min()]
+        node = int(nodes[room.free_gpus[nodes].argmin()])
+        left[node] -= 1
+        beside[node] += 1
+        for of_node, mine in zip(of_nodes, mine_in, strict=True):
+            mine[of_node[node]] += 1
+        for limit in limits:
+            limit.left[limit.of_node[node]] -= 1
+            left = np.minimum(left, limit.left[limit.of_node])
+        able = able[left[able] > 0]
+        chosen.append((node, 1))
+    return chosen
+
+
+def _domains(room: Room, level: SpreadLevel) -> Ints:
+    if level == "node":
+        return np.arange(len(room.nodes), dtype=np.int64)
+    of_node: Ints = room.topology[level].of_node
+    return of_node
+
+
+def _rank(offer: Offer, level: Level, of_node: Ints, tasks: int) -> Ints:
+    """Sort key that puts the tightest domain that takes all tasks first, else the roomiest first, each kept together."""
+    sums = offer.in_domains(level)
+    mine = sums[of_node]
+    unwanted = np.where(mine >= tasks, mine, 2 * offer.total + tasks - mine)
+    return np.asarray(unwanted * len(sums) + of_node, dtype=np.int64)

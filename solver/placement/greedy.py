@@ -1,0 +1,162 @@
+"""The first answer of a round: jobs in order, each placed whole if quota and room allow; the incumbent a solver must beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+
+from solver.capacity.room import Room
+from solver.model.workload import QueueName
+from solver.placement.fit import Fit
+from solver.placement.footprint import Footprint, finds_less_in_less, footprint_of
+from solver.placement.growth import grow_all
+from solver.placement.placement import least_tasks
+from solver.placement.starts import Start
+from solver.placement.views import place_in_view
+from solver.queueing.demand import Candidate
+from solver.queueing.strict import Lines
+from solver.quota.entitlement import Charge, Headroom, Shares
+from solver.quota.options import Option
+from solver.quota.users import UserRoom
+
+Eligible = Callable[[Headroom, QueueName, Charge], bool]
+Growing = Callable[[Sequence[Start], Room, Headroom, UserRoom], list[Start]]
+
+
+def _nobody_grows(starts: Sequence[Start], *_: object) -> list[Start]:
+    return list(starts)
+
+
+PASSES: tuple[tuple[Eligible, Growing], ...] = (
+    (
+        lambda headroom, queue, charge: headroom.entitled.part(queue, charge) == sum(charge.values()),
+        _nobody_grows,
+    ),
+    (
+        lambda headroom, queue, charge: headroom.entitled.part(queue, charge) > 0,
+        partial(grow_all, lines=lambda headroom: headroom.entitled),
+    ),
+    (
+        lambda headroom, queue, charge: headroom.fair.part(queue, charge) == sum(charge.values()),
+        _nobody_grows,
+    ),
+    (
+        lambda headroom, queue, charge: headroom.fair.part(queue, charge) > 0,
+        partial(grow_all, lines=lambda headroom: headroom.fair),
+    ),
+    (lambda *_: True, partial(grow_all, lines=None)),
+)
+"""Who is served in each pass: wholly entitled gangs, partly entitled ones, those wholly and those partly inside their fair
+share, then everybody; and who grows once they are: whoever can inside guarantees, then inside fair shares, then at all."""
+
+
+def greedy(
+    candidates: Iterable[Candidate],
+    room: Room,
+    shares: Shares,
+    already: Sequence[Start] = (),
+    fit: Fit | None = None,
+) -> tuple[Start, ...]:
+    """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
+
+    Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
+    room before; they count against quota and come back first. `fit` chooses among places that a job likes equally.
+    """
+    known = tuple(candidates)
+    handed_out = _HandedOut(Headroom(shares), UserRoom(shares.users), Lines(known))
+    for start in already:
+        handed_out.take(start.candidate, start.charge)
+    taken = {start.candidate.job.name for start in already}
+    waiting = [candidate for candidate in known if candidate.job.name not in taken]
+    starts = list(already)
+    for eligible, growing in PASSES:
+        served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible, fit)}
+        starts = growing([*starts, *served.values()], room, handed_out.headroom, handed_out.users)
+        waiting = [
+            candidate
+            for candidate in waiting
+            if candidate.job.name not in served and candidate.likeness not in handed_out.hopeless
+        ]
+    return tuple(starts)
+
+
+@dataclass(frozen=True, slots=True)
+class _HandedOut:
+    """What is left while a round hands out room: to queues, to users, and past those who stand in line.
+
+    `full`: for whom there is no room any more, whoever asks; `hopeless`: the likenesses of whom that is so in every way.
+    """
+
+    headroom: Headroom
+    users: UserRoom
+    lines: Lines
+    full: set[Footprint] = field(default_factory=set)
+    hopeless: set[int] = field(default_factory=set)
+
+    def allows(self, candidate: Candidate, option: Option) -> bool:
+        """Nothing but room could keep the gang from starting this way."""
+        job, charge = candidate.job, option.charge
+        if candidate.is_inside_only(option) and self.headroom.entitled.part(job.spec.queue, charge) < sum(
+            charge.values()
+        ):
+            return False
+        return not (
+            not self.headroom.allows(job.spec.queue, charge)
+            or self.users.blocking(job, charge)
+            or self.lines.blocker(candidate, option)
+        )
+
+    def take(self, candidate: Candidate, charge: Charge) -> None:
+        """The gang starts, at this cost."""
+        self.headroom.take(candidate.job.spec.queue, charge)
+        self.users.take(candidate.job, charge)
+        self.lines.start(candidate)
+
+    def refuse(self, candidate: Candidate, options: Iterable[Option]) -> None:
+        """There is no room for the gang under any of these options."""
+        self.full.update(footprint_of(candidate, option) for option in options if finds_less_in_less(candidate, option))
+
+    def not_full(self, candidate: Candidate) -> list[Option]:
+        """The options under which there may be room for a gang."""
+        left = [option for option in candidate.options if footprint_of(candidate, option) not in self.full]
+        if not left:
+            self.hopeless.add(candidate.likeness)
+        return left
+
+
+def _pass(
+    waiting: Iterable[Candidate], room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
+) -> Iterator[Start]:
+    # Room and headroom only shrink, and who stands in line stays ahead: what one could not have, none of its like can have
+    # later in the same pass.
+    without: set[int] = set()
+    for candidate in waiting:
+        if candidate.likeness not in without and candidate.likeness not in handed_out.hopeless:
+            start = _start(candidate, room, handed_out, eligible, fit)
+            if start is None:
+                without.add(candidate.likeness)
+            else:
+                yield start
+
+
+def _start(
+    candidate: Candidate, room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
+) -> Start | None:
+    spec = candidate.job.spec
+    able = [
+        option
+        for option in handed_out.not_full(candidate)
+        if eligible(handed_out.headroom, spec.queue, option.charge) and handed_out.allows(candidate, option)
+    ]
+    least = least_tasks(spec)
+    for _, group in groupby(able, key=lambda option: (option.fallback, option.excess_weight(least))):
+        equals = tuple(group)
+        chosen = place_in_view(room, candidate, equals, fit)
+        if chosen is not None:
+            option, placed = chosen
+            handed_out.take(candidate, option.charge)
+            return Start(candidate, option, placed, least)
+        handed_out.refuse(candidate, equals)
+    return None

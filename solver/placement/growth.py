@@ -1,0 +1,74 @@
+"""Elastic gangs grow: each by as many tasks as quota and room allow, once all that could start have started."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from solver.capacity.room import Room
+from solver.placement.starts import Start
+from solver.placement.views import grow_in_view
+from solver.quota.entitlement import Charge, Headroom, Inside
+from solver.quota.options import charge_of
+from solver.quota.users import UserRoom
+
+Lines = Callable[[Headroom], Inside]
+"""The lines that growth has to touch the inside of: guarantees, or fair shares."""
+
+
+def grow_all(
+    starts: Sequence[Start], room: Room, headroom: Headroom, users: UserRoom, lines: Lines | None
+) -> list[Start]:
+    """Let all starts grow, the first in the order first; `lines` None: beyond guarantees and fair shares too."""
+    grown = list(starts)
+    for place in sorted(
+        range(len(grown)), key=lambda place: (grown[place].candidate.sub_layer, grown[place].candidate.band)
+    ):
+        grown[place] = _grown(grown[place], room, headroom, users, lines)
+    return grown
+
+
+def _grown(start: Start, room: Room, headroom: Headroom, users: UserRoom, lines: Lines | None) -> Start:
+    for number, group in enumerate(start.candidate.job.spec.task_groups):
+        missing = group.replicas - start.tasks[number]
+        # Tasks without GPUs are in no layer: they come when everything else has been handed out.
+        if not missing or (lines and not group.shape.uses_gpus):
+            continue
+        # Most of those that could grow find nothing at all in a full cluster, and to look for it level by level takes long.
+        if not room.offer(start.option.shapes[number], start.option.gpu_types[number]).total:
+            continue
+        allowed = _allowed(start, number, missing, headroom, users, lines)
+        if not allowed:
+            continue
+        placed = grow_in_view(room, start.candidate, start.option, start.placed, number, allowed)
+        before, count = start, len(placed.tasks) - len(start.placed.tasks)
+        tasks = (*start.tasks[:number], start.tasks[number] + count, *start.tasks[number + 1 :])
+        start = replace(start, placed=placed, tasks=tasks)
+        more = {gpu_type: milli - before.charge[gpu_type] for gpu_type, milli in start.charge.items()}
+        headroom.take(start.queue, more)
+        users.take(start.candidate.job, more)
+    return start
+
+
+def _allowed(start: Start, number: int, missing: int, headroom: Headroom, users: UserRoom, lines: Lines | None) -> int:
+    """How many more tasks of a group no ceiling forbids, of which each lies at least in part inside the lines."""
+    job, queue = start.candidate.job, start.queue
+
+    def charge(more: int) -> Charge:
+        tasks = [more if place == number else 0 for place in range(len(start.tasks))]
+        cost = charge_of(start.option.shapes, start.option.gpu_types, tasks)
+        return {gpu_type: milli for gpu_type, milli in cost.items() if milli}
+
+    def inside(more: int) -> bool:
+        if start.inside_only:
+            return headroom.entitled.part(queue, charge(more)) == sum(charge(more).values())
+        return lines is None or lines(headroom).part(queue, charge(more)) > lines(headroom).part(
+            queue, charge(more - 1)
+        )
+
+    def forbidden(more: int) -> bool:
+        cost = charge(more)
+        return not headroom.allows(queue, cost) or bool(users.blocking(job, cost)) or not inside(more)
+
+    return bisect_left(range(1, missing + 1), True, key=forbidden)

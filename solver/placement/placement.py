@@ -1,0 +1,262 @@
+"""Counts made concrete: puts a gang's tasks on nodes and devices, whole or not at all, best fit and in few domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.capacity.offers import Offer
+from solver.capacity.partitions import Partitions
+from solver.capacity.room import Room
+from solver.model.arrays import Mask
+from solver.model.cluster import LEVELS, Level, is_wider
+from solver.model.pledges import Pledged
+from solver.model.shape import MigShape, Shape, SharedShape
+from solver.model.workload import JobSpec, TaskPlacement, TopologyRequest
+from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
+from solver.placement.plain import has_room, is_plain, lies_anyhow, says_it_all
+from solver.placement.realising import ServedGroup, by_node, realise, take
+from solver.placement.strain import near_data, strain_of, strains_at
+from solver.quota.options import Option
+
+ONE_GPU = Shape(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A gang on its devices, and what it pays per GPU for lying further apart than it wishes (solver/placement/strain)."""
+
+    tasks: tuple[TaskPlacement, ...]
+    strain: float
+
+    def pledged(self, before: Partitions, after: Room) -> Pledged:
+        """The GPUs that have to be partitioned anew before it is all there: as they were, and in the room where it is placed."""
+        instances = ((task.node, task.mig) for task in self.tasks if task.mig)
+        wholes = ((task.node, device) for task in self.tasks if not task.mig for device in task.devices)
+        return frozenset(
+            (
+                *((at, slot.gpu) for at, slot in instances if not after.partitions.stays(after.index[at], slot)),
+                *((at, device) for at, device in wholes if before.is_divided(after.index[at], device)),
+            )
+        )
+
+
+def place(
+    room: Room, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None
+) -> Placed | None:
+    """Take room for so many tasks of each group (None: the least it starts with) and say where; or take nothing, for None.
+
+    Domains are tried from the levels the job prefers, then from the closest, to the widest it allows, in each level the
+    one where it pays least for slow links, and of those the one that it fills best.
+    A gang that reads data goes where they are near. `within` narrows the nodes, as a hint from the program.
+    """
+    tasks = tasks or least_tasks(spec)
+    if spec.data:
+        within = _near_data(room, spec, option, within, tasks)
+    return _place(room, spec, option, within, tasks)
+
+
+def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
+    """Whether `place` finds one; takes nothing."""
+    tasks = least_tasks(spec)
+    if says_it_all(room, spec, option):
+        return has_room(room, spec, option, tasks[0])
+    if lies_anyhow(spec) and has_room(room, spec, option, tasks[0], fresh=False):
+        return True
+    return _found(room, spec, option, None, tasks) is not None
+
+
+def _near_data(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Mask | None:
+    """The nodes near its data, if a gang finds place there and pays no more than it would elsewhere; else all it may use."""
+    near = near_data(room, spec.data) & (True if within is None else within)
+    with room.trying():
+        here = _place(room, spec, option, near, tasks)
+    with room.trying():
+        elsewhere = _place(room, spec, option, within, tasks) if here and here.strain else None
+    return within if here is None or (elsewhere and elsewhere.strain < here.strain) else near
+
+
+def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Placed | None:
+    found = _found(room, spec, option, within, tasks)
+    if found is None:
+        return None
+    placed = tuple(task for group, chosen in found for task in realise(room, group, chosen))
+    return Placed(placed, strain_of(room, spec, placed))
+
+
+def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
+    if is_plain(spec, option) and not has_room(room, spec, option, tasks[0]):
+        return None
+    able: list[_Gang] = []
+    coming = (gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere())
+    for level in _levels(spec.effective_topology):
+        for gang in _each(able, coming):
+            found = gang.place_in_one(level) if level else gang.place_among(None)
+            if found is not None:
+                return found
+    return None
+
+
+def _each(known: list[_Gang], coming: Iterator[_Gang]) -> Iterator[_Gang]:
+    """Those that are known, and those that only come to be known if none of them will do."""
+    yield from tuple(known)
+    for gang in coming:
+        known.append(gang)
+        yield gang
+
+
+def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
+    """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
+    in_parts = any(isinstance(shape, SharedShape | MigShape) for shape in option.shapes)
+    made_whole = any(room.is_partitioned(*way) for way in zip(option.shapes, option.gpu_types, strict=True))
+    if in_parts or made_whole:
+        yield _Gang.of(room, spec, option, within, tasks, fresh=False)
+    # Where no change is left, no GPU is made whole for it.
+    if in_parts or not made_whole or room.partitions.may_change:
+        yield _Gang.of(room, spec, option, within, tasks, fresh=True)
+
+
+def least_tasks(spec: JobSpec) -> tuple[int, ...]:
+    """Tasks of each group without which the gang does not start."""
+    return tuple(group.least for group in spec.task_groups)
+
+
+def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int, most: int) -> Placed:
+    """Take room for up to `most` more tasks of one group, as near to the others as can be, and say where all are."""
+    group, asked = ServedGroup.of(spec, option, number), spec.effective_topology
+    tasks = list(placed.tasks)
+    nodes = [room.index[task.node] for task in tasks]
+    first = sum(task.group == group.name for task in tasks)
+    manners = Manners.of(room, spec, placed.tasks)
+    for level in _reach(asked):
+        own = [task for task in tasks if task.group == group.name]
+        if len(own) == first + most:
+            break
+        near = room.topology[level].around(nodes) if level else room.open_nodes
+        offer = room.offer(group.shape, group.gpu_type, within=near & room.open_nodes).within(near)
+        hosts = [room.index[task.node] for task in own]
+        chosen = more_tasks(room, offer, first + most - len(own), group.bundle, manners.of_group(number), hosts)
+        tasks += realise(room, group, chosen, {task.index for task in own})
+    return Placed(tuple(tasks), strain_of(room, spec, tuple(tasks)))
+
+
+def realised(room: Room, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> Placed:
+    """Take room on exactly these nodes, one for each task of each group. The room must be there."""
+    tasks = tuple(
+        task
+        for number, nodes in enumerate(hosts)
+        for task in realise(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
+    )
+    return Placed(tasks, strain_of(room, spec, tasks))
+
+
+def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
+    # The preferred levels first, then from the closest to the required one. A gang that wishes nothing goes anywhere at
+    # once: how nodes are chosen keeps it in few domains, without tearing others apart for a driver's sake.
+    if not asked.levels:
+        yield None
+    elif asked.communication == "normal":
+        yield from (level for level in asked.wishes if not is_wider(level, asked.required))
+    yield from _reach(asked)
+
+
+def _reach(asked: TopologyRequest) -> list[Level | None]:
+    """The levels from the closest to the widest that it allows; what is spread goes as far as it may at once."""
+    allowed = [level for level in (*LEVELS, None) if not is_wider(level, asked.required)]
+    return allowed[-1:] if asked.placement == "spread" else allowed
+
+
+Found = list[tuple[ServedGroup, Chosen]]
+"""How many tasks of each group go on which nodes."""
+
+
+@dataclass(slots=True)
+class _Gang:
+    """One gang being placed: its groups with their tasks, and how many tasks of each group every node takes.
+
+    `within` None: on any node.
+    """
+
+    room: Room
+    spec: JobSpec
+    groups: tuple[tuple[ServedGroup, int], ...]
+    offers: list[Offer]
+    within: Mask | None
+    fresh: bool
+
+    @classmethod
+    def of(
+        cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int], *, fresh: bool
+    ) -> _Gang:
+        # Groups with GPUs are harder to place and go first.
+        order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)
+        groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
+        offers = [room.offer(group.shape, group.gpu_type, fresh=fresh) for group, _ in groups]
+        if within is not None:
+            offers = [offer.within(within) for offer in offers]
+        return cls(room, spec, groups, offers, within, fresh)
+
+    def fits_somewhere(self) -> bool:
+        """Necessary, not sufficient: each group alone finds enough slots, with the changes of partitions that are left."""
+        return all(
+            offer.total >= tasks and self._together(group, offer, None).total >= tasks
+            for (group, tasks), offer in zip(self.groups, self.offers, strict=True)
+        )
+
+    def place_in_one(self, level: Level) -> Found | None:
+        """All tasks in one domain of the level, the one left fullest."""
+        domains = self.room.topology[level]
+        able = np.ones(len(domains.names), dtype=bool)
+        manners = Manners.of(self.room, self.spec)
+        for (group, tasks), offer in zip(self.groups, self.offers, strict=True):
+            able &= room_in_domains(offer, level, domains.of_node, manners.of_group(group.number).limits) >= tasks
+        candidates = np.flatnonzero(able)
+        if not len(candidates):
+            return None
+        offered = self.room.offer(ONE_GPU, None, fresh=False)
+        free = (offered if self.within is None else offered.within(self.within)).in_domains(level)
+        strains = strains_at(self.room.topology, self.spec.effective_topology, level)
+        for domain in candidates[np.lexsort((free[candidates], strains[candidates]))]:
+            found = self.place_among((level, int(domain)))
+            if found is not None:
+                return found
+        return None
+
+    def place_among(self, domain: Domain | None) -> Found | None:
+        """All tasks in this domain; None: anywhere."""
+        manners = Manners.of(self.room, self.spec)
+        if len(self.groups) > 1:
+            return self._place_groups_together(domain, manners)
+        ((group, tasks),), (offer,) = self.groups, self.offers
+        offer = self._together(group, offer, domain)
+        chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
+        return None if chosen is None else [(group, chosen)]
+
+    def _place_groups_together(self, domain: Domain | None, manners: Manners) -> Found | None:
+        # Groups compete for the same nodes: what the first take is taken while the others are tried.
+        at_first, found = [offer.slots.copy() for offer in self.offers], Found()
+        with self.room.trying():
+            for (group, tasks), before in zip(self.groups, at_first, strict=True):
+                now = self.room.slots(group.shape, None, fresh=self.fresh)
+                left = Offer(np.minimum(before, now), self.room.topology)
+                offer = self._together(group, left, domain)
+                chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
+                if chosen is None:
+                    return None
+                for node, count in by_node(chosen).items():
+                    take(self.room, node, group.shape, count)
+                found.append((group, chosen))
+        return found
+
+    def _together(self, group: ServedGroup, offer: Offer, domain: Domain | None) -> Offer:
+        """What the nodes take together, where the changes of partitions that are left do not do for each of them."""
+        room, shape = self.room, group.shape
+        if not self.fresh or not (isinstance(shape, MigShape) or room.is_partitioned(shape, group.gpu_type)):
+            return offer
+        nodes = room.open_nodes if self.within is None else room.open_nodes & self.within
+        if domain:
+            nodes = nodes & (room.topology[domain[0]].of_node == domain[1])
+        together = room.slots(shape, group.gpu_type, within=nodes)
+        return Offer(np.minimum(offer.slots, together) * nodes, room.topology)

@@ -1,0 +1,75 @@
+"""Places for those whom reservations hold back: found without what is kept for others, and taken from the room itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solver.capacity.held import seen
+from solver.capacity.room import Room
+from solver.model.arrays import Mask
+from solver.placement.best_place import place_best
+from solver.placement.fit import Fit
+from solver.placement.placement import Placed, grow, has_place, place, realised
+from solver.placement.starts import held_by
+from solver.queueing.demand import Candidate
+from solver.quota.options import Option
+
+Chosen = tuple[Option, Placed]
+
+
+def fits(room: Room, candidate: Candidate, option: Option) -> bool:
+    """Whether the gang would find its place, if nothing else started."""
+    return has_place(seen(room, candidate.against), candidate.job.spec, option)
+
+
+def place_in_view(
+    room: Room,
+    candidate: Candidate,
+    options: Sequence[Option],
+    fit: Fit | None,
+    tasks: Sequence[int] | None = None,
+    within: Mask | None = None,
+) -> Chosen | None:
+    """Take room for a gang under one of several equally liked options; `within` these nodes first, where they are named."""
+    spec = candidate.job.spec
+
+    def placing(view: Room) -> Chosen | None:
+        for option in options if within is not None else ():
+            placed = place(view, spec, option, within, tasks)
+            if placed is not None:
+                return option, placed
+        return place_best(view, spec, options, fit, tasks)
+
+    if not candidate.against:
+        return placing(room)
+    chosen = placing(seen(room, candidate.against))
+    if chosen is not None:
+        room.occupy(held_by(spec, chosen[0], chosen[1].tasks))
+    return chosen
+
+
+def place_at(room: Room, candidate: Candidate, option: Option, hosts: Sequence[Sequence[int]]) -> Placed | None:
+    """Take room for a gang on exactly these nodes, one for each task of each group; None where its view has too little there."""
+    spec, view = candidate.job.spec, seen(room, candidate.against)
+    with view.trying():
+        for shape, nodes in zip(option.shapes, hosts, strict=True):
+            for node in nodes:
+                if view.free_gpus[node] < shape.gpus:
+                    return None
+                view.take(node, shape, 1)
+    placed = realised(view, spec, option, hosts)
+    if candidate.against:
+        room.occupy(held_by(spec, option, placed.tasks))
+    return placed
+
+
+def grow_in_view(room: Room, candidate: Candidate, option: Option, placed: Placed, number: int, most: int) -> Placed:
+    """Take room for at most so many more tasks of one group of a gang."""
+    spec = candidate.job.spec
+    if not candidate.against:
+        return grow(room, spec, option, placed, number, most)
+    grown = grow(seen(room, candidate.against), spec, option, placed, number, most)
+    known = {(task.group, task.index) for task in placed.tasks}
+    new = [task for task in grown.tasks if (task.group, task.index) not in known]
+    room.occupy(held_by(spec, option, new))
+    return grown

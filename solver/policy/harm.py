@@ -1,0 +1,51 @@
+"""What a policy says of making running jobs leave: what protects them, what an eviction keeps to, how broken limits heal."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from solver.model.document import Document
+from solver.model.quantities import Duration
+
+
+class Protection(Document, frozen=True):
+    """What keeps a running job from being evicted for a while, unless a guarantee has waited for too long."""
+
+    min_runtime: Duration = Duration(300_000)
+    cool_down: Duration = Duration(0)
+    evictions_per_day: int | None = None
+
+
+class Evictions(Document, frozen=True):
+    """What every eviction keeps to.
+
+    `per_round`: most jobs evicted in one round (None: any number). `min_gain`: GPUs a taker must gain for each GPU its
+    victims give up. `restart_cost`: what starting again costs beside the work since the last checkpoint. `grace`: between
+    asking and making a job end. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
+    `moves_per_round`: most jobs that one round moves elsewhere to make room; they count among those of `per_round`.
+    """
+
+    per_round: int | None = None
+    min_gain: float = 0.0
+    restart_cost: Duration = Duration(300_000)
+    grace: Duration = Duration(30_000)
+    back_off: Duration = Duration(60_000)
+    moves_per_round: int = 4
+
+
+Rule = Literal["drain", "converge", "return"]
+"""`drain`: a queue has its jobs leave. `converge`: a `max` was lowered below what a queue holds, and its time is over.
+`return`: it runs on what is reserved for a gang of the queue, which starts soon."""
+
+Evictable = Literal["none", "preemptible", "all"]
+"""Which running jobs may have to leave where a limit was lowered below what is held: nobody, or who may."""
+
+
+class Convergence(Document, frozen=True):
+    """How a `max` that was lowered below what runs comes to be kept again.
+
+    For `within` from when it was found broken, jobs only end by themselves; from then `evict` says who has to leave.
+    """
+
+    within: Duration = Duration(86_400_000)
+    evict: Evictable = "preemptible"

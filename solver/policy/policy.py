@@ -1,0 +1,298 @@
+"""The compiled policy: every document of one revision as frozen, sorted data."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+from solver.model.cluster import GpuType
+from solver.model.document import Document, digest
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, PlacementStyle, QueueName
+from solver.policy.division import MigGeometry, SharingPolicy
+from solver.policy.guardrails import Guardrails
+from solver.policy.harm import Convergence, Evictions, Protection
+from solver.policy.images import ImagePolicy
+from solver.policy.ordering import Ordering
+from solver.policy.reservation import DeclaredReservation
+from solver.policy.type_weights import GpuTypeWeight, by_name
+
+SloClass = Literal["latency-critical", "standard", "preemptible"]
+SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
+"""In the order in which entitled demand is served."""
+Scope = Literal["queue", "cluster"]
+"""Where a priority value compares: among the jobs of one queue, or with those of scope cluster in all queues too."""
+StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
+"""Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
+Reclaim = Literal["guaranteed", "fair-share"]
+"""For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
+
+
+class Quota(Document, frozen=True):
+    """What a queue may hold of one GPU type.
+
+    `guaranteed` unset is the weighted share of what the parent has not given to other children; an explicit 0 is none.
+    `max` unset is no ceiling, `per_user` unset no ceiling for a single user. `lendable` is the most of `guaranteed` that others
+    may borrow; unset: all of it.
+    `origin` is the place in Git (`file:line`), for messages only.
+    """
+
+    gpu_type: GpuType
+    guaranteed: MilliGpu | None = None
+    max: MilliGpu | None = None
+    per_user: MilliGpu | None = None
+    lendable: MilliGpu | None = None
+    origin: str = ""
+
+
+class QueueAccess(Document, frozen=True):
+    """Who may submit to a queue, and who administers it: subjects such as `group:vision`. Rounds do not read it."""
+
+    submitters: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+
+
+class Queue(Document, frozen=True):
+    """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class.
+
+    `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
+    `ordering` unset is that of the queue above; a root's is by priority, not strict.
+    `convergence` unset is what the queue above says, at the top the SchedulingPolicy.
+    """
+
+    name: QueueName
+    parent: QueueName | None = None
+    quota: tuple[Quota, ...] = ()
+    weight: int = 1
+    stop_policy: StopPolicy = "None"
+    priority_classes: tuple[str, ...] | None = None
+    reclaim: Reclaim | None = None
+    reclaim_within: Duration | None = None
+    ordering: Ordering | None = None
+    convergence: Convergence | None = None
+    access: QueueAccess = QueueAccess()
+    origin: str = ""
+
+    def quota_for(self, gpu_type: GpuType) -> Quota | None:
+        """The entry for a type, if there is one."""
+        return next((entry for entry in self.quota if entry.gpu_type == gpu_type), None)
+
+
+class PriorityClass(Document, frozen=True):
+    """`value` orders jobs inside a queue, and by its `scope` across queues (queueing/ranks); the SLO class orders entitled demand.
+
+    A job that is not `preemptible` starts only inside guarantees, or anywhere where its class `may_borrow`; what such a
+    job borrows can be taken back.
+
+    `aging_per_hour`: bands of order that a job moves up for each hour it waits.
+    `default_time_limit` holds for jobs that state none of their own, and so do `fallback_after` (None: what the policy says),
+    `placement` (None: replicas of services are spread, gangs packed) and, of interactive jobs, `idle_limit` (None: none).
+    """
+
+    name: str
+    value: int = 0
+    slo_class: SloClass = "standard"
+    aging_per_hour: float = 0.0
+    default_time_limit: Duration | None = None
+    fallback_after: Duration | None = None
+    placement: PlacementStyle | None = None
+    preemptible: bool = True
+    may_borrow: bool = False
+    scope: Scope = "queue"
+    protection: Protection = Protection()
+    origin: str = ""
+    idle_limit: Duration | None = None
+
+
+SolverMode = Literal["production", "exact"]
+
+
+class SolverLimits(Document, frozen=True):
+    """How hard a round tries. `gap` is the relative gap at which a layer counts as solved (0: proven optimal).
+
+    `mode`: exact leaves out what keeps a production round fast, and tries every placement where the program's is in doubt.
+    """
+
+    mode: SolverMode = "production"
+    gap: float = 0.0
+    time_limit: Duration = Duration(10_000)
+    seed: int = 0
+
+
+class Reservations(Document, frozen=True):
+    """For how many gangs that can't start devices are kept, on each GPU type; 0: for none."""
+
+    per_gpu_type: int = 1
+
+
+class SchedulingPolicy(Document, frozen=True):
+    """The settings of the whole cluster; a repository has one.
+
+    `eta_horizon`: how far ahead earliest starts are looked for, for the first `estimated_jobs` that wait.
+    `reclaim_within`: how long protections and the limit of evictions per round may delay work inside a guarantee.
+    `fallback_after`: how long jobs wait for their first GPU type before they take another.
+    `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
+    `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (policy/type_weights).
+    `keep_rounds`: for how long the record of a round is kept; None: for ever.
+    `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
+    """
+
+    default_priority_class: str = ""
+    start_deadline: Duration = Duration(300_000)
+    eta_horizon: Duration = Duration(7 * 86_400_000)
+    estimated_jobs: int = 100
+    reservations: Reservations = Reservations()
+    reclaim: Reclaim = "fair-share"
+    reclaim_within: Duration = Duration(3_600_000)
+    evictions: Evictions = Evictions()
+    guardrails: Guardrails = Guardrails()
+    images: ImagePolicy = ImagePolicy()
+    fallback_after: Duration = Duration(0)
+    gpu_types: tuple[GpuTypeWeight, ...] = ()
+    convergence: Convergence = Convergence()
+    usage_half_life: Duration | None = None
+    keep_rounds: Duration | None = None
+    duration_quantile: float = 0.9
+    solver: SolverLimits = SolverLimits()
+    origin: str = ""
+
+
+class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
+    """What Git wants, compiled. Build it with `policy_of`."""
+
+    queues: tuple[Queue, ...]
+    priority_classes: tuple[PriorityClass, ...]
+    scheduling: SchedulingPolicy = SchedulingPolicy()
+    sharing: tuple[SharingPolicy, ...] = ()
+    mig: tuple[MigGeometry, ...] = ()
+    reservations: tuple[DeclaredReservation, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the policy by its meaning for rounds: where a line stands in a file, who may submit, and what a change may do
+        and in which images jobs run do not count."""
+        return digest(_without_origins(self))
+
+    @property
+    def goes_by_history(self) -> bool:
+        """Whether rounds need to know how long jobs that have ended ran."""
+        return any(queue.ordering is not None and queue.ordering.by == "gittins" for queue in self.queues)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the mere passing of time may end somebody's turn."""
+        return any(queue.ordering is not None and queue.ordering.turns is not None for queue in self.queues)
+
+    def queue(self, name: str) -> Queue | None:
+        """The queue of that name."""
+        return next((queue for queue in self.queues if queue.name == name), None)
+
+    def reservation(self, holder: JobName) -> DeclaredReservation | None:
+        """The document for which something is kept."""
+        return next((known for known in self.reservations if known.holder == holder), None)
+
+    def priority_class_name(self, job: Job) -> str:
+        """The class a job names, else the policy's default; "" where there is neither."""
+        return job.spec.priority_class or self.scheduling.default_priority_class
+
+    def priority_class(self, job: Job) -> PriorityClass | None:
+        """The class a job runs under: its own, else the policy's default; None where it names one that does not exist."""
+        name = self.priority_class_name(job)
+        if not name:
+            return PriorityClass("")
+        return self._classes.get(name)
+
+    @cached_property
+    def _classes(self) -> dict[str, PriorityClass]:
+        return {known.name: known for known in reversed(self.priority_classes)}
+
+    def grace(self, job: Job) -> Duration:
+        """How long a job has between being asked to leave and having to be gone: what its checkpoint takes, else the policy's."""
+        asked = job.spec.checkpoint.grace if job.spec.checkpoint else None
+        return self.scheduling.evictions.grace if asked is None else asked
+
+    def time_limit(self, job: Job) -> Duration | None:
+        """The limit under which a job starts: its own, else its class's, but not of a service; None: it may run for ever."""
+        if job.spec.time_limit is not None or job.spec.type == "service":
+            return job.spec.time_limit
+        known = self.priority_class(job)
+        limit = known.default_time_limit if known else None
+        return INTERACTIVE_TIME_LIMIT if limit is None and job.spec.type == "interactive" else limit
+
+    def idle_limit(self, job: Job) -> Duration | None:
+        """How long a job may do nothing: its own limit, else its class's, of interactive jobs alone; None: as long as it likes."""
+        known = self.priority_class(job)
+        limit = job.spec.idle_limit or (known.idle_limit if known else None)
+        return limit if job.spec.type == "interactive" else None
+
+
+def policy_of(
+    queues: tuple[Queue, ...],
+    priority_classes: tuple[PriorityClass, ...] = (),
+    scheduling: SchedulingPolicy = SchedulingPolicy(),
+    sharing: tuple[SharingPolicy, ...] = (),
+    mig: tuple[MigGeometry, ...] = (),
+    reservations: tuple[DeclaredReservation, ...] = (),
+) -> Policy:
+    """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
+    return Policy(
+        tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
+        tuple(sorted(priority_classes, key=lambda known: known.name)),
+        msgspec.structs.replace(scheduling, gpu_types=by_name(scheduling.gpu_types)),
+        tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
+        tuple(sorted(mig, key=lambda known: known.name)),
+        tuple(sorted((_sorted_names(known) for known in reservations), key=lambda known: known.name)),
+    )
+
+
+def _sorted_lists(sharing: SharingPolicy) -> SharingPolicy:
+    groups = (msgspec.structs.replace(group, queues=tuple(sorted(group.queues))) for group in sharing.trust_domains)
+    return msgspec.structs.replace(
+        sharing,
+        pools=tuple(sorted(sharing.pools)),
+        trust_domains=tuple(sorted(groups, key=lambda group: group.name)),
+    )
+
+
+def _sorted_names(reservation: DeclaredReservation) -> DeclaredReservation:
+    users, nodes = reservation.users, reservation.nodes
+    return msgspec.structs.replace(
+        reservation,
+        users=None if users is None else tuple(sorted(users)),
+        nodes=None if nodes is None else tuple(sorted(nodes)),
+    )
+
+
+def _sorted_inside(queue: Queue) -> Queue:
+    classes = queue.priority_classes
+    return msgspec.structs.replace(
+        queue,
+        quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)),
+        priority_classes=None if classes is None else tuple(sorted(classes)),
+        access=QueueAccess(tuple(sorted(queue.access.submitters)), tuple(sorted(queue.access.admins))),
+    )
+
+
+def _without_origins(policy: Policy) -> Policy:
+    def bare(document: Document) -> Document:
+        return msgspec.structs.replace(document, origin="")
+
+    queues = tuple(
+        msgspec.structs.replace(
+            queue, origin="", access=QueueAccess(), quota=tuple(bare(entry) for entry in queue.quota)
+        )
+        for queue in policy.queues
+    )
+    return msgspec.structs.replace(
+        policy,
+        queues=queues,
+        priority_classes=tuple(bare(known) for known in policy.priority_classes),
+        scheduling=msgspec.structs.replace(
+            policy.scheduling, origin="", guardrails=Guardrails(), images=ImagePolicy(), keep_rounds=None
+        ),
+        sharing=tuple(bare(known) for known in policy.sharing),
+        mig=tuple(bare(known) for known in policy.mig),
+        reservations=tuple(bare(known) for known in policy.reservations),
+    )

@@ -1,0 +1,52 @@
+"""Who comes before whom, running or waiting, in queues that go by what running a job on would cost (`ordering.turns`, `gittins`).
+
+The costs are worked out in queueing/costs; below 0 costs whoever has waited for `maxWait`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from solver.model.quantities import Instant
+from solver.model.workload import Job, JobName, QueueName
+from solver.policy.ordering import Ordering
+from solver.policy.tree import QueueTree
+
+
+class Place(NamedTuple):
+    """Where a live job stands in a queue that goes by cost: SLO class, value (higher ones first), cost."""
+
+    slo: int
+    below: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Precedence:
+    """Who comes before whom where queues go by cost, and whose turn it is where they take turns (queueing/rotation)."""
+
+    places: Mapping[JobName, Place] = field(default_factory=dict)
+    in_turn: frozenset[JobName] = frozenset()
+
+    def yields(self, running: JobName, taker: JobName) -> bool:
+        """Whether a running job gives way to one whose turn it is: alike in SLO class and value, it costs more to run on."""
+        if taker not in self.in_turn or running not in self.places:
+            return False
+        mine, theirs = self.places[running], self.places[taker]
+        return mine[:2] == theirs[:2] and theirs.cost < mine.cost
+
+
+def ordering_of(tree: QueueTree, name: QueueName) -> Ordering:
+    """The ordering that the queue states, else the nearest above it that does, else the default."""
+    known = tree.orderings.get(name)
+    if known is None:
+        stated = (tree.by_name[step].ordering for step in tree.path(name))
+        known = tree.orderings[name] = next((ordering for ordering in stated if ordering is not None), Ordering())
+    return known
+
+
+def waiting_since(job: Job) -> Instant:
+    """Since when a waiting job has had nothing: its submission, or its last eviction."""
+    return max(job.submitted_at, job.evicted_at[-1]) if job.evicted_at else job.submitted_at

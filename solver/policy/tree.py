@@ -1,0 +1,106 @@
+"""The quota tree, indexed once per round: ancestors, children and leaves of each queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from solver.model.cluster import GpuType
+from solver.model.workload import QueueName
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Policy, Queue
+
+
+class Line(NamedTuple):
+    """One limit line of the tree: a queue and a GPU type."""
+
+    queue: QueueName
+    gpu_type: GpuType
+
+
+@dataclass(frozen=True)
+class QueueTree:
+    """Queues by name and by parent. A parent that does not exist makes its child a root: nothing is lost from view.
+
+    `orderings`: those that were asked for (policy/precedence).
+    """
+
+    by_name: dict[QueueName, Queue]
+    children: dict[QueueName | None, tuple[Queue, ...]]
+    orderings: dict[QueueName, Ordering] = field(default_factory=dict)
+    _paths: dict[QueueName, tuple[QueueName, ...]] = field(default_factory=dict)
+    _lines: dict[tuple[QueueName, GpuType], tuple[Line, ...]] = field(default_factory=dict)
+    _below_lines: dict[Line, tuple[Line, ...]] = field(default_factory=dict)
+    _upwards: dict[GpuType, tuple[tuple[Line, tuple[Line, ...]], ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, policy: Policy) -> QueueTree:
+        """Index a policy's queues."""
+        by_name = {queue.name: queue for queue in policy.queues}
+        children: dict[QueueName | None, list[Queue]] = {None: []}
+        for queue in policy.queues:
+            parent = queue.parent if queue.parent in by_name else None
+            children.setdefault(parent, []).append(queue)
+        return cls(by_name, {parent: tuple(queues) for parent, queues in children.items()})
+
+    def path(self, name: QueueName) -> tuple[QueueName, ...]:
+        """The queue and its ancestors, from the queue up to its root; () for a queue that does not exist."""
+        if name not in self._paths:
+            self._paths[name] = tuple(self._climb(name))
+        return self._paths[name]
+
+    def lines(self, name: QueueName, gpu_type: GpuType) -> tuple[Line, ...]:
+        """The limit lines of one type on the path of a queue, from the queue up."""
+        known = self._lines.get((name, gpu_type))
+        if known is None:
+            known = self._lines[Line(name, gpu_type)] = tuple(Line(queue, gpu_type) for queue in self.path(name))
+        return known
+
+    def lines_below(self, line: Line) -> tuple[Line, ...]:
+        """Those of the queues right below a line's; () at a leaf."""
+        known = self._below_lines.get(line)
+        if known is None:
+            children = self.children.get(line.queue, ())
+            known = self._below_lines[line] = tuple(Line(child.name, line.gpu_type) for child in children)
+        return known
+
+    def upwards(self, gpu_type: GpuType) -> tuple[tuple[Line, tuple[Line, ...]], ...]:
+        """All lines of a type, each after those right below it, which stand beside it."""
+        known = self._upwards.get(gpu_type)
+        if known is None:
+            lines = self.roots(gpu_type)
+            for line in lines:
+                lines += self.lines_below(line)
+            known = self._upwards[gpu_type] = tuple((line, self.lines_below(line)) for line in reversed(lines))
+        return known
+
+    def roots(self, gpu_type: GpuType) -> list[Line]:
+        """The lines of a type with none above them."""
+        return [Line(root.name, gpu_type) for root in self.children.get(None, ())]
+
+    def parting(self, one: QueueName, other: QueueName) -> tuple[QueueName, QueueName, QueueName | None]:
+        """Where the paths of two queues part: the last queue of each that is only on its own, and the first that both share.
+
+        None for the latter: they meet in the cluster itself, above the roots.
+        """
+        theirs = set(self.path(other))
+        shared = next((name for name in self.path(one) if name in theirs), None)
+        apart = [next((n for n in reversed(self._below(queue, shared))), queue) for queue in (one, other)]
+        return apart[0], apart[1], shared
+
+    def _below(self, queue: QueueName, ancestor: QueueName | None) -> tuple[QueueName, ...]:
+        path = self.path(queue)
+        return path if ancestor is None else path[: path.index(ancestor)]
+
+    def is_leaf(self, name: QueueName) -> bool:
+        """Nothing lies below it, so jobs may be submitted to it."""
+        return name in self.by_name and name not in self.children
+
+    def _climb(self, name: QueueName) -> Iterator[QueueName]:
+        seen: set[QueueName] = set()
+        step: QueueName | None = name
+        while step is not None and step in self.by_name and step not in seen:
+            seen.add(step)
+            yield step
+            step = self.by_name[step].parent

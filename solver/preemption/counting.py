@@ -1,0 +1,179 @@
+"""Whether a taker fits once certain victims have left, by counting: no place is sought, and no room copied.
+
+Of a taker that is one group of tasks with whole GPUs, without bundles and spreads, and of victims with whole GPUs, counting says
+it all: it fits where as many tasks do as it needs, in one domain where it requires one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from solver.capacity.room import Room
+from solver.model.arrays import Ints, Mask
+from solver.model.shape import Shape
+from solver.model.sums import begins, running_sums
+from solver.placement import plain
+from solver.preemption.lawful import Lawful
+from solver.preemption.trial import Wish
+
+
+def says_it_all(wish: Wish, room: Room) -> bool:
+    """Whether counting decides that a taker fits."""
+    return can_count(wish) and plain.says_it_all(room, wish.candidate.job.spec, wish.option)
+
+
+def can_count(wish: Wish) -> bool:
+    """Whether a taker fits wherever counting finds room, which it does on nodes whose GPUs are never in parts."""
+    if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
+        return False
+    return plain.is_plain(wish.candidate.job.spec, wish.option)
+
+
+def could_fit(wish: Wish, room: Room) -> bool:
+    """Whether a taker of whom counting says it all fits as it is."""
+    spec = wish.candidate.job.spec
+    return plain.has_room(room, spec, wish.option, spec.task_groups[0].least)
+
+
+class Counting:
+    """How many tasks of a taker fit that does not as it is, once holders have left, and while some of them come back."""
+
+    def __init__(self, wish: Wish, room: Room, lawful: Lawful) -> None:
+        spec = wish.candidate.job.spec
+        self._room, self._holdings, self._freeing = room, lawful.holdings, lawful.freeing(room)
+        self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
+        self._needed = spec.task_groups[0].least
+        self._usable = room.usable(self._shape, gpu_type)
+        self._at_first = room.slots(self._shape, gpu_type, fresh=False)
+        level = spec.effective_topology.required
+        self._domain_at = room.topology[level].of_node if level else np.zeros(len(room.nodes), dtype=np.int64)
+        self._in_domain: list[int] = _added_up(self._domain_at, self._at_first).tolist()
+        self._able = 0
+        self._free: dict[int, tuple[int, int, int]] = {}
+        self._slots: dict[int, int] = {}
+        self._slots_at_first: dict[int, int] = {}
+        self._domain_of: dict[int, int] = {}
+
+    @property
+    def fits(self) -> bool:
+        """Whether the taker does now."""
+        return bool(self._able)
+
+    def fewest(self, holders: Ints) -> int | None:
+        """How many of the holders have to leave, the first of them first, until the taker fits; None where all do not suffice."""
+        when = self._when_they_leave(holders)[self._freeing.holder]
+        leaves = (when < len(holders)) & self._usable[self._freeing.node]
+        when, node = when[leaves], self._freeing.node[leaves]
+        order = np.lexsort((when, node))
+        when, node = when[order], node[order]
+        first = begins(node)
+        freed = (self._freeing.gpus, self._freeing.cpu, self._freeing.memory)
+        gpus, cpu, memory = (running_sums(first, of[leaves][order]) for of in freed)
+        room = self._room
+        fitting = _fitting(
+            self._shape, room.free_gpus[node] + gpus, room.free_cpu[node] + cpu, room.free_memory[node] + memory
+        )
+        before = np.empty_like(fitting)
+        before[1:] = fitting[:-1]
+        before[first] = self._at_first[node[first]]
+        more = fitting - before
+        return self._first_that_suffices(when[more > 0], self._domain_at[node[more > 0]], more[more > 0])
+
+    def _first_that_suffices(self, when: Ints, domain: Ints, more: Ints) -> int | None:
+        """`more` slots in these domains, each `when` so many have left already."""
+        order = np.lexsort((when, domain))
+        when, domain = when[order], domain[order]
+        first = begins(domain)
+        enough = np.array(self._in_domain)[domain] + running_sums(first, more[order]) >= self._needed
+        return int(when[enough].min()) + 1 if enough.any() else None
+
+    def _when_they_leave(self, holders: Ints) -> Ints:
+        """By number, after how many of these each leaves, by itself or with what it can't be without; `len(holders)`: it stays."""
+        base = self._holdings.base
+        when = np.full(len(base), len(holders), dtype=np.int64)
+        when[holders] = np.arange(len(holders))
+        return np.minimum(when, when[base])
+
+    def leave(self, gone: Mask) -> None:
+        """All of these have left; nobody has before."""
+        freeing, room = self._freeing, self._room
+        leaves = gone[freeing.holder] & self._usable[freeing.node]
+        node, free = freeing.node[leaves], (room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy())
+        for of, freed in zip(free, (freeing.gpus, freeing.cpu, freeing.memory), strict=True):
+            np.add.at(of, node, freed[leaves])
+        touched = np.unique(node)
+        left = [of[touched] for of in free]
+        fitting = _fitting(self._shape, *left)
+        numbers = touched.tolist()
+        self._slots = dict(zip(numbers, fitting.tolist(), strict=True))
+        self._slots_at_first = dict(zip(numbers, self._at_first[touched].tolist(), strict=True))
+        self._domain_of = dict(zip(numbers, self._domain_at[touched].tolist(), strict=True))
+        self._free = dict(zip(numbers, zip(*(of.tolist() for of in left), strict=True), strict=True))
+        more = _added_up(self._domain_at[touched], fitting - self._at_first[touched])
+        for domain, slots in enumerate(more.tolist()):
+            self._in_domain[domain] += slots
+        self._able = sum(fitting >= self._needed for fitting in self._in_domain)
+
+    def helpful(self) -> Mask:
+        """By number, whom of those that left `helps` speaks of; later they are no more."""
+        freeing, able = self._freeing, np.array(self._in_domain) >= self._needed
+        now = self._at_first.copy()
+        now[list(self._slots)] = list(self._slots.values())
+        gained: Mask = (now > self._at_first) & able[self._domain_at]
+        helping = np.zeros(len(self._holdings.holders), dtype=bool)
+        holders = freeing.holder[gained[freeing.node]]
+        helping[holders] = helping[self._holdings.base[holders]] = True
+        return helping
+
+    def helps(self, number: int) -> bool:
+        """Whether more of the taker fits where these left, in a domain that takes all of it; else they could stay, all at once."""
+        slots, needed = self._slots, self._needed
+        return any(
+            node in slots
+            and slots[node] > self._slots_at_first[node]
+            and self._in_domain[self._domain_of[node]] >= needed
+            for part in self._holdings.leaving_with(number)
+            for node, *_ in self._freeing.of[part]
+        )
+
+    def change(self, holders: Sequence[int], sign: int) -> None:
+        """These leave (1), or come back (-1)."""
+        for number in holders:
+            self._change(number, sign)
+
+    def _change(self, number: int, sign: int) -> None:
+        shape, slots, in_domain = self._shape, self._slots, self._in_domain
+        for node, gpus, cpu, memory in self._freeing.of[number]:
+            if node not in slots:
+                continue
+            free = self._free[node]
+            now = self._free[node] = (free[0] + sign * gpus, free[1] + sign * cpu, free[2] + sign * memory)
+            fitting = now[0] // shape.gpus
+            if shape.cpu:
+                fitting = min(fitting, now[1] // shape.cpu)
+            if shape.memory:
+                fitting = min(fitting, now[2] // shape.memory)
+            fitting = max(0, fitting)
+            if fitting != slots[node]:
+                domain = self._domain_of[node]
+                before = in_domain[domain]
+                after = in_domain[domain] = before + fitting - slots[node]
+                slots[node] = fitting
+                self._able += (after >= self._needed) - (before >= self._needed)
+
+
+def _fitting(shape: Shape, gpus: Ints, cpu: Ints, memory: Ints) -> Ints:
+    """How many tasks fit where this is free."""
+    fitting = gpus // shape.gpus
+    for free, need in ((cpu, shape.cpu), (memory, shape.memory)):
+        if need:
+            fitting = np.minimum(fitting, free // int(need))
+    return np.maximum(fitting, 0)
+
+
+def _added_up(domain_of: Ints, slots: Ints) -> Ints:
+    """Slots by domain."""
+    found: Ints = np.bincount(domain_of, weights=slots).astype(np.int64)
+    return found

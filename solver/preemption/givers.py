@@ -1,0 +1,124 @@
+"""Who may still have to give way for a taker in this round: those whom the law names, without whoever was asked already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.model.arrays import Ints, Mask
+from solver.model.cluster import GpuType
+from solver.model.workload import JobName, QueueName
+from solver.preemption.lawful import Lawful
+from solver.preemption.trial import Wish
+from solver.quota.entitlement import Charge, Headroom
+from solver.quota.fairshare import to_spare
+from solver.quota.holdings import Charges
+from solver.quota.victims import Taker, Victim
+
+
+def charges_of(victims: Iterable[Victim]) -> dict[QueueName, dict[GpuType, int]]:
+    """What is charged less, and to whom, once these have left."""
+    gone: dict[QueueName, dict[GpuType, int]] = {}
+    for victim in victims:
+        holder = victim.holder
+        add_charge(gone.setdefault(holder.job.spec.queue, {}), holder.charge, 1)
+    return gone
+
+
+def add_charge(charges: dict[GpuType, int], charge: Charge, sign: int) -> None:
+    """Add a charge to others, or take it off."""
+    for gpu_type, milli in charge.items():
+        charges[gpu_type] = charges.get(gpu_type, 0) + sign * milli
+
+
+class Side(NamedTuple):
+    """Some who may give way, by their places in the order of harm, ascending.
+
+    `leaving`: they and what leaves with them, by number; `charges`: what these are charged; `gpus`: how many, at most, they leave
+    behind of each type.
+    """
+
+    places: Ints
+    leaving: Mask
+    charges: Charges
+    gpus: Mapping[GpuType, int]
+
+
+@dataclass(slots=True)
+class Givers:
+    """Of everybody who holds anything, who is left to be asked."""
+
+    lawful: Lawful
+    _stays: Mask = field(init=False)
+    _asked: int = 0
+    _known: dict[object, tuple[int, Side]] = field(default_factory=dict)
+    _at_first: dict[object, Charges] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._stays = np.ones(len(self.lawful.holdings.holders), dtype=bool)
+
+    def ask(self, names: Iterable[JobName]) -> None:
+        """These jobs are not asked again, whatever part of them was."""
+        for name in names:
+            self._stays[list(self.lawful.holdings.of_gang.get(name, ()))] = False
+            self._asked += 1
+
+    def own(self, taker: Taker) -> Side:
+        """Those of the taker's own queue."""
+        return self._left((self.lawful.likeness(taker),), lambda: self.lawful.of_its_own(taker))
+
+    def own_at_most(self, taker: Taker) -> Charges:
+        """What is charged to more of the taker's own queue than are left: to all who were when their like was first asked for."""
+        key = self.lawful.likeness(taker)
+        if key not in self._at_first:
+            self._at_first[key] = self.own(taker).charges
+        return self._at_first[key]
+
+    def everybody(self, taker: Taker, *, straddling: bool) -> Side:
+        """Those of all other queues, too."""
+
+        def found() -> Ints:
+            branches = self.lawful.law.tree.path(taker.job.spec.queue)
+            others = [self.lawful.beside(branch, overdue=taker.overdue, straddling=straddling) for branch in branches]
+            return np.sort(np.concatenate([self.lawful.of_its_own(taker), *others]))
+
+        return self._left((self.lawful.likeness(taker), straddling), found)
+
+    def fairly(self, side: Side, wish: Wish, headroom: Headroom) -> Side:
+        """Of some who may give way those of the taker's own queue, and those whose leaving alone is not unfair to theirs."""
+        held, queue = self.lawful.holdings, wish.candidate.job.spec.queue
+        may: Mask = np.ones(len(held.holders), dtype=bool)
+        for number, gpu_type in enumerate(held.gpu_types):
+            if gpu_type in wish.option.charge:
+                fair = ~held.has[:, number]
+                fair[held.own[queue]] = True
+                for giver, spare in to_spare(headroom, queue, gpu_type):
+                    fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
+                may &= fair
+        return side._replace(places=side.places[may[self.lawful.holders_of(side.places)]])
+
+    def no_larger(self, side: Side, most: int) -> Side:
+        """Of some who may give way those with whom no more leaves than so much, in milli-GPU."""
+        return side._replace(
+            places=side.places[self.lawful.holdings.leave[self.lawful.holders_of(side.places)] <= most]
+        )
+
+    def _left(self, key: object, found: Callable[[], Ints]) -> Side:
+        known = self._known.get(key)
+        if known is None or known[0] < self._asked:
+            places = found() if known is None else known[1].places
+            numbers = self.lawful.holders_of(places)
+            left = self._stays[numbers]
+            if known and left.all():
+                # None of these was asked.
+                self._known[key] = self._asked, known[1]
+                return known[1]
+            leaving = np.zeros(len(self._stays), dtype=bool)
+            leaving[numbers[left]] = True
+            leaving = self.lawful.holdings.with_all_parts(leaving)
+            charges, gpus = Charges(self.lawful.holdings, leaving), self.lawful.gpus_of(leaving)
+            known = self._known[key] = self._asked, Side(places[left], leaving, charges, gpus)
+        return known[1]

@@ -1,0 +1,60 @@
+"""How a taker could be served: what is tried for it, and what it would have if certain others left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from solver.capacity.room import Room
+from solver.model.pledges import NOTHING, Pledged
+from solver.model.shape import Shape
+from solver.model.workload import Job, TaskPlacement
+from solver.placement.placement import Placed
+from solver.placement.starts import held_by
+from solver.preemption.moving import Move
+from solver.preemption.promise import Tier
+from solver.queueing.demand import Candidate
+from solver.quota.options import Option
+from solver.quota.victims import Victim
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A taker served in one of its ways. `drains`: on GPUs, too, that are partitioned anew once others have left them.
+
+    `displaces`: though its queue holds more than its share, by lower work: that stands behind it, and gives way GPU for GPU.
+    """
+
+    candidate: Candidate
+    option: Option
+    tier: Tier
+    drains: bool = False
+    displaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a taker would have if certain victims left, others moved, and the GPUs that are `pledged` were partitioned anew."""
+
+    wish: Wish
+    victims: tuple[Victim, ...]
+    placed: Placed
+    moves: tuple[Move, ...] = ()
+    pledged: Pledged = NOTHING
+
+    @property
+    def held(self) -> Iterator[tuple[TaskPlacement, Shape]]:
+        """The taker's tasks, each with what it takes."""
+        return held_by(self.wish.candidate.job.spec, self.wish.option, self.placed.tasks)
+
+    def uses_nodes_of(self, victim: Victim) -> bool:
+        """Whether some of the taker's tasks run where the victim ran."""
+        mine = {task.node for task in self.placed.tasks}
+        return any(task.node in mine for task in victim.holder.job.placement)
+
+
+def leave(room: Room, job: Job) -> None:
+    """The job gives back all that it holds."""
+    shapes = {group.name: group.shape for group in job.spec.task_groups}
+    for task in job.placement:
+        room.give_back(task, shapes.get(task.group, Shape()))

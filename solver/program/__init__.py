@@ -1,1 +1,0 @@
-"""The integer program of a round: stated from a snapshot, run by an optimiser that is handed in, read back as counts."""

@@ -1,0 +1,1 @@
+"""In which order jobs are served, and whether their queue lets them start."""

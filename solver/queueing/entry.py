@@ -1,0 +1,54 @@
+"""What a queue lets in: the classes that it takes, whether it is on hold, and who may borrow there."""
+
+from __future__ import annotations
+
+from solver.model.quantities import Instant
+from solver.model.workload import Job, QueueName
+from solver.policy.policy import Policy, Queue
+from solver.policy.tree import QueueTree
+
+DOUBLINGS_MAX = 20
+"""A million times the first back-off is for ever; more would not fit a time."""
+
+
+def on_hold(tree: QueueTree, name: QueueName) -> tuple[Queue, ...]:
+    """The queues on a path that start no jobs, from the queue up."""
+    return tuple(queue for queue in _path(tree, name) if queue.stop_policy != "None")
+
+
+def draining(tree: QueueTree, name: QueueName) -> Queue | None:
+    """The queue on a path whose running jobs have to leave, if there is one; the nearest."""
+    return next((queue for queue in _path(tree, name) if queue.stop_policy == "HoldAndDrain"), None)
+
+
+def closed_to(tree: QueueTree, name: QueueName, priority_class: str) -> tuple[Queue, ...]:
+    """The queues on a path that do not take jobs of a class, from the queue up; "" is a job without a class."""
+    return tuple(
+        queue
+        for queue in _path(tree, name)
+        if queue.priority_classes is not None and priority_class not in queue.priority_classes
+    )
+
+
+def lets_in(tree: QueueTree, name: QueueName, priority_class: str) -> bool:
+    """Whether a queue starts jobs of a class at all."""
+    return tree.is_leaf(name) and not on_hold(tree, name) and not closed_to(tree, name, priority_class)
+
+
+def may_borrow(job: Job, policy: Policy, now: Instant) -> bool:
+    """Whether a job may start outside guarantees: its class lets it, and it was not evicted a moment ago."""
+    known = policy.priority_class(job)
+    by_class = known is None or known.preemptible or known.may_borrow
+    return by_class and back_off_ends(job, policy) <= now
+
+
+def back_off_ends(job: Job, policy: Policy) -> Instant:
+    """Until when a job that was evicted borrows nothing; each eviction doubles the time. The past for one that never was."""
+    if not job.evicted_at:
+        return job.submitted_at
+    doublings = min(len(job.evicted_at) - 1, DOUBLINGS_MAX)
+    return job.evicted_at[-1].after(policy.scheduling.evictions.back_off * 2**doublings)
+
+
+def _path(tree: QueueTree, name: QueueName) -> list[Queue]:
+    return [tree.by_name[step] for step in tree.path(name)]

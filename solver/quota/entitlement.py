@@ -1,0 +1,269 @@
+"""What each queue is guaranteed, what it may hold at most, and how much of both is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from solver.model.cluster import GpuType, NodeName
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.snapshot import Snapshot, charged
+from solver.model.workload import QueueName, TaskPlacement
+from solver.policy.precedence import Precedence
+from solver.policy.tree import Line, QueueTree
+from solver.policy.type_weights import TypeWeights
+from solver.quota.dominance import Cluster, cluster_of
+from solver.quota.guaranteed import guarantees
+from solver.quota.lending import Lending, Weights, lending_of
+from solver.quota.usage import gpus_on_average
+from solver.quota.users import UserCaps, user_caps_of
+
+Charge = Mapping[GpuType, int]
+"""Milli-GPU by type: what a gang costs its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Guarantees, ceilings, use and fair shares of every queue, per GPU type, in milli-GPU.
+
+    `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
+    that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
+    nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
+    (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
+    go by cost. `lending`: what is kept back for its owners.
+    """
+
+    tree: QueueTree
+    guaranteed: Mapping[Line, int]
+    ceiling: Mapping[Line, int]
+    used: Mapping[Line, int]
+    users: UserCaps
+    inside: Mapping[Line, int]
+    cluster: Cluster = field(default_factory=Cluster)
+    fair: Mapping[Line, int] = field(default_factory=dict)
+    inside_fair: Mapping[Line, int] = field(default_factory=dict)
+    precedence: Precedence = field(default_factory=Precedence)
+    lending: Lending = field(default_factory=Lending)
+
+    def holding(self, used: Mapping[Line, int]) -> Shares:
+        """The same shares under another use."""
+        inside = inside_lines(self.tree, self.guaranteed, used)
+        inside_fair = inside_lines(self.tree, self.fair, used) if self.fair else {}
+        return replace(self, used=used, inside=inside, inside_fair=inside_fair)
+
+    def with_fair(self, fair: Mapping[Line, int]) -> Shares:
+        """The same shares once it is known what is fair."""
+        return replace(self, fair=fair, inside_fair=inside_lines(self.tree, fair, self.used))
+
+    def without(self, gone: Iterable[tuple[QueueName, Charge]]) -> Shares:
+        """The same shares once these holders have left."""
+        used, inside, inside_fair = dict(self.used), dict(self.inside), dict(self.inside_fair)
+        for queue, charge in gone:
+            for gpu_type, milli in charge.items():
+                lines = self.tree.lines(queue, gpu_type)
+                for line in lines:
+                    used[line] = used.get(line, 0) - milli
+                add_up_again(self.tree, lines, self.guaranteed, used, inside)
+                if self.fair:
+                    add_up_again(self.tree, lines, self.fair, used, inside_fair)
+        return replace(self, used=used, inside=inside, inside_fair=inside_fair)
+
+    def beside(self, more: Iterable[tuple[QueueName, Charge]]) -> Shares:
+        """The same shares once this is held as well."""
+        negative = ((queue, {gpu_type: -milli for gpu_type, milli in charge.items()}) for queue, charge in more)
+        return self.without(negative)
+
+    def fair_room(self, line: Line) -> int:
+        """Milli-GPU that new work may still take inside the fair share of this one queue.
+
+        What a queue below it holds above its own fair share stands in nobody's way: it can be taken back.
+        """
+        return max(0, self.fair.get(line, 0) - self.inside_fair.get(line, 0))
+
+    def entitled_room(self, line: Line) -> int:
+        """Milli-GPU that new work may still take inside the guarantee of this one queue."""
+        return max(0, self.guaranteed.get(line, 0) - self.inside.get(line, 0))
+
+    def room_under_max(self, line: Line) -> int | None:
+        """Milli-GPU that new work may still take under the max of this one queue; None: no ceiling."""
+        ceiling = self.ceiling.get(line)
+        return None if ceiling is None else max(0, ceiling - self.used.get(line, 0))
+
+
+def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
+    """Work out the shares of every queue under a snapshot."""
+    capacity = gpus_by_type(snapshot)
+    guaranteed, used = guarantees(tree, capacity), use_by_line(snapshot, tree)
+    return Shares(
+        tree,
+        guaranteed,
+        {
+            Line(queue.name, entry.gpu_type): entry.max
+            for queue in tree.by_name.values()
+            for entry in queue.quota
+            if entry.max is not None
+        },
+        used,
+        user_caps_of(snapshot, tree),
+        inside_lines(tree, guaranteed, used),
+        cluster_of(snapshot, capacity),
+        lending=lending_of(snapshot, tree, guaranteed),
+    )
+
+
+def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None) -> Shares:
+    """The shares, with what queues have held on average; without a half-life the past does not count."""
+    before = gpus_on_average(snapshot.in_flight.usage, half_life) if half_life else {}
+    return replace(shares, cluster=replace(shares.cluster, held_before=before))
+
+
+def with_type_weights(shares: Shares, weights: TypeWeights) -> Shares:
+    """The shares, where GPUs of several types are added up by weight."""
+    return replace(shares, cluster=replace(shares.cluster, weights=weights))
+
+
+def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:
+    """Declared milli-GPU per type. Broken ones count: a guarantee does not shrink while a node is repaired."""
+    capacity: dict[GpuType, int] = {}
+    for node in snapshot.nodes:
+        if node.gpus:
+            capacity[node.gpu_type] = capacity.get(node.gpu_type, 0) + MilliGpu.gpus(len(node.gpus))
+    return capacity
+
+
+def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
+    """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
+    type_of = snapshot.gpu_types
+    own: dict[tuple[QueueName, GpuType], int] = {}
+    for job, tasks in charged(snapshot):
+        for task in tasks:
+            line = job.spec.queue, type_of.get(task.node, GpuType(""))
+            own[line] = own.get(line, 0) + task.gpus
+    used: dict[Line, int] = {}
+    for (queue, gpu_type), milli in own.items():
+        for line in tree.lines(queue, gpu_type):
+            used[line] = used.get(line, 0) + milli
+    return used
+
+
+def inside_lines(tree: QueueTree, limits: Mapping[Line, int], used: Mapping[Line, int]) -> Mapping[Line, int]:
+    """What of every line's use is inside the limits (guarantees, or fair shares) of all queues from the user's up to it."""
+    inside: dict[Line, int] = {}
+    for gpu_type in {line.gpu_type for line in used}:
+        for line, lines_below in tree.upwards(gpu_type):
+            below = sum([inside[child] for child in lines_below]) if lines_below else used.get(line, 0)
+            inside[line] = min(limits.get(line, 0), below)
+    return inside
+
+
+def add_up_again(
+    tree: QueueTree, path: Sequence[Line], limits: Mapping[Line, int], used: Mapping[Line, int], inside: dict[Line, int]
+) -> None:
+    """Bring `inside` up to date once the use of the queue at the beginning of a path, from the queue up, has changed."""
+    for line in path:
+        lines_below = tree.lines_below(line)
+        below = sum(inside.get(child, 0) for child in lines_below) if lines_below else used.get(line, 0)
+        now = min(limits.get(line, 0), below)
+        if inside.get(line) == now:
+            return
+        inside[line] = now
+
+
+def charge_of_tasks(tasks: Iterable[TaskPlacement], gpu_types: Mapping[NodeName, GpuType]) -> dict[GpuType, int]:
+    """What placed tasks cost their queue, 0 where they have only CPU on nodes of a type; lost nodes are of no type."""
+    charge: dict[GpuType, int] = {}
+    for task in tasks:
+        gpu_type = gpu_types.get(task.node, GpuType(""))
+        charge[gpu_type] = charge.get(gpu_type, 0) + task.gpus
+    return charge
+
+
+@dataclass(slots=True)
+class Inside:
+    """What is left inside nested lines (guarantees, or fair shares) while a round hands out GPUs."""
+
+    tree: QueueTree
+    room: Callable[[Line], int]
+    taken: dict[Line, int] = field(default_factory=dict)
+    _left: dict[Line, int] = field(default_factory=dict)
+    """Of the lines that were asked for."""
+
+    def part(self, queue: QueueName, charge: Charge) -> int:
+        """How much of the charge lies inside the lines of the whole path."""
+        return sum([self._part(self.tree.lines(queue, gpu_type), milli) for gpu_type, milli in charge.items()])
+
+    def holds(self, queue: QueueName, charge: Charge) -> bool:
+        """Whether the charge lies inside to the last GPU."""
+        return self.part(queue, charge) == sum(charge.values())
+
+    def take(self, queue: QueueName, charge: Charge) -> int:
+        """Charge a start; returns the part of it that lies inside."""
+        return sum([self.take_of(queue, gpu_type, milli) for gpu_type, milli in charge.items()])
+
+    def take_of(self, queue: QueueName, gpu_type: GpuType, milli: int) -> int:
+        """Charge GPUs of one type; returns the part of them that lies inside."""
+        lines = self.tree.lines(queue, gpu_type)
+        part = self._part(lines, milli)
+        for line in lines if part else ():
+            self.taken[line] = self.taken.get(line, 0) + part
+            self._left[line] -= part
+        return part
+
+    def left(self, line: Line) -> int:
+        """What is left of one line."""
+        left = self._left.get(line)
+        if left is None:
+            left = self._left[line] = max(0, self.room(line) - self.taken.get(line, 0))
+        return left
+
+    def _part(self, lines: Sequence[Line], milli: int) -> int:
+        return min(milli, *[self.left(line) for line in lines]) if lines else 0
+
+
+@dataclass(slots=True)
+class Headroom:
+    """What is left under every ceiling, inside every guarantee and inside every fair share while a round hands out GPUs.
+
+    `weights`: what queues keep back from each other.
+    """
+
+    shares: Shares
+    taken: dict[Line, int] = field(default_factory=dict)
+    entitled: Inside = field(init=False)
+    fair: Inside = field(init=False)
+    weights: Weights = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
+        self.fair = Inside(self.shares.tree, self.shares.fair_room)
+        self.weights = Weights.of(self.shares.tree, self.shares.lending, self.shares.used, self.taken)
+
+    def under(self, shares: Shares) -> Headroom:
+        """The same starts counted against other shares: what would be left once somebody has gone."""
+        entitled = Inside(shares.tree, shares.entitled_room, dict(self.entitled.taken))
+        fair = Inside(shares.tree, shares.fair_room, dict(self.fair.taken))
+        other = Headroom(shares, dict(self.taken))
+        other.entitled, other.fair = entitled, fair
+        return other
+
+    def blocking(self, queue: QueueName, charge: Charge) -> tuple[Line, ...]:
+        """The lines on the queue's path whose ceiling the charge would break, from the queue up."""
+        return tuple(
+            line
+            for gpu_type, milli in sorted(charge.items())
+            for line in self.shares.tree.lines(queue, gpu_type)
+            if (room := self.shares.room_under_max(line)) is not None and milli > room - self.taken.get(line, 0)
+        )
+
+    def allows(self, queue: QueueName, charge: Charge) -> bool:
+        """Whether neither a ceiling nor what is kept back for others forbids the charge."""
+        return not self.blocking(queue, charge) and not self.weights.refused(queue, charge)
+
+    def take(self, queue: QueueName, charge: Charge) -> int:
+        """Charge a start; returns its entitled part."""
+        for gpu_type, milli in charge.items():
+            for line in self.shares.tree.lines(queue, gpu_type):
+                self.taken[line] = self.taken.get(line, 0) + milli
+        self.fair.take(queue, charge)
+        self.weights.take(queue, charge)
+        return self.entitled.take(queue, charge)

@@ -1,0 +1,171 @@
+"""Fair shares: what each queue would hold if idle capacity were divided by weight among those that want it.
+
+Per GPU type, undecayed (DESIGN section 5): guaranteed first, as far as there is demand; then the rest by weight among
+siblings that still want more, at each level of the tree. Counted in milli-GPU, but what goes by weight are whole GPUs, and
+demand is rounded up to them: a third of a GPU to each of three queues would be of use to none. What one can't use goes to
+the others (max-min fairness by water-filling; Bertsekas and Gallager, "Data Networks", section 6.5.2), but for what it does
+not lend (quota/lending).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import NamedTuple, TypeVar
+
+from solver.model.cluster import GpuType
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
+from solver.model.workload import Job, QueueName
+from solver.policy.tree import Line
+from solver.quota.entitlement import Charge, Headroom, Shares
+from solver.quota.guaranteed import by_weight
+from solver.quota.options import Option
+
+Name = TypeVar("Name", QueueName, Line)
+"""How siblings are told apart. Where weights are equal, those of the first names get what is left over."""
+
+
+class Claimant(NamedTuple):
+    """One of several siblings that divide what their parent has."""
+
+    guaranteed: int
+    demand: int
+    weight: int
+
+
+def divide(milli: int, claimants: Mapping[Name, Claimant]) -> dict[Name, int]:
+    """Split milli-GPU among siblings; nobody gets more than it wants, and less than a GPU is left while somebody wants more."""
+    shares = {name: min(known.guaranteed, known.demand) for name, known in claimants.items()}
+    left, rest = None, milli - sum(shares.values())
+    hungry = sorted(claimants)
+    while rest >= MILLI_PER_GPU and rest != left:
+        hungry = [name for name in hungry if shares[name] < claimants[name].demand]
+        left, parts = rest, by_weight(rest // MILLI_PER_GPU, [claimants[name].weight for name in hungry])
+        for name, part in zip(hungry, parts, strict=True):
+            given = min(MilliGpu.gpus(part), claimants[name].demand - shares[name])
+            shares[name] += given
+            rest -= given
+    return shares
+
+
+def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[QueueName, Charge]]) -> Shares:
+    """The shares, with the fair share of every queue: of `capacity`, under what it holds and what `wanted` adds to that."""
+    division = _Division(shares)
+    for queue, charge in wanted:
+        for gpu_type, milli in charge.items():
+            division.demand[Line(queue, gpu_type)] += milli
+    for gpu_type, milli in sorted(capacity.items()):
+        division.add_up(gpu_type)
+        division.share_out(gpu_type, milli)
+    return shares.with_fair(division.fair)
+
+
+def demand_of(admitted: Iterable[tuple[Job, Sequence[Option]]]) -> Iterator[tuple[QueueName, Charge]]:
+    """What admissible pending jobs want. A job that accepts several types counts as demand for each of them."""
+    for job, options in admitted:
+        most: dict[GpuType, int] = {}
+        for option in options:
+            for gpu_type, milli in option.wanted.items():
+                most[gpu_type] = max(milli, most.get(gpu_type, 0))
+        yield job.spec.queue, most
+
+
+def _whole(milli: int) -> int:
+    return MilliGpu.gpus(whole_gpus(milli))
+
+
+@dataclass(slots=True)
+class _Division:
+    """The division of all types among all queues. `idle`: what lines do not lend and would not use if all demand were served.
+
+    Idle or not, what a queue does not lend is divided to it first: it lies inside its guarantee.
+    """
+
+    shares: Shares
+    demand: dict[Line, int] = field(default_factory=lambda: defaultdict(int))
+    idle: dict[Line, int] = field(default_factory=dict)
+    fair: dict[Line, int] = field(default_factory=dict)
+
+    def add_up(self, gpu_type: GpuType) -> None:
+        """The demand of every queue, from what is wanted at the leaves, and what lies idle."""
+        shares, demand, idle = self.shares, self.demand, self.idle
+        for line, below in shares.tree.upwards(gpu_type):
+            if below:
+                own, idle_below = sum([demand[child] for child in below]), sum([idle[child] for child in below])
+            else:
+                own, idle_below = _whole(shares.used.get(line, 0) + demand.get(line, 0)), 0
+            demand[line] = min(own, shares.ceiling.get(line, own))
+            idle[line] = max(idle_below, shares.lending.kept.get(line, 0) - demand[line])
+
+    def share_out(self, gpu_type: GpuType, milli: int) -> None:
+        """Divide milli-GPU among the roots, and what each queue gets among those below it."""
+        tree = self.shares.tree
+        given = self._divided(milli, tree.roots(gpu_type))
+        for line, below in reversed(tree.upwards(gpu_type)):
+            self.fair[line] = max(0, given[line] - self.idle[line])
+            if below:
+                own_idle = self.idle[line] - sum([self.idle[child] for child in below])
+                given |= self._divided(given[line] - own_idle, below)
+
+    def _divided(self, milli: int, lines: Iterable[Line]) -> dict[Line, int]:
+        guaranteed, queues = self.shares.guaranteed, self.shares.tree.by_name
+        claimants = {
+            line: Claimant(guaranteed.get(line, 0), self.demand[line] + self.idle[line], queues[line.queue].weight)
+            for line in lines
+        }
+        return divide(milli, claimants)
+
+
+def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]) -> bool:
+    """Whether the least served get more when `taker` gains what others lose (DESIGN section 5, "Reclaim").
+
+    At the level below each common ancestor the ascending vector of min(use, fair share) / fair share must strictly
+    improve, for every GPU type that changes hands there. So work can't be taken back and forth.
+    """
+    tree = headroom.shares.tree
+    changes: dict[tuple[QueueName | None, GpuType], Counter[QueueName]] = defaultdict(Counter)
+    for queue, charge in losses:
+        apart, mine, ancestor = tree.parting(queue, taker)
+        for gpu_type in charge.keys() & gain.keys():
+            change = changes[ancestor, gpu_type]
+            change[apart] -= charge[gpu_type]
+            change[mine] = gain[gpu_type]
+    return all(
+        _served(headroom, ancestor, gpu_type, change) > _served(headroom, ancestor, gpu_type, Counter())
+        for (ancestor, gpu_type), change in changes.items()
+    )
+
+
+def to_spare(headroom: Headroom, taker: QueueName, gpu_type: GpuType) -> Iterator[tuple[QueueName, int]]:
+    """The queues beside a taker's path, each with how much it may lose until it has less of what is fair than the taker's branch.
+
+    In milli-GPU. Who takes more from one of them makes the least served worse off, whatever else it takes: see `fairer`.
+    """
+    tree = headroom.shares.tree
+    path = tree.path(taker)
+    for mine, ancestor in zip(path, (*path[1:], None), strict=True):
+        served = _part_of_fair(headroom, mine, gpu_type)
+        for queue in tree.children.get(ancestor, ()) if served < 1 else ():
+            if queue.name != mine:
+                fair = headroom.shares.fair.get(Line(queue.name, gpu_type), 0)
+                yield queue.name, ceil(_use(headroom, queue.name, gpu_type) - served * fair)
+
+
+def _served(
+    headroom: Headroom, ancestor: QueueName | None, gpu_type: GpuType, change: Mapping[QueueName, int]
+) -> list[float]:
+    """How far the queues below an ancestor have what is fair, the least served first."""
+    queues = headroom.shares.tree.children.get(ancestor, ())
+    return sorted(_part_of_fair(headroom, queue.name, gpu_type, change.get(queue.name, 0)) for queue in queues)
+
+
+def _part_of_fair(headroom: Headroom, queue: QueueName, gpu_type: GpuType, more: int = 0) -> float:
+    fair = headroom.shares.fair.get(Line(queue, gpu_type), 0)
+    return min(_use(headroom, queue, gpu_type) + more, fair) / fair if fair else 1.0
+
+
+def _use(headroom: Headroom, queue: QueueName, gpu_type: GpuType) -> int:
+    line = Line(queue, gpu_type)
+    return headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)

@@ -1,0 +1,59 @@
+"""What limits and shares would allow once others have left: as under `Shares.without`, but worked out on one queue's path alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from solver.model.workload import QueueName
+from solver.policy.tree import Line
+from solver.quota.entitlement import Charge, Headroom
+
+Leaving = Mapping[QueueName, Charge]
+"""What is charged less to queues once some have left."""
+
+
+def lies_inside(
+    headroom: Headroom, tier: Literal["entitled", "fair"], queue: QueueName, charge: Charge, leaving: Charge
+) -> bool:
+    """Whether a charge would lie inside a queue's guarantees, or fair shares, once its own work has left that is charged this."""
+    shares, tree = headroom.shares, headroom.shares.tree
+    limits, inside, taken = shares.guaranteed, shares.inside, headroom.entitled.taken
+    if tier == "fair":
+        limits, inside, taken = shares.fair, shares.inside_fair, headroom.fair.taken
+    for gpu_type, milli in charge.items():
+        lines, less = tree.lines(queue, gpu_type), leaving.get(gpu_type, 0)
+        if milli and not lines:
+            return False
+        for line in lines:
+            limit, now = limits.get(line, 0), inside.get(line, 0)
+            if less:
+                children = tree.lines_below(line)
+                held = sum(inside.get(child, 0) for child in children) if children else shares.used.get(line, 0)
+                before, now = now, min(limit, held - less)
+                less = before - now
+            if milli > max(0, limit - now - taken.get(line, 0)):
+                return False
+    return True
+
+
+def allows(headroom: Headroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:
+    """Whether neither a ceiling nor what is kept back for others would forbid the charge."""
+    if headroom.allows(queue, charge):
+        return True
+    if not leaving:
+        return False
+    if headroom.shares.lending.kept:
+        return headroom.under(headroom.shares.without(leaving.items())).allows(queue, charge)
+    taken, ceiling, used = headroom.taken, headroom.shares.ceiling, headroom.shares.used
+    return all(
+        charge[line.gpu_type]
+        <= max(0, ceiling[line] - used.get(line, 0) + _gone(headroom, line, leaving)) - taken.get(line, 0)
+        for line in headroom.blocking(queue, charge)
+    )
+
+
+def _gone(headroom: Headroom, line: Line, leaving: Leaving) -> int:
+    """What those charge less that leave a line's queue, and all below it."""
+    below = sum(_gone(headroom, child, leaving) for child in headroom.shares.tree.lines_below(line))
+    return below + leaving.get(line.queue, {}).get(line.gpu_type, 0)

@@ -1,0 +1,195 @@
+"""Who holds what, what evicting them costs in the order of harm, and what protects them for a while.
+
+Base priority is the class's value: waiting never changes who yields to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Literal, Protocol, TypeVar
+
+from solver.model.cluster import GpuType, NodeName
+from solver.model.kept import Kept, Results
+from solver.model.parts import in_parts, owner_of, place_in_gang
+from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName, Phase
+from solver.policy.harm import Protection
+from solver.policy.policy import Policy, PriorityClass
+from solver.quota.entitlement import Charge, charge_of_tasks
+
+Standing = Literal["borrowed", "straddles", "inside"]
+STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
+"""From the least protected up."""
+BORROWED, STRADDLES, INSIDE = range(len(STANDINGS))
+
+Means = Literal["reclaim", "preempt", "turn", "straddle"]
+MEANS: tuple[Means, ...] = ("reclaim", "preempt", "turn", "straddle")
+"""In the order of harm: borrowed work of others, in the queue itself work of lower priority and then that whose turn is over, a
+gang across a guarantee's line."""
+
+DAY = Duration(86_400_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A running job and what its queue is charged for it."""
+
+    job: Job
+    charge: Charge
+    priority_class: PriorityClass
+
+    @property
+    def base_priority(self) -> int:
+        """What decides who yields inside a queue."""
+        return self.priority_class.value
+
+    @property
+    def evictable(self) -> bool:
+        """Not preemptible work can be taken back only where it was allowed to borrow."""
+        return self.priority_class.preemptible or self.priority_class.may_borrow
+
+    @property
+    def gpus(self) -> MilliGpu:
+        """GPUs of all types."""
+        return MilliGpu(sum(self.charge.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A holder that may be evicted for a certain taker, and what that costs."""
+
+    holder: Holder
+    means: Means
+    rank: float
+    lost_gpu_s: float
+
+    @property
+    def name(self) -> JobName:
+        """The job's, or that of a part of it."""
+        return self.holder.job.name
+
+    @property
+    def harm(self) -> tuple[int, float, float, int, int, str]:
+        """Sorts from the least harm: means, base priority among its queue's, or who comes last; lost work, size.
+
+        Of a gang's tasks that cost the same the last leaves first.
+        """
+        gpus, last_first = self.holder.gpus, -place_in_gang(self.name)
+        return MEANS.index(self.means), self.rank, self.lost_gpu_s, gpus, last_first, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """What a job holds, in what can leave by itself: what it can't do without stands first.
+
+    Of each of these: `places`, the number of the task that it is (model/parts); `whole`, whether it has no part of a GPU.
+    """
+
+    holders: tuple[Holder, ...]
+    places: tuple[int, ...]
+    whole: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, job: Job, known: PriorityClass, gpu_types: Mapping[NodeName, GpuType], *, divisible: bool) -> Gang:
+        """What a job of a class holds."""
+        parts = in_parts(job) if divisible else (job,)
+        return cls(
+            tuple([Holder(part, charge_of_tasks(part.placement, gpu_types), known) for part in parts]),
+            tuple([place_in_gang(part.name) for part in parts]),
+            tuple([holds_whole_gpus(part) for part in parts]),
+        )
+
+
+def holds_whole_gpus(job: Job) -> bool:
+    """Whether it has no part of a GPU."""
+    return all(task.share is None and task.mig is None for task in job.placement)
+
+
+def gangs_of(
+    snapshot: Snapshot,
+    policy: Policy,
+    phases: Collection[Phase] = frozenset[Phase]({"running"}),
+    kept: Kept | None = None,
+    otherwise: PriorityClass | None = None,
+) -> Iterator[Gang]:
+    """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
+
+    What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line; but not
+    while it grows. `otherwise`: the class of those whose own the policy has no more; None: these are left out.
+    """
+    gpu_types = snapshot.gpu_types
+    asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
+    growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
+    gangs: Results[Gang] = (Kept() if kept is None else kept).results("gangs", policy, gpu_types)
+    for job in snapshot.jobs:
+        known = policy.priority_class(job) or otherwise
+        if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
+            divisible = known.preemptible and job.phase == "running" and job.name not in growing
+            yield gangs.get((job.name, divisible), partial(Gang.of, job, known, gpu_types, divisible=divisible), job)
+
+
+def holders_of(
+    snapshot: Snapshot,
+    policy: Policy,
+    phases: Collection[Phase] = frozenset[Phase]({"running"}),
+    otherwise: PriorityClass | None = None,
+) -> tuple[Holder, ...]:
+    """The same, whatever gang they are of."""
+    gangs = gangs_of(snapshot, policy, phases, otherwise=otherwise)
+    return tuple(chain.from_iterable(gang.holders for gang in gangs))
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer."""
+
+    job: Job
+    base_priority: int
+    overdue: bool
+
+
+def protected(job: Job, protection: Protection, now: Instant) -> bool:
+    """Whether a job may not be evicted yet: it runs too short, was evicted too lately, or too often within a day."""
+    if job.started_at is None or now < job.started_at.after(protection.min_runtime):
+        return True
+    lately = [at for at in job.evicted_at if at.after(DAY) > now]
+    if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
+        return True
+    return bool(job.evicted_at) and now < job.evicted_at[-1].after(protection.cool_down)
+
+
+def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:
+    """What an eviction throws away, in GPU-seconds: work since the last checkpoint, which a service has not, and starting again.
+
+    Where nobody knows when it saved its work last, it is taken to do so in the intervals that it states.
+    """
+    return holder.gpus / MILLI_PER_GPU * (unsaved_ms(holder.job, now) + restart_cost) / 1000
+
+
+def unsaved_ms(job: Job, now: Instant) -> int:
+    """For how long what a job has done would be lost if it left now."""
+    if job.spec.type == "service":
+        return 0
+    ran_ms = max(0, now - job.started_at) if job.started_at is not None else 0
+    if job.saved_at is not None:
+        return min(ran_ms, max(0, now - job.saved_at))
+    return ran_ms % job.spec.checkpoint.interval if job.spec.checkpoint else ran_ms
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> JobName: ...
+
+
+Leaving = TypeVar("Leaving", bound=_Named)
+
+
+def gangs_first(leaving: Sequence[Leaving]) -> list[Leaving]:
+    """From the most harmful down; what a gang can't do without before its other parts, which leave with it."""
+    worst_first = list(leaving)[::-1]
+    worst_first.sort(key=lambda known: owner_of(known.name) != known.name)
+    return worst_first

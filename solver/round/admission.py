@@ -1,0 +1,290 @@
+"""Which pending jobs can ever start under this policy on this cluster, in which ways, and why the others can't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+
+import numpy as np
+
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import Sharing, sharing_of
+from solver.model.cluster import GpuType, Level, Node
+from solver.model.kept import Kept, Results
+from solver.model.mig import mig_model
+from solver.model.mig_layout import near_profiles
+from solver.model.node_sets import NodeSet
+from solver.model.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
+from solver.model.shape import MigShape, SharedShape
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobSpec, QueueName, TaskGroup
+from solver.placement.closeness import tasks_that_fit
+from solver.placement.placement import has_place
+from solver.plan.mig_reasons import MigHasNoPeers
+from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
+from solver.plan.refusals import (
+    AboveMax,
+    ClassNotAllowed,
+    GpuTooSmall,
+    NeverFits,
+    NotDivided,
+    UnknownName,
+)
+from solver.policy.policy import Policy, SloClass
+from solver.policy.tree import QueueTree
+from solver.policy.type_weights import weights_of
+from solver.queueing.entry import closed_to, on_hold
+from solver.quota.entitlement import Shares, shares_of
+from solver.quota.lending import Weights
+from solver.quota.options import OPTIONS_MAX, Option, options_of, served_alike
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Either the options that could be served one day, or the reasons why there are none.
+
+    `holds`: the queues on its path that start nothing for now.
+    """
+
+    options: tuple[Option, ...]
+    reasons: tuple[AnyReason, ...] = ()
+    holds: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True)
+class Emptied:
+    """A cluster in which nothing runs and nothing is broken, under a policy. Of `nodes`, whether they are well is not asked."""
+
+    policy: Policy
+    nodes: tuple[Node, ...]
+    node_sets: tuple[NodeSet, ...] = ()
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """Of it."""
+        return Snapshot(Instant(0), self.nodes, (), node_sets=self.node_sets)
+
+    @cached_property
+    def shares(self) -> Shares:
+        """What its queues are guaranteed, and may hold."""
+        return shares_of(self.snapshot, QueueTree.of(self.policy))
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        """Who may share a GPU there."""
+        return sharing_of(self.policy, self.shares.tree, self.nodes)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What its queues weigh. What is lent is limited by what there is, running or not."""
+        lending = replace(self.shares.lending, capacity=self.shares.cluster.gpus)
+        return Weights.of(self.shares.tree, lending)
+
+    def room(self) -> Room:
+        """All of it, partitioned as anybody likes."""
+        unlimited = pool_rules(self.policy, self.snapshot).unlimited()
+        return Room.empty(self.nodes, mig=unlimited, node_sets=self.node_sets)
+
+
+class Gate:
+    """Judges jobs against one policy and the empty cluster; alike jobs are judged once, and not again in the next round."""
+
+    def __init__(self, emptied: Emptied, kept: Kept) -> None:
+        basis = emptied.policy, emptied.nodes, emptied.node_sets
+        self._emptied, self.policy = emptied, emptied.policy
+        self._known: Results[Admission] = kept.results("admissions", *basis)
+        self._options: Results[tuple[Option, ...]] = kept.results("options", *basis)
+        self._fits: Results[bool] = kept.results("fits when empty", *basis)
+        self._in_set: dict[str, frozenset[GpuType]] = {}
+
+    @property
+    def shares(self) -> Shares:
+        """Those of the empty cluster."""
+        return self._emptied.shares
+
+    @cached_property
+    def empty(self) -> Room:
+        """The empty cluster. What is counted of it for those who come is forgotten with the round."""
+        return self._emptied.room()
+
+    def admit(self, job: Job) -> Admission:
+        """What could be served of this job, however long it waits."""
+        spec = job.spec
+        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data)
+        return self._known.get(key, lambda: self._judge(job))
+
+    def _judge(self, job: Job) -> Admission:
+        refusals = (*self._names_that_do_not_exist(job), *self._closed_queues(job))
+        if refusals:
+            return Admission((), refusals)
+        options = self._options_of(job)
+        judged = [self._refusal(job, option) for option in options]
+        usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
+        reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
+        holds = tuple(Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
+        return Admission(usable, reasons, holds)
+
+    def _options_of(self, job: Job) -> tuple[Option, ...]:
+        known = self.policy.priority_class(job)
+        slo_class = known.slo_class if known else "standard"
+        return self._options.get(served_alike(job.spec, slo_class), lambda: self._worked_out(job.spec, slo_class))
+
+    def _worked_out(self, spec: JobSpec, slo_class: SloClass) -> tuple[Option, ...]:
+        scheduling, groups = self.policy.scheduling, spec.task_groups
+        most = None if scheduling.solver.mode == "exact" else OPTIONS_MAX
+        in_set = {group.nodes: self._types_of(group.nodes) for group in groups if group.nodes}
+        weights = weights_of(scheduling.gpu_types)
+        return options_of(spec, self.empty.gpu_types, self._emptied.sharing, slo_class, most, weights, in_set)
+
+    def _types_of(self, node_set: str) -> frozenset[GpuType]:
+        """The GPU types of the nodes in a set."""
+        if node_set not in self._in_set:
+            types = np.unique(self.empty.type_of_node[self.empty.sets[node_set]])
+            self._in_set[node_set] = frozenset(self.empty.gpu_types[number] for number in types)
+        return self._in_set[node_set]
+
+    def _names_that_do_not_exist(self, job: Job) -> Iterable[AnyReason]:
+        tree, spec = self.shares.tree, job.spec
+        if not tree.is_leaf(spec.queue):
+            yield self._unknown_queue(spec.queue)
+        if self.policy.priority_class(job) is None:
+            known = [klass.name for klass in self.policy.priority_classes]
+            name = self.policy.priority_class_name(job)
+            yield UnknownName("priority-class", (name,), tuple(get_close_matches(name, known)))
+        in_cluster = {gpu_type for gpu_type in self.empty.gpu_types if gpu_type}
+        for group in spec.task_groups:
+            if group.shape.uses_gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
+                yield UnknownName("gpu-type", group.shape.gpu_types, tuple(sorted(in_cluster)), group=group.name)
+        somewhere = {name for node in self.empty.nodes for name in node.data} if spec.data else set()
+        for name in spec.data:
+            if name not in somewhere:
+                yield UnknownName("data", (name,), tuple(get_close_matches(name, sorted(somewhere))))
+
+    def _closed_queues(self, job: Job) -> Iterable[AnyReason]:
+        known = self.policy.priority_class(job)
+        if known is None:
+            return
+        for queue in closed_to(self.shares.tree, job.spec.queue, known.name):
+            yield ClassNotAllowed(known.name, queue.name, queue.priority_classes or (), queue.origin)
+
+    def _unknown_queue(self, name: QueueName) -> UnknownName:
+        children = tuple(child.name for child in self.shares.tree.children.get(name, ()))
+        nearest = tuple(get_close_matches(name, list(self.shares.tree.by_name)))
+        return UnknownName("queue", (name,), nearest, children)
+
+    def _refusal(self, job: Job, option: Option) -> AnyReason | None:
+        """Why this option can never be served; None where it can."""
+        unshared = next(_not_shareable(job.spec, option), None) or next(_no_instance(job.spec, option), None)
+        if unshared is not None:
+            return unshared
+        spec, users = job.spec, self.shares.users
+        for gpu_type, wanted in option.charge.items():
+            for limit in self.shares.tree.lines(spec.queue, gpu_type):
+                ceiling = self.shares.ceiling.get(limit)
+                if ceiling is not None and wanted > ceiling:
+                    return AboveMax(*limit, MilliGpu(ceiling), MilliGpu(wanted), self._origin(*limit))
+        beyond = next(self._beyond_guarantee(job, option), None) or next(self._never_lent(job, option), None)
+        if beyond is not None:
+            return beyond
+        for line in users.lines(job, option.charge):
+            most, wanted = MilliGpu(users.most(line)), MilliGpu(option.charge[line.gpu_type])
+            if wanted > most:
+                origin = self._origin(line.queue, line.gpu_type)
+                return AboveMax(line.queue, line.gpu_type, most, wanted, origin, per_user=True)
+        return None if self._has_place(spec, option) else self._never_fits(spec, option)
+
+    def _has_place(self, spec: JobSpec, option: Option) -> bool:
+        """Whether it would find its place if nothing else ran; that does not depend on its queue, its class or its data."""
+        key = (spec.task_groups, spec.topology, option.gpu_types, option.shapes)
+        return self._fits.get(key, lambda: has_place(self.empty, spec, option))
+
+    def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
+        """Where it needs more than the others would leave it, if nobody used anything: who keeps back most."""
+        weights, queue = self._emptied.weights, job.spec.queue
+        for gpu_type in weights.refused(queue, option.charge):
+            # Where nobody keeps back any, there is too little of it altogether: that never fits.
+            keeper, _ = max(weights.keepers(queue, gpu_type), key=lambda known: known[1], default=(None, 0))
+            if keeper is None:
+                continue
+            room, origin = MilliGpu(weights.room(queue, gpu_type) or 0), self._origin(keeper.queue, gpu_type)
+            wanted = MilliGpu(option.charge[gpu_type])
+            yield AboveMax(keeper.queue, gpu_type, room, wanted, origin, lent=True)
+
+    def _beyond_guarantee(self, job: Job, option: Option) -> Iterator[BeyondGuarantee]:
+        """The smallest guarantee on its path, where that is too small for a job that may never borrow."""
+        known = self.policy.priority_class(job)
+        if not known or known.preemptible or known.may_borrow:
+            return
+        for gpu_type, wanted in option.charge.items():
+            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
+            room, least = min((self.shares.guaranteed.get(line, 0), line) for line in lines)
+            if room < wanted:
+                origin = self._origin(least.queue, gpu_type)
+                yield BeyondGuarantee(least.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), None, origin)
+
+    def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
+        entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
+        return entry.origin if entry else ""
+
+    def _never_fits(self, spec: JobSpec, option: Option) -> NeverFits:
+        level = spec.effective_topology.required
+        fits = [(self._tasks_that_fit(spec, option, number, level), number) for number in range(len(spec.task_groups))]
+        tasks, number = min(fits, key=lambda fit: fit[0] / spec.task_groups[fit[1]].least)
+        group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
+        usable = self.empty.usable(shape, gpu_type)
+        return NeverFits(
+            group=group.name,
+            gpu_type=gpu_type or GpuType(""),
+            tasks=group.least,
+            gpus_per_task=shape.cost,
+            tasks_that_fit=tasks,
+            largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
+            level=level,
+            profile=shape.mig or "",
+            node_set=group.nodes,
+            nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
+        )
+
+    def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:
+        offer, least = self.empty.offer(option.shapes[number], option.gpu_types[number]), spec.task_groups[number].least
+        total = offer.most(level)
+        if total < least:
+            return total
+        apart = tasks_that_fit(self.empty, offer, spec, number)
+        return apart if apart < least else total
+
+
+def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotDivided | GpuTooSmall]:
+    """Groups that ask for a part of a GPU which no GPU of the type gives."""
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if not isinstance(shape, SharedShape) or gpu_type is None:
+            continue
+        if not shape.circles:
+            yield NotDivided(group.name, gpu_type, "sharing")
+        elif not 0 < shape.milli <= MILLI_PER_GPU:
+            yield GpuTooSmall(group.name, gpu_type, Memory(shape.gpu_memory or 0), known=shape.milli > 0)
+
+
+def _no_instance(spec: JobSpec, option: Option) -> Iterator[NotDivided | UnknownName | MigHasNoPeers]:
+    """Groups that ask for a MIG instance which no GPU of the type can have, or which can't do what they want it for."""
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if not isinstance(shape, MigShape) or gpu_type is None:
+            continue
+        if not shape.model:
+            yield NotDivided(group.name, gpu_type, "mig")
+        elif not shape.milli:
+            name = shape.mig or ""
+            nearest = near_profiles(mig_model(shape.model), name)
+            yield UnknownName("mig-profile", (name,), nearest, group=group.name, of=f"{gpu_type} ({shape.model})")
+        elif _wants_nvlink(spec, group):
+            yield MigHasNoPeers(group.name)
+
+
+def _wants_nvlink(spec: JobSpec, group: TaskGroup) -> bool:
+    """Several tasks of the group are to be in one island."""
+    bundle = spec.bundle_of(group)
+    asked = (group.topology.required, bundle.within if bundle else None) if group.replicas > 1 else ()
+    return "island" in (spec.effective_topology.required, *asked)

@@ -1,0 +1,73 @@
+"""When the first waiting jobs could start: the rounds to come, played ahead as if what runs ends at its limit and nobody arrives.
+
+Each instant at which something ends gets a greedy round of its own, by the rules of a real one. So where no program
+is needed to do better than greedy, and every job runs exactly to its limit, the forecast is what happens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from solver.backfill.ahead import World, with_options
+from solver.model.cluster import GpuType
+from solver.model.inflight import Reservation
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, QueueName
+from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, NoEndHelps
+from solver.queueing.demand import Candidate
+from solver.queueing.fallback import fallback_opens
+from solver.quota.entitlement import Charge
+from solver.quota.fairshare import demand_of
+
+
+def estimates(
+    world: World, now: Instant, waiting: Sequence[Candidate], reservations: Sequence[Reservation]
+) -> dict[JobName, AnyEstimate]:
+    """When each of the first waiting jobs could start. `waiting` is in order; `world` is as the round leaves it.
+
+    Who is evicted is asked to leave in the world already. Whoever has a reservation starts when that says at the latest.
+    """
+    held = {reservation.holder: reservation for reservation in reservations if not reservation.is_declared}
+    most = world.policy.scheduling.estimated_jobs
+    first = [c for number, c in enumerate(waiting) if number < most or c.job.name in held]
+    if not first:
+        return {}
+    world.waiting, world.reservations = first, dict(held)
+    world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[most:] if c.job.name not in held)))
+    opens = {fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)}
+    over = {reservation.until for reservation in world.declared if reservation.until is not None}
+    world.openings = sorted(opens | over)
+    horizon = world.policy.scheduling.eta_horizon
+    found: dict[JobName, EarliestStart] = {}
+    for at in world.instants(now.after(horizon)):
+        if not world.waiting:
+            break
+        for start in world.round(at):
+            found[start.candidate.job.name] = world.start_at(at)
+    for name, reservation in held.items():
+        kept = world.start_at(reservation.start)
+        found[name] = min(found.get(name, kept), kept, key=_at)
+    otherwise = (
+        BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps(partitioned=bool(world.policy.mig))
+    )
+    return {
+        candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
+        for candidate in first
+    }
+
+
+def _at(estimate: EarliestStart) -> Instant:
+    return estimate.at
+
+
+def _waits_for_first_type(candidate: Candidate) -> bool:
+    return any(option.inside_only for option in candidate.options)
+
+
+def _by_queue(wanted: Iterable[tuple[QueueName, Charge]]) -> list[tuple[QueueName, Charge]]:
+    """The same demand in fewer entries: it is counted again for every round ahead."""
+    total: dict[QueueName, Counter[GpuType]] = {}
+    for queue, charge in wanted:
+        total.setdefault(queue, Counter()).update(charge)
+    return list(total.items())

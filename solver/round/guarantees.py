@@ -1,0 +1,83 @@
+"""What guarantees have to do with a job's wait: its own has not the shape, or those of others come first or are not lent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from solver.model.cluster import GpuType
+from solver.model.quantities import MilliGpu
+from solver.model.workload import QueueName
+from solver.plan.reasons import (
+    AnyReason,
+    Bundles,
+    Capacity,
+    EntitledDemandFirst,
+    GuaranteeFragmented,
+    NoRoom,
+    QuotaMax,
+    TooClose,
+    Topology,
+)
+from solver.policy.tree import Line
+from solver.queueing.demand import Candidate
+from solver.quota.entitlement import Charge, Headroom
+from solver.quota.options import Option
+
+SHAPELESS = (NoRoom, Topology, Bundles, TooClose)
+"""Enough is free, but not in the shape that is needed."""
+
+
+def fragmented(
+    candidate: Candidate, constraints: Iterable[AnyReason], headroom: Headroom
+) -> Iterator[GuaranteeFragmented]:
+    """The guarantees that a job lies inside of, where nothing but the shape is in its way."""
+    queue, inside = candidate.job.spec.queue, headroom.entitled
+    option = next((known for known in candidate.options if inside.holds(queue, known.charge)), None)
+    if option is None or not all(isinstance(reason, SHAPELESS) for reason in constraints):
+        return
+    for gpu_type, milli in option.charge.items():
+        if milli:
+            room = min(inside.left(line) for line in headroom.shares.tree.lines(queue, gpu_type))
+            yield GuaranteeFragmented(queue, gpu_type, MilliGpu(room), MilliGpu(milli))
+
+
+def not_lent(queue: QueueName, charge: Charge, headroom: Headroom) -> Iterator[QuotaMax]:
+    """The queues that keep back what the charge would take."""
+    weights, tree = headroom.weights, headroom.shares.tree
+    for gpu_type in weights.refused(queue, charge):
+        there, room = weights.lending.capacity.get(gpu_type, 0), weights.room(queue, gpu_type) or 0
+        numbers = (MilliGpu(there), MilliGpu(max(0, there - room)), MilliGpu(charge[gpu_type]))
+        for line, unused in weights.keepers(queue, gpu_type):
+            entry = tree.by_name[line.queue].quota_for(gpu_type)
+            origin = entry.origin if entry else ""
+            yield QuotaMax(line.queue, gpu_type, *numbers, origin, kept_back=MilliGpu(unused))
+
+
+def entitled_first(
+    candidate: Candidate, constraints: Iterable[AnyReason], headroom: Headroom
+) -> Iterator[EntitledDemandFirst]:
+    """The types of which other queues' work inside guarantees leaves too little, under every one of a job's options."""
+    if any(isinstance(reason, (Capacity, *SHAPELESS)) for reason in constraints):
+        short = [tuple(_short(candidate, option, headroom)) for option in candidate.options]
+        if all(short):
+            yield from dict.fromkeys(reason for reasons in short for reason in reasons)
+
+
+def _short(candidate: Candidate, option: Option, headroom: Headroom) -> Iterator[EntitledDemandFirst]:
+    queue = candidate.job.spec.queue
+    for gpu_type, milli in option.charge.items():
+        left = _left_by_others(queue, gpu_type, headroom)
+        if milli > left:
+            yield EntitledDemandFirst(queue, gpu_type, MilliGpu(left), MilliGpu(milli))
+
+
+def _left_by_others(queue: QueueName, gpu_type: GpuType, headroom: Headroom) -> int:
+    """Milli-GPU of a type that other queues' work inside their guarantees does not hold."""
+    tree = headroom.shares.tree
+
+    def inside(line: Line) -> int:
+        return headroom.shares.guaranteed.get(line, 0) - headroom.entitled.left(line)
+
+    everybody = sum(inside(Line(root.name, gpu_type)) for root in tree.children.get(None, ()))
+    own = min(inside(line) for line in tree.lines(queue, gpu_type))
+    return max(0, headroom.shares.cluster.gpus.get(gpu_type, 0) - everybody + own)

@@ -1,0 +1,121 @@
+"""One round: a frozen snapshot and a frozen policy in, a plan out. No clock, no I/O; the optimiser is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from solver.backfill.declared import declared_in, kept_by, kept_from, with_declared
+from solver.backfill.holds import ends_in, held_back, is_live, kept_for
+from solver.backfill.nominations import nominations_in
+from solver.backfill.reserve import reserving_steps
+from solver.capacity.built import as_built
+from solver.capacity.free import Reserved
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.milp.optimiser import Optimiser, Watched, for_a_round
+from solver.model.kept import Kept
+from solver.model.parts import shrinking_apart
+from solver.model.snapshot import Snapshot, foreseen
+from solver.model.workload import Job, JobName
+from solver.plan.plan import Plan
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+from solver.policy.type_weights import weights_of
+from solver.preemption.concessions import concessions, overdue_growths, with_asked, yielding
+from solver.preemption.departures import departures
+from solver.queueing.demand import Candidate, in_order
+from solver.queueing.loans import loans_in
+from solver.queueing.manner import with_manners
+from solver.queueing.rotation import with_precedence
+from solver.quota.entitlement import Shares, shares_of, with_past_use, with_type_weights
+from solver.quota.fairshare import demand_of, with_fair_shares
+from solver.quota.lending import live_gpus
+from solver.quota.options import Option
+from solver.round.admission import Admission, Emptied, Gate
+from solver.round.decision import certifying, decide_with_evictions
+from solver.round.explained import Explained
+from solver.round.regrowth import growths
+from solver.round.steps import steps_of
+
+
+def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: Kept | None = None) -> Plan:
+    """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so.
+
+    `kept`: what the round before left for this one, which decides the same without.
+    """
+    kept = Kept() if kept is None else kept
+    kept.begin()
+    digest = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
+    apart = shrinking_apart(with_declared(with_manners(foreseen(snapshot), policy), policy))
+    departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
+    departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
+    nominations = nominations_in(with_asked(apart, departing, policy), policy)
+    world = kept.settled(nominations.snapshot)
+    shares, admissions = standing(world, policy, kept)
+    candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
+    candidates, reserved = standing_back(world, policy, candidates, shares, kept)
+    leaves = frozenset(known.job.name for known in departing)
+    watched = Watched(for_a_round(optimiser)) if optimiser else None
+    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept)
+    certified = certifying(decision, watched)
+    jobs = {job.name: job for job in world.jobs}
+    asked_now = tuple(known for promise in decision.promises for known in yielding(promise, jobs))
+    asked = with_asked(world, asked_now, policy)
+    grown = growths(asked, policy, candidates, decision)
+    leaving = (*departing, *asked_now)
+    explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
+    reservations = (*explained.reservations(), *declared_in(world))
+    return Plan(
+        digest,
+        policy.digest,
+        (
+            *steps_of(world, policy, leaving, nominations, decision, grown),
+            *reserving_steps(snapshot.in_flight.reservations, reservations, explained.provided),
+        ),
+        tuple(explained.verdicts(reservations)),
+        certified(),
+    )
+
+
+def standing_back(
+    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], shares: Shares, kept: Kept | None = None
+) -> tuple[tuple[Candidate, ...], Reserved]:
+    """The candidates with whose reservations hold them back, and what these keep: documents, and gangs that wait."""
+    competing_for, declared = {candidate.job.name for candidate in candidates}, declared_in(snapshot)
+    held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
+    if not held and not declared:
+        return tuple(candidates), {}
+    sharing, ends = (
+        sharing_of(policy, shares.tree, snapshot.nodes),
+        ends_in(snapshot, loans_in(snapshot, policy, shares)),
+    )
+    room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot), kept=kept)
+    room.reserved = kept_by(declared, room, ends, snapshot.time)
+    narrowed = kept_from(candidates, declared, policy, shares.tree, snapshot.time)
+    jobs = {job.name: job for job in snapshot.jobs}
+    live = [known for known in held if is_live(known, room, jobs[known.holder].spec)]
+    for_gangs = kept_for(live, jobs, ends)
+    return held_back(narrowed, live, ends, policy, shares, room, snapshot.time), {**room.reserved, **for_gangs}
+
+
+def standing(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> tuple[Shares, dict[JobName, Admission]]:
+    """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
+    kept = Kept() if kept is None else kept
+    shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
+    shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
+    nodes = as_built(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    built = policy, nodes, snapshot.node_sets
+    gate = Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
+    admissions = {job.name: gate.admit(job) for job in snapshot.pending}
+    waiting = competing(snapshot, admissions)
+    shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(waiting))
+    return with_precedence(shares, snapshot, policy, waiting), admissions
+
+
+def competing(
+    snapshot: Snapshot, admissions: dict[JobName, Admission], promised: Collection[JobName] = ()
+) -> list[tuple[Job, tuple[Option, ...]]]:
+    """The pending jobs that take part in the round: they could start one day, no queue holds them back, nothing is promised."""
+    judged = [(job, admissions[job.name]) for job in snapshot.pending if job.name not in promised]
+    return [(job, admission.options) for job, admission in judged if admission.options and not admission.holds]

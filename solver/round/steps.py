@@ -1,0 +1,83 @@
+"""The decision as ordered steps: what is given back and withdrawn, who leaves, who is promised what, and who is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from solver.backfill.nominations import Nominations
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, TaskPlacement
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
+from solver.policy.policy import Policy
+from solver.preemption.concessions import Concession, promised_for
+from solver.round.regrowth import Growth
+from solver.round.repartition import kept_promises, repartitions
+from solver.round.tiers import Decision
+
+
+def steps_of(
+    snapshot: Snapshot,
+    policy: Policy,
+    leaving: Sequence[Concession],
+    nominations: Nominations,
+    decision: Decision,
+    grown: Sequence[Growth],
+) -> Iterator[Step]:
+    """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one.
+
+    GPUs are partitioned anew before anybody is bound or grows.
+    """
+    yield from _releases(snapshot)
+    for intent in nominations.withdrawn:
+        yield Withdraw(intent.job, intent.attempt)
+    for known in leaving:
+        if known.moves_to:
+            # First: who is told to leave without being told where to go on would wait like anybody who was evicted.
+            yield Nominate(known.job.name, known.job.attempt + 1, known.moves_to, promised_for(known, policy))
+    graces = {promise.job.name: [policy.scheduling.evictions.grace] for promise in decision.promises}
+    for known in leaving:
+        if known.beneficiary is not None:
+            graces[known.beneficiary].append(policy.grace(known.job))
+        yield _leave(known, policy)
+    for promise in decision.promises:
+        # What does not end in its grace is made to end; that takes the backend as long as starting may take it.
+        deadline = Duration(max(graces[promise.job.name]) + policy.scheduling.start_deadline)
+        yield Nominate(promise.job.name, promise.job.attempt + 1, promise.start.placed.tasks, deadline)
+    yield from kept_promises(decision.room, nominations.ready)
+    yield from repartitions(decision, grown)
+    for nomination in nominations.ready:
+        yield bind_of(nomination.job, nomination.intent.tasks, policy)
+    for start in decision.starts:
+        yield bind_of(start.candidate.job, start.placed.tasks, policy)
+    for growth in grown:
+        yield Grow(growth.job.name, growth.job.attempt, growth.tasks, policy.scheduling.start_deadline)
+
+
+def _releases(snapshot: Snapshot) -> Iterator[Release]:
+    stopping = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind == "stop"}
+    for intent in snapshot.in_flight.intents:
+        overdue = intent.kind == "start" and intent.deadline <= snapshot.time
+        if overdue and (intent.job, intent.attempt) not in stopping:
+            yield Release(intent.job, intent.attempt)
+
+
+def _leave(known: Concession, policy: Policy) -> Evict | Shrink:
+    job, grace = known.job, policy.grace(known.job)
+    if known.whole and known.by != "overdue":
+        return Evict(job.name, job.attempt, known.by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
+    by, tasks = cast("ShrunkBy", known.by), known.tasks
+    return Shrink(job.name, job.attempt, tasks, by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
+
+
+def bind_of(job: Job, tasks: tuple[TaskPlacement, ...], policy: Policy) -> Bind:
+    """The step by which a job that waits runs on these."""
+    return Bind(
+        job.name,
+        job.attempt + 1,
+        tasks,
+        policy.scheduling.start_deadline,
+        policy.time_limit(job),
+        policy.idle_limit(job),
+    )

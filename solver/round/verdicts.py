@@ -1,0 +1,231 @@
+"""Why the jobs that do not start wait: every constraint that binds them after the round's starts, as typed reasons."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from solver.capacity.held import NOBODY, Against, seen
+from solver.capacity.room import Room
+from solver.model.cluster import GpuType
+from solver.model.inflight import Reservation
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import Job, JobName, JobSpec, QueueName
+from solver.placement.placement import place
+from solver.placement.starts import Start
+from solver.placement.views import fits
+from solver.plan.reasons import (
+    AnyReason,
+    BeyondGuarantee,
+    FallbackLater,
+    Outranked,
+    QuotaMax,
+    ReservedFor,
+    RoundCutShort,
+    StrictOrder,
+)
+from solver.policy.policy import Policy
+from solver.policy.precedence import ordering_of
+from solver.policy.tree import Line
+from solver.queueing.demand import Candidate
+from solver.queueing.entry import back_off_ends
+from solver.queueing.fallback import as_open_at, fallback_opens, types_of
+from solver.queueing.strict import Lines
+from solver.quota.entitlement import Headroom, Shares
+from solver.quota.options import Option
+from solver.quota.users import UserLine, UserRoom
+from solver.round.admission import Admission
+from solver.round.guarantees import entitled_first, fragmented, not_lent
+from solver.round.lacking import Lacking
+
+AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Explains waiting candidates against the room and the headroom before and after the round's starts."""
+
+    policy: Policy
+    now: Instant
+    shares: Shares
+    before: Room
+    after: Room
+    starts: Sequence[Start]
+    stage: str
+    candidates: Sequence[Candidate]
+    reservations: Sequence[Reservation] = ()
+    _before: Headroom = field(init=False)
+    _headroom: Headroom = field(init=False)
+    _users: UserRoom = field(init=False)
+    _lines: Lines = field(init=False)
+    _room: Lacking = field(init=False)
+    _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
+    _fitted: dict[object, bool] = field(default_factory=dict)
+    _rivals: dict[tuple[frozenset[GpuType], QueueName], Outranked] = field(default_factory=dict)
+    _starts_of_type: dict[GpuType, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _starts_of_queue: dict[QueueName, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def __post_init__(self) -> None:
+        self._before, self._headroom = Headroom(self.shares), Headroom(self.shares)
+        self._users = UserRoom(self.shares.users)
+        self._lines, self._room = Lines(self.candidates), Lacking(self.after)
+        for number, start in enumerate(self.starts):
+            self._starts_of_queue[start.queue].add(number)
+            for gpu_type in start.charge:
+                self._starts_of_type[gpu_type].add(number)
+            self._headroom.take(start.queue, start.charge)
+            self._users.take(start.candidate.job, start.charge)
+            self._lines.start(start.candidate)
+
+    def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
+        """All binding constraints of one candidate, the most telling first."""
+        behind = tuple(self._lines.blocker(candidate, option) for option in candidate.options)
+        alike = (candidate.likeness, behind, self._opens_late(candidate))
+        if alike not in self._known:
+            self._known[alike] = tuple(dict.fromkeys(self._explain(candidate, behind)))
+        return self._known[alike]
+
+    def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
+        """The queues that hold a job back, and what would bind it if they did not."""
+        spec = job.spec
+        options = as_open_at(admission.options, job, self.policy, self.now)
+        opens = fallback_opens(job, self.policy) if any(option.inside_only for option in options) else None
+        alike = (spec.queue, spec.priority_class, spec.task_groups, spec.effective_topology, job.user, opens)
+        if alike not in self._held:
+            constraints = self._constraints(job, options, [None] * len(options))
+            self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
+        return self._held[alike]
+
+    def _explain(self, candidate: Candidate, behind: Sequence[JobName | None]) -> Iterable[AnyReason]:
+        constraints = self._constraints(
+            candidate.job, candidate.options, behind, inside_only=candidate.inside_only, against=candidate.against
+        )
+        if not constraints:
+            yield RoundCutShort(self.stage)
+        elif not all(isinstance(reason, StrictOrder) for reason in constraints) and any(
+            self._would_have_fitted(candidate, option) for option in candidate.options
+        ):
+            yield self._outranked(candidate)
+        else:
+            yield from fragmented(candidate, constraints, self._headroom)
+        yield from constraints
+        yield from entitled_first(candidate, constraints, self._headroom)
+
+    def _constraints(
+        self,
+        job: Job,
+        options: Sequence[Option],
+        behind: Sequence[JobName | None],
+        *,
+        inside_only: bool = False,
+        against: Against = NOBODY,
+    ) -> tuple[AnyReason, ...]:
+        """What binds a job under every one of its options; () where it could start under one of them.
+
+        `behind`: whom of its strict queue it would delay under each.
+        """
+        binding = [
+            (
+                *(self._beyond_guarantee(job, option) if inside_only else self._too_early(job, options, option)),
+                *self._binding(job, option, first, against),
+            )
+            for option, first in zip(options, behind, strict=True)
+        ]
+        return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
+
+    def _binding(self, job: Job, option: Option, first: JobName | None, against: Against) -> Iterable[AnyReason]:
+        if first is not None:
+            yield StrictOrder(job.spec.queue, ordering_of(self.shares.tree, job.spec.queue).by, first)
+        for line in self._headroom.blocking(job.spec.queue, option.charge):
+            yield self._quota_max(line, option.charge[line.gpu_type])
+        yield from not_lent(job.spec.queue, option.charge, self._headroom)
+        for user_line in self._users.blocking(job, option.charge):
+            yield self._user_max(user_line, option.charge[user_line.gpu_type])
+        yield from self._lack(job.spec, option) or self._reserved(job.spec, option, against)
+
+    def _lack(self, spec: JobSpec, option: Option) -> tuple[AnyReason, ...]:
+        """What is missing on the nodes: the same for gangs of the same shape, whatever their queues."""
+        shape = _shape_of(spec, option)
+        if shape not in self._lacking:
+            self._lacking[shape] = tuple(self._room.reasons(spec, option))
+        return self._lacking[shape]
+
+    def _reserved(self, spec: JobSpec, option: Option, against: Against) -> Iterable[ReservedFor]:
+        """The reservations that alone keep a gang from its room; all that hold it back where only several together do."""
+        if place(seen(self.after, against).copy(), spec, option) is not None:
+            return
+        telling = {holder for holder in against if place(seen(self.after, {holder}), spec, option) is None}
+        for held in self.reservations:
+            if held.holder in (telling or against):
+                gpus = MilliGpu(sum(task.gpus for task in held.tasks))
+                document = self.policy.reservation(held.holder)
+                origin = document.origin if document else ""
+                yield ReservedFor(held.holder, held.start, gpus, held.until if document else None, origin)
+
+    def _opens_late(self, candidate: Candidate) -> Instant | None:
+        """When the types are open to it that are not yet; None: all are."""
+        early = any(option.inside_only for option in candidate.options)
+        return fallback_opens(candidate.job, self.policy) if early else None
+
+    def _too_early(self, job: Job, options: Sequence[Option], option: Option) -> Iterable[FallbackLater]:
+        """A type further down the wish list that is not open to it yet, and of which it is not guaranteed enough."""
+        if option.inside_only and not self._headroom.entitled.holds(job.spec.queue, option.charge):
+            first = min(options, key=lambda known: known.fallback)
+            yield FallbackLater(tuple(types_of(first)), tuple(types_of(option)), fallback_opens(job, self.policy))
+
+    def _beyond_guarantee(self, job: Job, option: Option) -> Iterable[BeyondGuarantee]:
+        """The guarantee on its path that has the least left, where that is too little."""
+        for gpu_type, wanted in option.charge.items():
+            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
+            room, line = min((self._headroom.entitled.left(line), line) for line in lines)
+            if room < wanted:
+                ends = back_off_ends(job, self.policy)
+                until = ends if ends > self.now else None
+                origin = self._origin(line.queue, gpu_type)
+                yield BeyondGuarantee(line.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), until, origin)
+
+    def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
+        used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))
+        most = MilliGpu(self.shares.ceiling[line])
+        origin = self._origin(line.queue, line.gpu_type)
+        return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
+
+    def _user_max(self, line: UserLine, wanted: int) -> QuotaMax:
+        most, used = MilliGpu(self.shares.users.most(line)), MilliGpu(self._users.used(line))
+        origin = self._origin(line.queue, line.gpu_type)
+        return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin, line.user)
+
+    def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
+        entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
+        return entry.origin if entry else ""
+
+    def _would_have_fitted(self, candidate: Candidate, option: Option) -> bool:
+        job = candidate.job
+        if not self.starts or not self._before.allows(job.spec.queue, option.charge):
+            return False
+        if UserRoom(self.shares.users).blocking(job, option.charge):
+            return False
+        if option.inside_only and not self._before.entitled.holds(job.spec.queue, option.charge):
+            return False
+        alike = (_shape_of(job.spec, option), candidate.against)
+        if alike not in self._fitted:
+            self._fitted[alike] = fits(self.before, candidate, option)
+        return self._fitted[alike]
+
+    def _outranked(self, candidate: Candidate) -> Outranked:
+        types = frozenset(gpu_type for option in candidate.options for gpu_type in option.charge)
+        queue = candidate.job.spec.queue
+        if (types, queue) not in self._rivals:
+            of_types = (self._starts_of_type[gpu_type] for gpu_type in types)
+            rivals = sorted(self._starts_of_queue[queue].union(*of_types)) if types else range(len(self.starts))
+            named = tuple(self.starts[number].candidate.job.name for number in rivals[:AHEAD_NAMED_MAX])
+            self._rivals[types, queue] = Outranked(named, max(0, len(rivals) - AHEAD_NAMED_MAX))
+        return self._rivals[types, queue]
+
+
+def _shape_of(spec: JobSpec, option: Option) -> object:
+    """The same for gangs that find a place where the other does, served this way."""
+    return spec.task_groups, spec.topology, spec.data, option.gpu_types, option.shapes

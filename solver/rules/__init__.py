@@ -1,1 +1,0 @@
-"""What policy means: queues, classes, entitlement and order."""

@@ -1,1 +1,0 @@
-"""What is: the cluster, the workload and what is in flight, as frozen data."""
