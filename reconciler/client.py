@@ -17,7 +17,6 @@ from reconciler.api.payloads import (
     NEXT_OFFSET,
     CheckpointList,
     EventList,
-    Health,
     JobList,
     JobView,
     NodeList,
@@ -233,9 +232,9 @@ class Client:
         """Conditions, revisions and the leader."""
         return self._get("/v1/status", Status)
 
-    def health(self) -> Health:
-        """Whether the server decides rounds; that it answers says that it lives."""
-        return self._get("/healthz", Health)
+    def ready(self) -> bool:
+        """Whether the server decides rounds, observes, or stands by to lead; where not, `status` says why."""
+        return self._transport.says_yes("/readyz")
 
     def policy(self) -> PolicyView:
         """The policy in force."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Final
 
 import httpx2
@@ -107,6 +108,16 @@ class Transport:
             if response.is_success:
                 return response
             raise error_of(response.status_code, response.content, str(response.url))
+
+    def says_yes(self, path: str) -> bool:
+        """What a probe answers."""
+        try:
+            self.call("GET", path)
+        except ApiError as error:
+            if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                return False
+            raise
+        return True
 
     @contextmanager
     def lines(self, path: str, params: Params, headers: dict[str, str], silence_s: float) -> Iterator[Iterator[str]]:

@@ -33,7 +33,6 @@ from reconciler.api.payloads import (
     ApiProblem,
     CheckpointList,
     EventList,
-    Health,
     InterventionAsked,
     InterventionList,
     JobList,
@@ -58,6 +57,7 @@ from reconciler.api.policy_payloads import (
     WebhookHeard,
 )
 from reconciler.api.policy_routes import PolicyRoutes
+from reconciler.api.probe_routes import ProbeRoutes
 from reconciler.api.services import Services
 from reconciler.api.top import Top
 from reconciler.api.top_routes import TopRoutes
@@ -69,7 +69,7 @@ from solver.model.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView,
-    Health, InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList,
+    InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList,
     RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot, Status, SuspensionAsked, SuspensionList, Top, TrialList,
     WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
@@ -108,6 +108,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(InterventionRoutes(services, authority).router)
     app.include_router(ClusterRoutes(services).router)
+    app.include_router(ProbeRoutes(services).router)
     app.include_router(PolicyRoutes(services).router)
     app.include_router(PlanRoutes(services).router)
     app.include_router(WebhookRoutes(services).router)

@@ -14,7 +14,7 @@ from reconciler.api.alert_views import alert_conditions
 from reconciler.api.aliased import aliased, users_named_by
 from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
-from reconciler.api.payloads import LEADING, Health, NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
+from reconciler.api.payloads import NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
 from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import readable_interventions, readable_round, readable_snapshot
 from reconciler.api.services import Services
@@ -46,7 +46,6 @@ class ClusterRoutes:
         add("/v1/policy", self.policy, responses=answers(PolicyView, _UNCHANGED))
         add("/metrics", self.metrics, responses=_TEXT, response_class=Response)
         add("/v1/whoami", self.who_am_i, responses=answers(WhoAmI))
-        add("/healthz", self.health, responses=answers(Health))
 
     def queues(self) -> Response:
         """The queue tree with what each queue is guaranteed, holds and waits for."""
@@ -132,9 +131,3 @@ class ClusterRoutes:
     def metrics(self) -> Response:
         """Figures for Prometheus."""
         return Response(self._services.metrics.text(), media_type=CONTENT_TYPE)
-
-    def health(self) -> Response:
-        """Whether the server answers, and whether its loop decides rounds."""
-        waiting = (state for state in self._services.status().conditions if state.type == LEADING and not state.status)
-        unready = next(waiting, None)
-        return answer(Health(ready=unready is None, message=unready.message if unready else ""))

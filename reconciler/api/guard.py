@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
 from reconciler.api.problems import RefusedError
-from reconciler.api.rules import rule_of
+from reconciler.api.rules import ANSWERED_BY_ADDRESS, route_of, rule_of
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -37,8 +38,13 @@ class Guard:
     hosts: frozenset[str] = LOOPBACK_NAMES
     identify: Callable[[str], Caller] | None = None
 
-    def __call__(self, request: HTTPConnection) -> None:
+    async def __call__(self, request: HTTPConnection) -> None:
         """Let the request pass, with the caller in its state; raises RefusedError, IssuerUnreachableError, TokenFileError."""
+        # A probe is answered while every thread waits for a store or an identity provider.
+        if rule_of(request) != "open":
+            await run_in_threadpool(self._check, request)
+
+    def _check(self, request: HTTPConnection) -> None:
         self._check_names(request)
         if rule_of(request) == "signed":
             request.state.caller, request.state.user = Caller("webhook"), "webhook"
@@ -50,7 +56,8 @@ class Guard:
     def _check_names(self, request: HTTPConnection) -> None:
         """A page of another site can make a browser call us (DNS rebinding); it can't forge these two headers."""
         host = request.headers.get("host", "")
-        if _split(f"//{host}").hostname not in self.hosts:
+        name = _split(f"//{host}").hostname or ""
+        if name not in self.hosts and not (route_of(request) in ANSWERED_BY_ADDRESS and _is_address(name)):
             fix = f"Use one of {', '.join(sorted(self.hosts))}, or add the name with --allow-host."
             raise RefusedError(403, "host-not-allowed", "This server does not answer to that host name.", fix)
         origin = request.headers.get("origin")
@@ -90,6 +97,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _split(url: str) -> SplitResult:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from starlette.requests import ClientDisconnect
 
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, answer, answers, refuses
@@ -57,12 +58,16 @@ _SUBMIT_BODY = {
 
 
 async def bounded_body(request: Request) -> bytes:
-    """The body, read no further than BODY_BYTES_MAX; raises RefusedError beyond it."""
+    """The body, read no further than BODY_BYTES_MAX; raises RefusedError beyond it, and where it breaks off."""
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > BODY_BYTES_MAX:
-            raise RefusedError(413, "too-large", f"The body has more than {BODY_BYTES_MAX} bytes.", "Send less.")
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > BODY_BYTES_MAX:
+                raise RefusedError(413, "too-large", f"The body has more than {BODY_BYTES_MAX} bytes.", "Send less.")
+    except ClientDisconnect as error:
+        # Nobody hears it; unforeseen, it would stand in the log with a traceback.
+        raise RefusedError(400, "body-broken-off", "The connection ended before the body.", "Send it again.") from error
     return bytes(body)
 
 

@@ -258,14 +258,6 @@ class WatchEnd(Payload, frozen=True, kw_only=True):
     message: str
 
 
-class Health(Payload, frozen=True, kw_only=True):
-    """The server answers. `ready`: its loop decides rounds; where it does not, `message` says why."""
-
-    healthy: bool = True
-    ready: bool
-    message: str = ""
-
-
 class ApiProblem(Payload, frozen=True, kw_only=True):
     """Why a request was refused, as RFC 9457 has it: `type`, `title`, `status`, `detail` (the problem), `instance` (the path).
 

@@ -9,11 +9,12 @@ from starlette.requests import HTTPConnection
 
 from reconciler.access.rights import Action
 
-Rule = Action | Literal["anybody", "signed"]
-"""anybody: whoever has proved who they are. signed: nobody has to; the route verifies the
-signature of what it is sent. The actions on a job are judged by the job that the path names, `operate` also by
-the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it; who may do what to
-the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the policy's queues."""
+Rule = Action | Literal["anybody", "signed", "open"]
+"""anybody: whoever has proved who they are. signed: nobody has to; the route verifies the signature of what it is sent.
+open: nobody has to, under any Host; the answer is yes or no. The actions on a job are judged by the job that the path names,
+`operate` also by the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it;
+who may do what to the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the
+policy's queues."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs": "submit",
@@ -70,11 +71,20 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/whoami": "anybody",
     "GET /v1/openapi.json": "anybody",
     "GET /metrics": "look",
-    "GET /healthz": "anybody",
+    "GET /healthz": "open",
+    "GET /readyz": "open",
 }
+
+ANSWERED_BY_ADDRESS: Final = frozenset({"GET /metrics"})
+"""Routes that answer requests whose Host is an IP address: Prometheus scrapes pods so. DNS rebinding needs a name."""
 
 
 def rule_of(request: HTTPConnection) -> Rule | None:
-    """The rule of the route that a request has found. A WebSocket has no method: it is a rule of its own."""
+    """The rule of the route that a request has found."""
+    return RULES.get(route_of(request))
+
+
+def route_of(request: HTTPConnection) -> str:
+    """Method and path of the route that a request has found. A WebSocket has no method: it is a route of its own."""
     method = str(request.scope.get("method", "WEBSOCKET"))
-    return RULES.get(f"{method} {request.scope['route'].path}")
+    return f"{method} {request.scope['route'].path}"

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+from functools import partial
 from threading import Event, Thread
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, cast
 
+import structlog
 import uvicorn
+from structlog.typing import FilteringBoundLogger
 
 from reconciler.api.app import create_app
 from reconciler.api.attach_payloads import MESSAGE_BYTES_MAX
 from reconciler.api.guard import Guard, check_binding
+from reconciler.api.limited_http import FULL, LimitedHttp
 from reconciler.api.services import Services
+from reconciler.connections.gate import ConnectionGate
+from reconciler.connections.limits import USUAL_TIMEOUTS, ConnectionLimits, RequestTimeouts, api_limits
+from reconciler.connections.listener import LimitedListener, SeldomLogged
 
 _START_LIMIT_S = 30.0
+_SWEEP_EVERY_S: Final = 1.0
+
+_SELDOM: Final = SeldomLogged("Invalid HTTP request received.", "Unsupported upgrade request.")
+"""What anybody can make uvicorn write."""
 
 
 class AddressError(Exception):
@@ -29,16 +41,31 @@ class ApiServer:
     be had. Port 0 takes a free one; `url` says which.
     """
 
-    def __init__(self, services: Services, guard: Guard, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        services: Services,
+        guard: Guard,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        limits: ConnectionLimits | None = None,
+        timeouts: RequestTimeouts = USUAL_TIMEOUTS,
+        log: FilteringBoundLogger | None = None,
+    ) -> None:
         check_binding(host, guard)
+        gate = ConnectionGate(limits or api_limits(), log or structlog.get_logger("quorate"))
         self._closing = Event()
         app = create_app(services, guard, self._closing)
-        self._socket = _listen(host, port)
+        self._socket = LimitedListener(_listen(host, port), gate, FULL)
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._socket.getsockname()[1]}"
         started = Event()
         config = uvicorn.Config(
             app,
+            # What accepts connections is asyncio's, whatever else is installed.
+            loop="asyncio",
+            http=cast("type[asyncio.Protocol]", partial(LimitedHttp, gate=gate, timeouts=timeouts)),
+            timeout_keep_alive=cast("int", timeouts.idle_s),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -46,8 +73,9 @@ class ApiServer:
             ws="websockets-sansio",
             ws_max_size=MESSAGE_BYTES_MAX,
         )
-        logging.getLogger("uvicorn.error").addFilter(_is_news)
-        self._server = _Server(config, started)
+        for each in (_is_news, _SELDOM):
+            logging.getLogger("uvicorn.error").addFilter(each)
+        self._server = _Server(config, started, gate)
         self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="api", daemon=True)
         self._thread.start()
         if not started.wait(_START_LIMIT_S):
@@ -75,15 +103,21 @@ class ApiServer:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens."""
+    """Says when it listens, and sees to it that connections end in time, also while it stops."""
 
-    def __init__(self, config: uvicorn.Config, started: Event) -> None:
+    def __init__(self, config: uvicorn.Config, started: Event, gate: ConnectionGate) -> None:
         super().__init__(config)
         self._listening = started
+        self._gate = gate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._sweep()
         self._listening.set()
+
+    def _sweep(self) -> None:
+        self._gate.sweep()
+        asyncio.get_running_loop().call_later(_SWEEP_EVERY_S, self._sweep)
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -38,10 +38,10 @@ class Services:
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
     job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
     said for it, nothing before that. `policy`, `operations` and `admit` raise
-    NoPolicyError. `wake` tells the loop that there is something new. `access` is the AccessPolicy in force;
-    None where there is none, or no policy yet. `unstartable` says why no task of a job could begin that a user submits; None:
-    nothing is known against it. `alias_key` is what names of users and jobs are hidden with. `agents`: None
-    where jobs do not run on machines with agents.
+    NoPolicyError. `ready`: whether rounds are decided here, or would be if this control plane led; it reads no store. `wake`
+    tells the loop that there is something new. `access` is the AccessPolicy in force; None where there is none, or no policy
+    yet. `unstartable` says why no task of a job could begin that a user submits; None: nothing is known against it.
+    `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
     """
 
     jobs: JobSource
@@ -56,6 +56,7 @@ class Services:
     verdict: Callable[[JobName], Verdict | None]
     admit: Callable[[JobSpec], tuple[AnyReason, ...]]
     status: Callable[[], Status]
+    ready: Callable[[], bool]
     wake: Callable[[], None]
     checkpoints: CheckpointRegistry
     interventions: Interventions

@@ -44,7 +44,14 @@ class WebhookRoutes:
         self.router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
         for path, heard in (("/github", self.github), ("/gitea", self.gitea), ("/gitlab", self.gitlab)):
             self.router.add_api_route(
-                path, heard, methods=["POST"], status_code=202, responses=_HEARD, openapi_extra=_OPEN
+                path,
+                heard,
+                methods=["POST"],
+                status_code=202,
+                responses=_HEARD,
+                openapi_extra=_OPEN,
+                # Before the body: what anybody sends is kept only where somebody listens.
+                dependencies=[Depends(self._require_secret)],
             )
 
     def github(self, request: Request, body: Body) -> Response:
@@ -66,11 +73,14 @@ class WebhookRoutes:
     def _signature(self, body: bytes) -> bytes:
         return hmac.new(self._following.webhook_secret, body, hashlib.sha256).hexdigest().encode()
 
-    def _require(self, given: str, wanted: bytes) -> None:
+    async def _require_secret(self) -> None:
         """Raises RefusedError."""
         if not self._following.webhook_secret:
             fix = "Start the server with --webhook-secret FILE."
             raise RefusedError(404, "no-webhooks", "This server hears no webhooks.", fix)
+
+    def _require(self, given: str, wanted: bytes) -> None:
+        """Raises RefusedError."""
         # Header values are latin-1; anything else than what is wanted is as wrong as any other.
         if not hmac.compare_digest(given.encode("latin-1", "replace"), wanted):
             fix = "Give the forge the secret of the file that --webhook-secret names."

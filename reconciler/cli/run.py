@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
+from reconciler.cli.connections_options import connection_settings, connections_options
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     help="Where the API listens, else QUORATE_LISTEN; port 0: any.",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to.")
+@connections_options
 @click.option(
     "--tokens",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -132,7 +134,7 @@ def _settings(
     from reconciler.server.settings import Settings
     from reconciler.token_file import default_state_folder
 
-    store = _store_settings(others)
+    store, connections = _store_settings(others), connection_settings(others)
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -153,6 +155,7 @@ def _settings(
         agents=agents_settings(others),
         kubernetes=kubernetes_settings(**others),
         store=store,
+        connections=connections,
     )
 
 
@@ -197,10 +200,11 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.agent.nvml.driver import DriverUnusableError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
-    from reconciler.backends.baremetal.door import DoorError
+    from reconciler.backends.baremetal.doorway import DoorError
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.backends.local import StateFolderError
     from reconciler.backends.local.secrets import UnsafeSecretsError
+    from reconciler.connections.limits import ConnectionLimitsError
     from reconciler.gitsource.errors import GitSourceError
     from reconciler.server.folder import FolderUnusableError
     from reconciler.server.on_kubernetes import KubernetesFailedError
@@ -212,6 +216,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        ConnectionLimitsError,
         DoorError,
         DriverUnusableError,
         FolderUnusableError,

@@ -6,7 +6,9 @@ from contextlib import ExitStack
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
+from reconciler.connections.limits import ConnectionLimits, api_limits
 from reconciler.server.crew import Crew, told_by_signals
 from reconciler.server.guarding import guard_of
 from reconciler.server.on_this_machine import parts_on_this_machine
@@ -24,14 +26,17 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     """Run until SIGTERM or SIGINT. What runs goes on when it ends, and the next start on the same folder finds it.
 
     Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
-    UnsafeSecretsError, IdentityError, AllowedSignersError, WebhookSecretError; and whatever ended a thread.
+    ConnectionLimitsError, UnsafeSecretsError, IdentityError, AllowedSignersError, WebhookSecretError; and whatever ended a
+    thread.
     """
     seldom()
+    # Better found wrong before anything is opened.
+    limits = limits_of(settings)
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
         parts = _parts(settings, log, closing)
         guard = guard_of(settings, parts.services.access)
-        api = closing.enter_context(ApiServer(parts.services, guard, settings.host, settings.port))
+        api = closing.enter_context(_api(settings, limits, parts, guard, log))
         crew = Crew()
         with told_by_signals(crew.dismiss):
             state, authentication = str(settings.folder.path), guard.token is not None
@@ -49,6 +54,19 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         if not api.alive:
             raise ServerEndedError(f"{api.url}: the API stopped serving. See the log above; start again")
     log.info("stopped")
+
+
+def limits_of(settings: Settings) -> ConnectionLimits:
+    """How many connections the API takes. Raises ConnectionLimitsError."""
+    asked = settings.connections
+    return api_limits(asked.connections_max, asked.per_peer_max, beside_agents=settings.agents is not None)
+
+
+def _api(
+    settings: Settings, limits: ConnectionLimits, parts: Parts, guard: Guard, log: FilteringBoundLogger
+) -> ApiServer:
+    timeouts = settings.connections.timeouts
+    return ApiServer(parts.services, guard, settings.host, settings.port, limits=limits, timeouts=timeouts, log=log)
 
 
 def _parts(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:

@@ -24,6 +24,7 @@ from reconciler.jobs.sighted import Sighted
 from reconciler.metrics import Metrics
 from reconciler.operations import Operations
 from reconciler.passes import Pass
+from reconciler.runner import Condition as LoopCondition
 from reconciler.runner import LoopStatus
 from reconciler.server.admitting import Admitting
 from reconciler.server.disk import StateDisks
@@ -87,6 +88,8 @@ class Plane(Protocol):
 
 SPARED_NAMED_MAX: Final = 5
 
+_OVER: Final[frozenset[LoopCondition]] = frozenset({"ended", "store-unusable"})
+
 
 class ClusterStanding(Protocol):
     """What is followed of a cluster whose objects others keep, and what is said of that."""
@@ -137,6 +140,7 @@ def services_of(
         watch.verdict,
         watch.admit,
         watch.status,
+        watch.ready,
         runner.wake,
         plane.checkpoints,
         plane.interventions,
@@ -230,6 +234,17 @@ class Watch:
             broken_limits=self._broken_limits(loop.last),
             followed=self._cluster.followed() if self._cluster else (),
         )
+
+    def ready(self) -> bool:
+        """Whether it has decided a round or stands by to, under a policy in force. It reads no store."""
+        loop = self._runner.status
+        if loop.condition in _OVER or (loop.last is None and loop.condition != "standing-by"):
+            return False
+        try:
+            self._standing.current()
+        except NoPolicyError:
+            return False
+        return True
 
     def _broken_limits(self, last: Pass | None) -> tuple[BrokenLimit, ...]:
         # As above: worked out once for a pass, however often status is asked.

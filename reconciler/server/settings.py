@@ -10,6 +10,7 @@ from pathlib import Path
 
 from reconciler.agent.nvml.here import WhoseGpus
 from reconciler.backends.kubernetes.objects.whose import Whose
+from reconciler.connections.limits import USUAL_TIMEOUTS, RequestTimeouts
 from reconciler.server.folder import StateFolder
 from solver.model.quantities import Duration
 
@@ -56,12 +57,22 @@ class AgentsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Of those to the API. None: as many as the limit of open files leaves, and half of them for one peer."""
+
+    connections_max: int | None = None
+    per_peer_max: int | None = None
+    timeouts: RequestTimeouts = USUAL_TIMEOUTS
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
     `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `keep_logs`: how long those of ended attempts are kept; None: for ever.
+    `connections`: how many others may open to the API, and how long they may take.
     `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
     """
@@ -85,6 +96,7 @@ class Settings:
     kubernetes: KubernetesSettings | None = None
     agents: AgentsSettings | None = None
     store: StoreSettings | None = None
+    connections: ConnectionSettings = ConnectionSettings()
 
     @property
     def tasks(self) -> Path:

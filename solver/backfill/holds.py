@@ -1,6 +1,6 @@
 """Whom reservations hold back, and what they keep from them.
 
-A job runs around a reservation if its time limit ends by the start of it, if it can be made to leave by then (rules/loans), or
+A job runs around a reservation if its time limit ends by the start of it, if it can be made to leave by then (queueing/loans), or
 if it finds room beside what is kept. Work that lies inside guarantees is held back only by gangs that come before it and will
 lie inside guarantees when they start. What is reserved when a round begins stays so throughout it.
 """

@@ -13,7 +13,7 @@ from solver.capacity.sharing import Sharing
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.mig import Geometry, Placed
-from solver.model.pledges import NOTHING, Pledged, pledges_in
+from solver.model.pledges import NOTHING, Pledged, gpus_of, pledges_in
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, TaskPlacement
 from solver.policy.policy import Policy
@@ -23,11 +23,13 @@ from solver.policy.policy import Policy
 class Pledges:
     """The promises of a snapshot on such GPUs. `room`: what there will be when everybody has left who was asked to.
 
-    `too_many`: by how many GPUs, in each pool, more are pledged than may be changed.
+    `in_use`: GPUs of which some work has all or a part. `too_many`: by how many GPUs, in each pool, more are pledged than may be
+    changed.
     """
 
     room: Room | None
     by_job: Mapping[JobName, Pledged]
+    in_use: frozenset[DeviceId] = frozenset()
     too_many: Counter[str] = field(default_factory=Counter)
     taken: set[DeviceId] = field(default_factory=set)
 
@@ -40,7 +42,8 @@ class Pledges:
         leaving = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
         room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot), leaving)
         too_many = Counter({pool: -left for pool, left in changes_left(policy, snapshot).items() if left < 0})
-        return cls(room, by_job, too_many)
+        in_use = frozenset(gpu for job in snapshot.jobs for task in job.placement for gpu in gpus_of(task))
+        return cls(room, by_job, in_use, too_many)
 
     def of_job(self, job: JobName) -> Pledged:
         """The GPUs that are pledged to a job."""
@@ -65,7 +68,9 @@ class Pledges:
     def _can_be(self, room: Room, intent: Intent, node: NodeName, device: DeviceId) -> bool:
         number, gpu = room.index[node], room.partitions.aside.get(device)
         rule = room.partitions.rules.get(number)
-        if gpu is None or rule is None or not rule.drains or not room.open_nodes[number]:
+        if gpu is None or rule is None or not rule.changes or not room.open_nodes[number]:
+            return False
+        if not rule.drains and device in self.in_use:
             return False
         wanted = _wanted(rule, intent.tasks, device)
         if wanted is None:

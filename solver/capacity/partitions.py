@@ -83,13 +83,15 @@ class Partitions:
         )
 
     def draining(self, now: Self) -> Self:
-        """The same as it may become for guarantees: with the changes that are left `now`, in pools where work may have to leave.
+        """The same as it may become for guarantees, with the changes that are left `now`.
 
-        What the round changes already is left as it is.
+        What the round changes already stays; where no work may have to leave, so does what anybody uses.
         """
-        gpus = {node: tuple(gpu for gpu in known if not gpu.is_changed) for node, known in self.gpus.items()}
-        left = dict.fromkeys(self.changes_left, 0)
-        left |= {rule.pool: max(0, now.changes_left[rule.pool]) for rule in self.rules.values() if rule.drains}
+        kept = {node: [gpu for gpu in known if not gpu.is_changed] for node, known in self.gpus.items()}
+        able = {
+            n: [gpu for gpu in kept[n] if rule.drains or now.is_idle(n, gpu.device)] for n, rule in self.rules.items()
+        }
+        gpus, left = {n: tuple(known) for n, known in able.items()}, {p: max(0, m) for p, m in now.changes_left.items()}
         return type(self)(self.rules, gpus, left, dict(self.aside), self.counts)
 
     @property
@@ -107,6 +109,10 @@ class Partitions:
         if node in self.rules and (is_whole or self.is_divided(node, device)):
             self.aside[device] = self._gpu(node, device)
             self.drop(node, device, counted=False)
+
+    def is_idle(self, node: int, device: DeviceId) -> bool:
+        """Whether a GPU is in MIG mode for nobody, and nobody's to be."""
+        return any(gpu.device == device and not (gpu.held or gpu.is_changed) for gpu in self.gpus[node])
 
     def is_divided(self, node: int, device: DeviceId) -> bool:
         """Whether a GPU is in MIG mode, or about to be."""

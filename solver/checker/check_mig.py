@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.check_case import Case
-from solver.checker.check_pledges import Wanted, unmade
+from solver.checker.check_pledges import Wanted, may_be_made, unmade
 from solver.model.cluster import DeviceId, Gpu, MigInstance
 from solver.model.mig_table import MODELS, MigProfile
 from solver.model.shape import Shape
@@ -188,11 +188,11 @@ class _Court:
     def _made_later(self, step: Nominate) -> Wanted:
         """What of a promise may be made once others have left; whether it can be is for check_pledges."""
         wanted = unmade(self.case, step.tasks)
-        return {device: found for device, found in wanted.items() if self._is_drained(device)}
+        return {device: found for device, found in wanted.items() if self._may_be_made(device, found)}
 
-    def _is_drained(self, device: DeviceId) -> bool:
+    def _may_be_made(self, device: DeviceId, instances: list[MigInstance] | None) -> bool:
         known = self.pools.get(self.case.ground.gpus[device][0].pool)
-        return known is not None and known.changes is not None and known.changes.drain == "entitled"
+        return known is not None and may_be_made(self.case, known, device, instances)
 
     def _unlawful(self, step: Repartition, gpu: Gpu, known: MigGeometry | None) -> Iterator[Violation]:
         now, then = set(self._now(gpu) or ()), set(step.instances or ())

@@ -47,6 +47,13 @@ def unmade(case: Case, tasks: Sequence[TaskPlacement]) -> Wanted:
     return wanted
 
 
+def may_be_made(case: Case, known: MigGeometry, device: DeviceId, instances: list[MigInstance] | None) -> bool:
+    """Whether a GPU may be promised as what it is not: others may have to leave it, or it is to be whole and nobody uses it."""
+    if known.drains or known.mode == "fixed" or instances is not None:
+        return known.drains
+    return not any(device in _gpus(task) for job in case.snapshot.jobs for task in job.placement)
+
+
 def pledge_violations(case: Case) -> Iterator[Violation]:
     """S1 and S6 for GPUs that are promised to somebody for whom they have to be partitioned anew."""
     court = _Court(case)
@@ -89,8 +96,7 @@ class _Court:
         for step in self.case.steps(Nominate):
             for device, instances in unmade(self.case, step.tasks).items():
                 known = self.pools.get(self._pool_of(device))
-                changes = known.changes if known and known.mode != "fixed" else None
-                if known is None or changes is None or changes.drain != "entitled":
+                if known is None or not may_be_made(self.case, known, device, instances):
                     yield Violation("S6", device, "is promised as what it is not, where nobody has to leave for that")
                 elif device in changed or device in self.promised:
                     yield Violation("S6", device, "is partitioned for somebody else, and promised as something new")

@@ -1,4 +1,4 @@
-"""The rows that keep free what queues do not lend (rules/lending).
+"""The rows that keep free what queues do not lend (quota/lending).
 
 A queue that keeps back `u` weighs u + x, where x ≥ 0 and u + x ≥ what is used and kept back below it; any other weighs just
 that. The roots together weigh at most what there is of the type, or what they weigh already. A queue that uses all that it

@@ -55,7 +55,7 @@ class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
 
 
 EvictedBy = Literal["move", "reclaim", "preempt", "turn", "straddle", "drain", "converge", "return"]
-"""By which of the means (rules/victims) or rules (rules/departures); `move`: the same plan promises it where it goes on."""
+"""By which of the means (quota/victims) or rules (preemption/departures); `move`: the same plan promises it where it goes on."""
 
 
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):

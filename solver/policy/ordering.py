@@ -8,7 +8,7 @@ from solver.model.document import Document
 from solver.model.quantities import Duration
 
 OrderBy = Literal["priority", "fifo", "shortest", "least-served", "gittins"]
-"""By what a queue orders its own waiting jobs (rules/turns)."""
+"""By what a queue orders its own waiting jobs (queueing/turns)."""
 
 
 class Turns(Document, frozen=True):
@@ -29,7 +29,7 @@ class Ordering(Document, frozen=True):
 
     @property
     def by_cost(self) -> bool:
-        """Whether running jobs have a place in its order as well (rules/precedence)."""
+        """Whether running jobs have a place in its order as well (policy/precedence)."""
         return self.by == "gittins" or self.turns is not None
 
     @property

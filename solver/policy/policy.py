@@ -82,7 +82,7 @@ class Queue(Document, frozen=True):
 
 
 class PriorityClass(Document, frozen=True):
-    """`value` orders jobs inside a queue, and by its `scope` across queues (rules/ranks); the SLO class orders entitled demand.
+    """`value` orders jobs inside a queue, and by its `scope` across queues (queueing/ranks); the SLO class orders entitled demand.
 
     A job that is not `preemptible` starts only inside guarantees, or anywhere where its class `may_borrow`; what such a
     job borrows can be taken back.
@@ -135,7 +135,7 @@ class SchedulingPolicy(Document, frozen=True):
     `reclaim_within`: how long protections and the limit of evictions per round may delay work inside a guarantee.
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
-    `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (rules/type_weights).
+    `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (policy/type_weights).
     `keep_rounds`: for how long the record of a round is kept; None: for ever. `logs`: how large logs of tasks get.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """

@@ -1,6 +1,6 @@
 """Who comes before whom, running or waiting, in queues that go by what running a job on would cost (`ordering.turns`, `gittins`).
 
-The costs are worked out in rules/costs; below 0 costs whoever has waited for `maxWait`.
+The costs are worked out in queueing/costs; below 0 costs whoever has waited for `maxWait`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Who comes before whom where queues go by cost, and whose turn it is where they take turns (rules/rotation)."""
+    """Who comes before whom where queues go by cost, and whose turn it is where they take turns (queueing/rotation)."""
 
     places: Mapping[JobName, Place] = field(default_factory=dict)
     in_turn: frozenset[JobName] = frozenset()

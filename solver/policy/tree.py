@@ -23,7 +23,7 @@ class Line(NamedTuple):
 class QueueTree:
     """Queues by name and by parent. A parent that does not exist makes its child a root: nothing is lost from view.
 
-    `orderings`: those that were asked for (rules/precedence).
+    `orderings`: those that were asked for (policy/precedence).
     """
 
     by_name: dict[QueueName, Queue]

@@ -2,7 +2,7 @@
 
 A weight is a number without a unit, like those of Slurm's TRESBillingWeights; only how weights compare matters. They never
 change what a queue is charged, which is counted for each type on its own; and where GPUs of all types are added up, for dominant
-shares (rules/dominance), they change the order of demand alone.
+shares (quota/dominance), they change the order of demand alone.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from solver.capacity.held import seen
 from solver.capacity.room import Room
+from solver.model.cluster import DeviceId, NodeName
 from solver.model.pledges import NOTHING, Pledged
 from solver.placement.placement import place
 from solver.placement.starts import Start
@@ -66,7 +67,14 @@ class Attempts:
             if placed is None:
                 return None
             pledged = placed.pledged(before, narrowed)
-        return Trial(wish, victims, placed, pledged=pledged) if wish.drains or not pledged else None
+        if pledged and not (wish.drains and all(self._may_become(*known) for known in pledged)):
+            return None
+        return Trial(wish, victims, placed, pledged=pledged)
+
+    def _may_become(self, node: NodeName, device: DeviceId) -> bool:
+        """Whether a GPU may be promised as what it is not: work may have to leave it, or none is there."""
+        number, partitions = self.room.index[node], self.room.partitions
+        return partitions.rules[number].drains or partitions.is_idle(number, device)
 
     def may(self, wish: Wish, leaving: Leaving) -> bool:
         """Whether the taker would be inside its share, and below all limits, once this is charged less."""

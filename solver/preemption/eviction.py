@@ -1,6 +1,6 @@
 """Makes room for waiting work by evicting: the fewest, least harmful victims that the law allows for each taker in turn.
 
-Means come in the order of harm: free capacity, a fallback type, jobs that move elsewhere (solver/preemption/moving), then victims from
+Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/moving), then victims from
 the least harm up. A taker is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
 """
 
@@ -153,10 +153,16 @@ class MakingRoom:
         if not wishes:
             return
         yield from self._by_evicting(wishes, taker, tier)
-        if tier == "entitled" and self.attempts.room.partitions.may_drain:
-            drains = [replace(wish, drains=True) for wish in wishes]
+        drains = [replace(wish, drains=True) for wish in wishes if tier == "entitled" and self._may_drain(wish)]
+        if drains:
             yield from filter(None, (self.attempts.attempt(wish, ()) for wish in drains))
             yield from self._by_evicting(drains, taker, tier)
+
+    def _may_drain(self, wish: Wish) -> bool:
+        """Whether GPUs may be partitioned anew for it once others have left: these, or some that are partitioned for nobody."""
+        room, ways = self.attempts.room, zip(wish.option.shapes, wish.option.gpu_types, strict=True)
+        partitions = room.partitions
+        return partitions.may_drain or (partitions.may_change and any(room.is_partitioned(*way) for way in ways))
 
     def _within_limits(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> list[Wish]:
         """Of these those in which it could be served for all that shares and limits say, if everybody left who may have to now."""

@@ -1,6 +1,6 @@
 """The fewest, least harmful victims that make room for a taker: the shortest prefix of those it may have, without the needless.
 
-Where counting says whether the taker fits (solver/preemption/counting), it is only placed once its victims are known; else in every trial.
+Where counting says whether the taker fits (preemption/counting), it is only placed once its victims are known; else in every trial.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What wants to start this round: each pending job with its place in the order and the GPU types it may use.
 
-Order (DESIGN section 5): SLO class, then the rank of the job's priority value (rules/ranks) among its own queue's waiting
+Order (DESIGN section 5): SLO class, then the rank of the job's priority value (queueing/ranks) among its own queue's waiting
 values, so that no team outranks another by writing larger numbers; inside such a sub-layer the jobs whose waiting has lifted
 them by the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would
-already take; then, above guarantees, the queue with the least dominant share by weight (rules/dominance).
-Who of one queue is earlier is the queue's own affair (rules/turns); nothing here ever turns its order round.
+already take; then, above guarantees, the queue with the least dominant share by weight (quota/dominance).
+Who of one queue is earlier is the queue's own affair (queueing/turns); nothing here ever turns its order round.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whose turn it is: in a queue whose jobs take turns, those that come first and together fit into what the queue can hold.
 
-Running and waiting jobs stand in one line: SLO class, value, cost (rules/costs). Along it, each has its turn that still
+Running and waiting jobs stand in one line: SLO class, value, cost (queueing/costs). Along it, each has its turn that still
 fits, by the count of GPUs. So it depends on nothing but the line: a job that gives way has no turn itself until the line has
 changed, and that takes running time. While one that has waited for `maxWait` has its turn, nobody behind it that waits has.
 """

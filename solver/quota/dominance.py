@@ -3,8 +3,8 @@
 Dominant resource fairness (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), over GPU types, CPU and memory. Here it only
 orders queues that are served above their guarantees; it never makes a start lawful or unlawful. CPU and memory are
 guaranteed to nobody by name: a queue that is guaranteed a quarter of the GPUs, added up by the weights of their types
-(rules/type_weights), counts as guaranteed a quarter of both.
-Where past use counts, the dominant share of what a queue has held of GPUs on average (rules/usage) is added.
+(policy/type_weights), counts as guaranteed a quarter of both.
+Where past use counts, the dominant share of what a queue has held of GPUs on average (quota/usage) is added.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Shares:
     `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
     nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
-    (rules/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
+    (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
     go by cost. `lending`: what is kept back for its owners.
     """
 

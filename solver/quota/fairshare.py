@@ -4,7 +4,7 @@ Per GPU type, undecayed (DESIGN section 5): guaranteed first, as far as there is
 siblings that still want more, at each level of the tree. Counted in milli-GPU, but what goes by weight are whole GPUs, and
 demand is rounded up to them: a third of a GPU to each of three queues would be of use to none. What one can't use goes to
 the others (max-min fairness by water-filling; Bertsekas and Gallager, "Data Networks", section 6.5.2), but for what it does
-not lend (rules/lending).
+not lend (quota/lending).
 """
 
 from __future__ import annotations

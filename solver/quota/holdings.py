@@ -21,7 +21,7 @@ from solver.quota.victims import Gang, Holder
 class Holdings:
     """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
 
-    `place`: the number of the task that a part of a gang is (world/parts). `countable`: who holds no part of a GPU.
+    `place`: the number of the task that a part of a gang is (model/parts). `countable`: who holds no part of a GPU.
     `gang`: by holder the number of its gang; `first`: by gang the number of what it can't be without, behind which its other parts
     stand; `base`: the same by holder. `of_gang`: all that a gang holds; `whole`: the same of gangs in parts, by the first of them.
     `by_name`: by holder its place in the order of names. `own` and `below`: the holders of a queue, and these with all below it.

@@ -27,7 +27,7 @@ class Option:
 
     `heavier`: by how much a GPU of each group weighs more than one of the lightest type; 0 where the group names types.
     `shapes`: what a task of each group takes under it; `charge`: what it costs to start; `wanted`: what it costs at its full size.
-    `inside_only`: it is too early for these types, unless the gang lies inside its guarantee (rules/fallback).
+    `inside_only`: it is too early for these types, unless the gang lies inside its guarantee (queueing/fallback).
     """
 
     gpu_types: tuple[GpuType | None, ...]

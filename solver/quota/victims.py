@@ -86,7 +86,7 @@ class Victim:
 class Gang:
     """What a job holds, in what can leave by itself: what it can't do without stands first.
 
-    Of each of these: `places`, the number of the task that it is (world/parts); `whole`, whether it has no part of a GPU.
+    Of each of these: `places`, the number of the task that it is (model/parts); `whole`, whether it has no part of a GPU.
     """
 
     holders: tuple[Holder, ...]

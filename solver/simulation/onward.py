@@ -1,8 +1,8 @@
 """The rounds to come after a live snapshot: nobody arrives, what runs ends at its limit or as earlier jobs did, nothing breaks.
 
 Where few jobs are alive, a round is held whenever something ends. Of a larger cluster only the rounds in which somebody is known to
-leave are held; those between are played as estimates are (solver/backfill/ahead), greedily and at the instants of `grid_of`, so that a start
-is told late by at most an eighth of the wait for it. How much is played depends on the snapshot alone, never on a clock.
+leave are held; those between are played as estimates are (backfill/ahead), greedily and at the instants of `grid_of`, so that a
+start is told late by at most an eighth of the wait for it. How much is played depends on the snapshot alone, never on a clock.
 """
 
 from __future__ import annotations

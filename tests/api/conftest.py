@@ -79,6 +79,7 @@ class Site:
     store: SqlStore
     logs: dict[tuple[str, int, str, int], bytes] = field(default_factory=dict)
     woken: int = 0
+    ready: bool = True
     sighted: Sighted = field(default_factory=lambda: Sighted({}, {}))
     metrics: Metrics = field(default_factory=Metrics)
     operations: Operations = OPERATIONS
@@ -126,6 +127,7 @@ class Site:
                 broken_limits=self.broken_limits,
                 followed=self.followed,
             ),
+            ready=lambda: self.ready,
             wake=self.wake,
             checkpoints=self.store.checkpoints,
             interventions=self.store.interventions,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from reconciler.api.guard import Guard
 from reconciler.api.payloads import ApiProblem
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
 from reconciler.terminals import Ended, NoTerminalError, Window
 from solver.model.document import decode
 from solver.model.workload import JobName, TaskPlacement
@@ -97,6 +99,26 @@ def test_bytes_both_ways_and_how_it_ended(server: ApiServer, site: Site, echo: E
     eventually(lambda: echo.closed == 1)
     (event,) = [event for event in site.store.history.events(JOB) if event.kind == "attached"]
     assert event.actor == "mine"
+
+
+def test_a_terminal_outlives_timeouts_and_floods(site: Site, echo: Echo, server: ApiServer) -> None:
+    """`server` has begun the job; the one that is flooded has the same store."""
+    services = dataclasses.replace(site.services(), terminals=echo)
+    limits, timeouts = ConnectionLimits(3, 3), RequestTimeouts(0.2, 0.2, 0.2)
+    guard = Guard(TOKEN, user="alice", identify=identify)
+    with (
+        ApiServer(services, guard, limits=limits, timeouts=timeouts) as small,
+        Client(small.url, "token-of-mine") as mine,
+        mine.attach(JOB) as attachment,
+    ):
+        where = ("127.0.0.1", int(small.url.rpartition(":")[2]))
+        held = [socket.create_connection(where, 60) for _ in range(10)]
+        for each in held:
+            with each, suppress(ConnectionResetError):
+                assert each.recv(1) == b""  # displaced, or too late
+        attachment.type(b"still here")
+        attachment.type(b"end")
+        assert list(attachment.shown()) == [b"still here"]
 
 
 def test_what_is_long_comes_in_pieces(server: ApiServer) -> None:

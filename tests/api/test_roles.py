@@ -91,6 +91,7 @@ TABLE = {
     "GET /v1/openapi.json": EVERYBODY,
     "GET /metrics": WITH_A_ROLE,
     "GET /healthz": EVERYBODY,
+    "GET /readyz": EVERYBODY,
 }
 """Who may use each route, for a job that `mine` submitted to the queue `team`."""
 

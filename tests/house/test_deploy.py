@@ -12,6 +12,7 @@ from hack.kubernetes.shipped import BASE, CHART, DEPLOY, base_objects, keyed
 from reconciler.api.rules import RULES
 from reconciler.cli.main import cli
 
+UNITS = DEPLOY / "systemd"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
@@ -35,11 +36,11 @@ def test_every_option_is_one_of_quorate_run() -> None:
     assert given - options() == set()
 
 
-def test_probes_ask_what_anybody_may_by_a_name_that_is_answered() -> None:
+def test_probes_ask_what_needs_no_token_under_any_host() -> None:
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         asked = container()[probe]["httpGet"]
-        assert RULES[f"GET {asked['path']}"] == "anybody"
-        assert asked["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+        assert RULES[f"GET {asked['path']}"] == "open"
+        assert asked.keys() == {"path", "port"}
 
 
 def test_what_is_selected_is_what_is_started() -> None:
@@ -64,3 +65,11 @@ def test_each_file_of_the_base_is_listed_and_in_the_chart() -> None:
 def test_the_chart_has_the_files_by_links() -> None:
     assert (CHART / "base").resolve() == BASE
     assert (CHART / "exec").resolve() == DEPLOY / "exec"
+
+
+def test_each_unit_of_systemd_may_open_enough_files() -> None:
+    limits = {
+        path.name: re.findall(r"^LimitNOFILE=(\d+)$", path.read_text(), re.MULTILINE)
+        for path in UNITS.glob("*.service")
+    }
+    assert limits == {"quorate.service": ["65536"], "quorate-agent.service": ["65536"]}

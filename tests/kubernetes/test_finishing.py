@@ -225,6 +225,23 @@ def test_where_a_node_is_gone_or_others_took_a_pod_it_is_released_at_once(fenced
     asyncio.run(story())
 
 
+def test_what_was_made_anew_and_may_not_be_where_the_plan_says_is_not_bound_there(fenced: Cluster) -> None:
+    async def story() -> None:
+        async with scene(fenced, LEADER) as at:
+            _, binder = await partial(at)
+            anew = a_pod("g-2")
+            anew["spec"]["nodeSelector"] = {"zone": "elsewhere"}
+            await at.admin.create(PODS.path(at.space), anew)
+            first, *_ = await at.finished(at.finisher(AGAIN_S, LEADER, binder))
+            assert [release.why for release in first.released] == [
+                "the pod g-2 may not be on the node n2, which it was to have"
+            ]
+            (left,) = await pods_of(at.admin, at.space)
+            assert (left.metadata.name, left.spec.node_name) == ("g-2", "")
+
+    asyncio.run(story())
+
+
 def test_what_others_made_anew_meanwhile_is_not_deleted(fenced: Cluster) -> None:
     async def story() -> None:
         async with scene(fenced, LEADER) as at:

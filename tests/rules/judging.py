@@ -1,4 +1,4 @@
-"""Each holder judged by itself for each taker, as DESIGN states it: what the arrays of `solver.preemption.lawful` are held against."""
+"""Each holder judged by itself for each taker, as DESIGN states it: what the arrays of `preemption.lawful` are held against."""
 
 from __future__ import annotations
 

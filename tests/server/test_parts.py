@@ -109,6 +109,7 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         for asked in (services.policy, lambda: services.admit(JobSpec(QueueName("q"), ()))):
             with pytest.raises(NoPolicyError, match="no revision has been fetched yet"):
                 asked()
+        assert not services.ready()
         status = services.status()
         assert (status.epoch, status.holder, status.last_applied_revision) == (0, "only", "")
         assert {each.type: each.status for each in status.conditions} == {

@@ -1,6 +1,6 @@
 """The layers of a round as an integer program of classes by racks, for rounds of one GPU type.
 
-It is written anew and shares nothing with `solver.program`: a column says how many gangs of a class start in one rack, and
+It is written anew and shares nothing with `solver.milp`: a column says how many gangs of a class start in one rack, and
 another how many tasks of a class without a rack of its own run there. Sizes must divide each other, so that tasks that fit
 a rack's slots find nodes in it. Layers are solved one after the other, with CBC.
 """

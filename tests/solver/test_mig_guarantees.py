@@ -19,6 +19,7 @@ from solver.policy.harm import Protection
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.round.solve import solve
 from tests.drawn import worlds
+from tests.solver.aftermath import applied, victims_gone
 from tests.solver.worlds import job, node, policies, quota_of, snapshots
 
 MODELS = {"h100": "H100-80GB", "a100": "A100-80GB"}
@@ -93,3 +94,41 @@ def test_a_gpu_that_was_lent_before_its_pool_was_partitioned_does_not_come_back_
         assert violations(world, guaranteeing(gpus, mode), plan) == ()
         promised = [step.tasks[0].devices for step in plan.steps if isinstance(step, Nominate)]
         assert promised == ([(DeviceId("n0/1"),)] if is_served else [])
+
+
+def halved_beside_lent(policy: Policy) -> tuple[Snapshot, Policy]:
+    """A node of three GPUs: two are lent, the third is in two halves for nobody; queue a is guaranteed all three."""
+    made = node("n0", 3, "H100")
+    made = msgspec.structs.replace(made, gpus=(*made.gpus[:2], msgspec.structs.replace(made.gpus[2], instances=HALVES)))
+    held = (TaskPlacement("worker", 0, NodeName("n0"), (DeviceId("n0/0"), DeviceId("n0/1"))),)
+    lent = msgspec.structs.replace(
+        job("lent", "b", 1, 2), phase="running", attempt=1, started_at=Instant(1), placement=held
+    )
+    return snapshot_of(Instant(3_600_000), [made], [lent, job("owner", "a", 1, 3)]), policy
+
+
+@pytest.mark.parametrize("mode", ["bounded", "free"])
+def test_what_is_partitioned_for_nobody_is_made_whole_once_the_others_have_left(mode: MigMode) -> None:
+    world, policy = halved_beside_lent(guaranteeing(3, mode))
+    plan = solve(world, policy, None)
+    assert violations(world, policy, plan) == ()
+    assert served(plan) == {("Evict", "lent", "owner"), ("Nominate", "owner")}
+    asked = applied(world, plan)
+    waiting = solve(asked, policy, None)
+    assert (violations(asked, policy, waiting), waiting.steps) == ((), ())
+    gone = victims_gone(asked)
+    then = solve(gone, policy, None)
+    assert violations(gone, policy, then) == ()
+    assert served(then) == {("Bind", "owner"), ("Repartition", "n0/2")}
+
+
+def test_nobody_leaves_for_what_can_not_be_made_whole() -> None:
+    """A fixed pool, and one without changes left: what the others would leave is not enough."""
+    policy = guaranteeing(3, "free")
+    used_up = msgspec.structs.replace(
+        policy, mig=tuple(msgspec.structs.replace(known, changes=MigChanges(0)) for known in policy.mig)
+    )
+    for named in (used_up, guaranteeing(3, "fixed")):
+        world, _ = halved_beside_lent(named)
+        plan = solve(world, named, None)
+        assert (violations(world, named, plan), served(plan)) == ((), set())

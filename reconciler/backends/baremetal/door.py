@@ -19,6 +19,7 @@ from websockets.frames import CloseCode
 from reconciler.backends.baremetal import full_collections, join_wire
 from reconciler.backends.baremetal.asked import Asked, Hear
 from reconciler.backends.baremetal.authority import UntrustedError
+from reconciler.backends.baremetal.doorway import Doorway
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import TICK_S, Fleet
 from reconciler.backends.baremetal.key_files import KeyFileError
@@ -44,10 +45,6 @@ from solver.model.document import decode
 
 REVOCATIONS_EVERY_S: Final = 5.0
 """How often the store is asked whether those who are connected are still trusted."""
-
-
-class DoorError(Exception):
-    """The agents' address can't be listened on: a person must act."""
 
 
 class NotThereError(Exception):
@@ -88,11 +85,7 @@ class Door:
     def open(self) -> int:
         """Listen; returns the port. Raises DoorError."""
         self._thread.start()
-        try:
-            return self._opened.result()
-        except OSError as error:
-            host, port = self._address
-            raise DoorError(f"{host}:{port}: {error.strerror}. Choose another --agents-listen") from error
+        return self._opened.result()
 
     def wait(self) -> None:
         """Until it is closed. Raises whatever ended it before."""
@@ -181,9 +174,11 @@ class Door:
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        self._doorway = Doorway(self._address, self._log)
         server = await serve(
             self._receive,
-            *self._address,
+            sock=self._doorway.listener,
+            create_connection=self._doorway.connection,
             ssl=self._entry.server_context(),
             process_request=self._entry.route,
             compression=None,
@@ -254,12 +249,14 @@ class Door:
         try:
             identity, hello = await self._entry.hello(connection)
         except (UntrustedError, msgspec.MsgspecError, TimeoutError, StoreUnusableError, KeyFileError) as error:
-            self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
+            if self._doorway.is_news(str(error)):
+                self._log.warning("agent-refused", peer=str(connection.remote_address), message=str(error))
             await connection.close(BAD_HELLO, str(error)[:REASON_MAX])
             return None
         if not self._leads():
             await connection.close(NOT_LEADING, "this control plane does not lead")
             return None
+        self._doorway.keep(connection)
         connection.protocol.max_message_size = MESSAGE_BYTES_MAX
         before, line = self._lines.get(hello.node), Line(identity, connection)
         if before is not None:
