@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from reconciler.backend import Backend, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
+from reconciler.model.task_log import Logs
+from reconciler.protocols.backend import Backend, Unstartable
+from reconciler.protocols.terminals import Terminals
 from reconciler.server.parts import Member
-from reconciler.task_log import Logs
-from reconciler.terminals import Terminals
 from solver.model.workload import JobSpec
 
 

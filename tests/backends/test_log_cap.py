@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch
-from reconciler.backends.local.folders import StateFolders
-from reconciler.jobs.tail import length_of, start_of_last_lines
-from reconciler.masking import read_log_masked
+from reconciler.lifecycle.jobs.tail import length_of, start_of_last_lines
+from reconciler.model.masking import read_log_masked
+from reconciler.model.task_log import GapNotice, offset_after
+from reconciler.node.local.folders import StateFolders
+from reconciler.protocols.backend import Epoch
 from reconciler.supervisor import log
 from reconciler.supervisor.log import CappedLog, gap_of
-from reconciler.task_log import GapNotice, offset_after
 from solver.model.quantities import Memory
 from solver.model.workload import JobName
 from tests.contracts.backend_world import start

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.checkpoints.findings import RefusedShard, UnreadableManifest, WrongSize
-from reconciler.checkpoints.local_folder import DEPTH_MAX, LocalFolder, NotPlainError, TooManyEntriesError
-from reconciler.checkpoints.manifest import MANIFEST, StepFolder
-from reconciler.checkpoints.publish import manifest_of
-from reconciler.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
-from reconciler.checkpoints.verify import verify, verifying
+from reconciler.lifecycle.checkpoints.local_folder import DEPTH_MAX, LocalFolder, NotPlainError, TooManyEntriesError
+from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
+from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
+from reconciler.lifecycle.checkpoints.verify import verify, verifying
+from reconciler.model.checkpoint_findings import RefusedShard, UnreadableManifest, WrongSize
 from solver.model.quantities import Memory
 from tests.checkpoints.storages import JOB, hand_in, publish
 

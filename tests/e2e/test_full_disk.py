@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from reconciler.client import ApiError, Client
-from reconciler.token_file import read_token
+from reconciler.access.token_file import read_token
+from reconciler.client.client import ApiError, Client
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.gitsource.origin import Origin
 

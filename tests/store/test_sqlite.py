@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from reconciler.store.protocols import StoreFullError, StoreUnusableError
+from reconciler.protocols.stores import StoreFullError, StoreUnusableError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.reserve import Reserve
 from reconciler.store.sql.schema import metadata
