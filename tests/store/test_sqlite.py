@@ -14,10 +14,10 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from reconciler.protocols.stores import StoreFullError, StoreUnusableError
-from reconciler.store.sql.database import Database
-from reconciler.store.sql.reserve import Reserve
-from reconciler.store.sql.schema import metadata
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.database import Database
+from reconciler.store.reserve import Reserve
+from reconciler.store.schema import metadata
+from reconciler.store.store import SqlStore, open_store
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import LEASE, NOW, SPEC
@@ -114,7 +114,7 @@ def test_a_full_disk_is_told_apart_and_costs_the_reserve(
     assert not reserve.path.exists()
     assert store.database.failure is None
     with monkeypatch.context() as full:
-        full.setattr("reconciler.store.sql.reserve.is_nearly_full", lambda _: True)
+        full.setattr("reconciler.store.reserve.is_nearly_full", lambda _: True)
         accept(store, "while it is full")
         assert not reserve.path.exists()
     accept(store, "after")
@@ -149,7 +149,7 @@ def test_a_document_that_does_not_decode_is_said(store: SqlStore, path: Path) ->
 
 
 def test_a_database_locked_by_another_is_said(store: SqlStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.store.sql.engines.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("reconciler.store.engines.BUSY_TIMEOUT_S", 0.05)
     impatient = open_store(path)
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
