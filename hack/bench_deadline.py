@@ -18,8 +18,8 @@ from hack.rounds.cases import with_limit
 from hack.rounds.load import busy
 from hack.rounds.timing import quantile
 from hack.rounds.world import World
-from reconciler.optimiser import KillableOptimiser
-from reconciler.optimiser.recording import solver_with
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.recording import solver_with
 from solver.checker.check import violations
 from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats

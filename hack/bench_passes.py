@@ -22,12 +22,12 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND
-from reconciler.control import ControlPlane, PolicyInForce
-from reconciler.jobs.groups import Batch, NewGroup, NewJob
-from reconciler.jobs.record import ArrayElement
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
-from reconciler.optimiser.recording import solver_with
+from reconciler.control.control import ControlPlane, PolicyInForce
+from reconciler.control.loop import one_pass
+from reconciler.control.recording import solver_with
+from reconciler.documents.operations import Operations
+from reconciler.model.job_groups import Batch, NewGroup, NewJob
+from reconciler.model.job_record import ArrayElement
 from reconciler.server.young_collections import seldom
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName

@@ -18,9 +18,9 @@ from hack.rounds.curve import Along, KeptPointsError, Point, PointFailedError, f
 from hack.rounds.plots import draw
 from hack.rounds.timing import Figures
 from reconciler.documents.files import read_folder
-from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import read_repository
 from reconciler.documents.snapshot import read_snapshot
+from reconciler.model.problem import InvalidDocumentsError
 
 PLOTS = Path(__file__).parents[1] / "docs" / "plots"
 

@@ -10,22 +10,30 @@ from unittest import mock
 import msgspec
 
 from hack.crash.harness import run_seed
-from reconciler import act
-from reconciler.backend import BackendUnreachableError, Epoch, Order, PartitionGpu, StartGang, StopTasks, TellGang
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.tells import SimulatedTells
-from reconciler.deeds import Deeds
-from reconciler.jobs import failures, settle, stuck
-from reconciler.jobs.ground import Ground
-from reconciler.jobs.holding import Holding
-from reconciler.jobs.retries import retry_of
-from reconciler.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
-from reconciler.jobs.sighted import Attempt, Sighted, TaskKey
-from reconciler.jobs.stuck import Standstill
-from reconciler.partition import Partitioner
-from reconciler.starts import Starts
+from reconciler.control import act
+from reconciler.control.deeds import Deeds
+from reconciler.control.partition import Partitioner
+from reconciler.control.starts import Starts
+from reconciler.lifecycle.jobs import failures, settle, stuck
+from reconciler.lifecycle.jobs.ground import Ground
+from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.lifecycle.jobs.retries import retry_of
+from reconciler.lifecycle.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
+from reconciler.lifecycle.jobs.sighted import Attempt, Sighted, TaskKey
+from reconciler.lifecycle.jobs.stuck import Standstill
+from reconciler.protocols.backend import (
+    BackendUnreachableError,
+    Epoch,
+    Order,
+    PartitionGpu,
+    StartGang,
+    StopTasks,
+    TellGang,
+)
 from reconciler.store.sql import attempts, database
 from reconciler.store.sql.ledger import SqlLedger
 from solver.model.cluster import DeviceId

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from reconciler.backend import Backend, Epoch, TellGang
-from reconciler.store.checkpoints import CheckpointRegistry
-from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import History, Ledger
+from reconciler.protocols.backend import Backend, Epoch, TellGang
+from reconciler.protocols.checkpoints import CheckpointRegistry
+from reconciler.protocols.job_source import JobSource
+from reconciler.protocols.stores import History, Ledger
 from reconciler.store.sql.store import SqlStore
 from solver.model.workload import JobName
 

@@ -26,17 +26,17 @@ from hack.crash.workload import (
     second_thoughts,
     workload,
 )
-from reconciler.act import Leader
-from reconciler.backend import BackendUnreachableError, StaleEpochError
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import SIMULATION_START, VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND
-from reconciler.control import ControlPlane
-from reconciler.jobs.states import state_of
-from reconciler.loop import one_pass
-from reconciler.optimiser.recording import solver_with
-from reconciler.store.protocols import Event, NotLeaderError
+from reconciler.control.act import Leader
+from reconciler.control.control import ControlPlane
+from reconciler.control.loop import one_pass
+from reconciler.control.recording import solver_with
+from reconciler.lifecycle.jobs.states import state_of
+from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
+from reconciler.protocols.stores import Event, NotLeaderError
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

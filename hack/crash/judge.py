@@ -10,9 +10,9 @@ from hack.crash.doors import TaskName, Told
 from reconciler.backends.simulated.behaviour import by_command
 from reconciler.backends.simulated.cluster import Interval
 from reconciler.backends.simulated.tells import Telling
-from reconciler.jobs.record import JobRecord
-from reconciler.jobs.states import FOLLOWERS
-from reconciler.store.protocols import History, Ledger
+from reconciler.lifecycle.jobs.states import FOLLOWERS
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.stores import History, Ledger
 from solver.model.cluster import DeviceId
 from solver.model.mig import mig_model
 from solver.model.quantities import Instant

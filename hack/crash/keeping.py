@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from reconciler.act import Leader
-from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.checkpoints.record import CheckpointRecord
-from reconciler.checkpoints.saving import request_number
+from reconciler.control.act import Leader
+from reconciler.lifecycle.checkpoints.saving import request_number
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.checkpoint_record import CheckpointRecord
 from solver.model.quantities import Memory
 
 STORAGE = CheckpointPolicy("default", "memory://checkpoints", max_concurrent_checkpoints=1)

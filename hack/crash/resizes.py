@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from reconciler.act import Leader
-from reconciler.store.protocols import Claim
+from reconciler.control.act import Leader
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, MilliGpu

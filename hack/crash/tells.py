@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from reconciler.act import Leader
-from reconciler.backend import TellGang
+from reconciler.control.act import Leader
+from reconciler.protocols.backend import TellGang
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
 

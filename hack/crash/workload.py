@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 from hack.crash.keeping import STORAGE
-from reconciler.control import PolicyInForce
-from reconciler.operations import Operations
-from reconciler.retry_policy import Backoff, RetryPolicy
+from reconciler.control.control import PolicyInForce
+from reconciler.documents.operations import Operations
+from reconciler.model.retry_policy import Backoff, RetryPolicy
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Instant, Memory
 from solver.model.shape import Shape

@@ -19,9 +19,9 @@ from typing import Self
 import click
 
 from hack.demo.processes import processes_that_mention
-from reconciler.client import Client
-from reconciler.shipped import shipped
-from reconciler.token_file import read_token
+from reconciler.access.token_file import read_token
+from reconciler.client.client import Client
+from reconciler.model.shipped import shipped
 
 QUORATE = Path(sysconfig.get_path("scripts")) / "quorate"
 PATIENCE_S = 180

@@ -20,7 +20,7 @@ from hack.failover.audit import Audit, Led
 from hack.failover.load import gang, lives, violations
 from hack.failover.planes import Plane, kill_tasks, make_policy
 from hack.postgresql.server import USER, PrivateServer
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
 from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.store import SqlStore, open_store
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.jobs.record import JobRecord
+from reconciler.model.job_record import JobRecord
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

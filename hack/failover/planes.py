@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from reconciler.client import Client
-from reconciler.token_file import read_token
+from reconciler.access.token_file import read_token
+from reconciler.client.client import Client
 
 _POLICY: Final = {
     "policies/team.yaml": "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: team}\nspec: {}\n",

@@ -17,12 +17,12 @@ from websockets.exceptions import ConnectionClosed
 
 from hack.heartbeats.stamps import Stamps
 from hack.heartbeats.world import HOST, Case, authority, identity, node
-from reconciler.agent.identity import believing
-from reconciler.agent.pace import Pace
-from reconciler.backend import Changes, Cursor, Epoch
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, new_key
 from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.wire import PROTOCOL, Beat, Hello, Report
+from reconciler.node.agent.identity import believing
+from reconciler.node.agent.pace import Pace
+from reconciler.protocols.backend import Changes, Cursor, Epoch
 from solver.model.document import encode
 
 BEAT = encode(Beat()).decode()

@@ -19,7 +19,7 @@ from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
 from reconciler.backends.baremetal.joining import Joining
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
 from solver.model.cluster import NodeName
 
 WORK = "work"

@@ -12,8 +12,8 @@ from reconciler.backends.baremetal.authority import Authority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import LIFE, Key, key_pem, node_certificate, pem_of, request_for
 from reconciler.backends.baremetal.roots import standing
-from reconciler.clock import SystemClock
-from reconciler.store.agents import Agent
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.agents import Agent
 from reconciler.store.sql.agent_tables import agents as table
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.cluster import NodeName

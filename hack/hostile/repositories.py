@@ -13,9 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.documents.repository import read_repository
-from reconciler.gitsource.errors import GitSourceError
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.tree import read_revision
+from reconciler.gitops.source.errors import GitSourceError
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.tree import read_revision
 
 CANARY = "canary-7f1b"
 QUEUE = b"apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: team}\nspec: {weight: 1}\n"

@@ -10,9 +10,9 @@ import msgspec
 from hack.hostile.origin import Origin
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import Compiled, read_repository
-from reconciler.gitsource.tree import read_revision
-from reconciler.meaning import documents_of
-from reconciler.shipped import shipped
+from reconciler.gitops.review.meaning import documents_of
+from reconciler.gitops.source.tree import read_revision
+from reconciler.model.shipped import shipped
 from solver.model.document import encode
 
 

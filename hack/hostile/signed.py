@@ -7,11 +7,11 @@ from pathlib import Path
 
 from hack.hostile.keys import GpgKey, SshKey, commit, ran, replaced, stripped
 from hack.hostile.origin import QUEUE, Origin
-from reconciler.clock import SystemClock
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.requirements import FastForward, Valid
-from reconciler.gitsource.signatures import Signed
-from reconciler.gitsource.standing import StandingPolicy
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.requirements import FastForward, Valid
+from reconciler.gitops.source.signatures import Signed
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.model.clock import SystemClock
 
 OTHER = {"policies/team.yaml": QUEUE % 2}
 """What is in force where a commit was followed that should not have been."""

@@ -27,16 +27,16 @@ import msgspec
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
 from hack.kubernetes.fence import NAMESPACES, QUORATE, install, lead
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import AT_ONCE_MAX, Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding, binding_of
-from reconciler.backends.kubernetes.credentials import Credentials
-from reconciler.backends.kubernetes.journal import held
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding, binding_of
+from reconciler.kubernetes.binder.journal import held
+from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
+from reconciler.kubernetes.client.credentials import Credentials
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from reconciler.server.young_collections import seldom
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.workload import JobName

@@ -22,15 +22,17 @@ import msgspec
 from hack.kubernetes import devices
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE, install, lead
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import AT_ONCE_MAX, Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding, binding_of
-from reconciler.backends.kubernetes.dra.allocator import NoRoom
-from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.claims import Claims
-from reconciler.backends.kubernetes.dra.standing import Allotment
-from reconciler.backends.kubernetes.dra.stock import Needs, Stock
-from reconciler.backends.kubernetes.dra.wire import (
+from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding, binding_of
+from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claims import Claims
+from reconciler.kubernetes.dra.standing import Allotment
+from reconciler.kubernetes.dra.stock import Needs, Stock
+from reconciler.kubernetes.dra.wire import (
     CLAIMS,
     CLASSES,
     FINALIZER,
@@ -39,13 +41,11 @@ from reconciler.backends.kubernetes.dra.wire import (
     ResourceClaim,
     ResourceSlice,
 )
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Node, Pod
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.kubernetes.objects.wire import Node, Pod
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName
 

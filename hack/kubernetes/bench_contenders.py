@@ -22,8 +22,8 @@ from hack.kubernetes.components import found, place
 from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.large import Sent
 from hack.ports import free_ports
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import PODS, Resource
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS, Resource
 
 SPACE = "bench"
 ADMINS = ("system:masters",)

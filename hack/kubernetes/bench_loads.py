@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hack.kubernetes.large import Sent
-from reconciler.backends.kubernetes.objects import names
+from reconciler.kubernetes.objects import names
 
 GPU_TYPE = "H100-SXM5-80GB"
 GPUS_OF_NODE = 8

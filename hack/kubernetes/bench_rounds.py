@@ -26,14 +26,14 @@ from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE, install
 from hack.kubernetes.large import at_once
 from hack.memory import peak_mb
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
-from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
-from reconciler.backends.kubernetes.watching import Change, Watched
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
+from reconciler.kubernetes.client.watching import Change, Watched
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.kubernetes.objects.wire import Pod
+from reconciler.model.clock import SystemClock
 
 PATIENCE_S = 600.0
 CLOCK = SystemClock()

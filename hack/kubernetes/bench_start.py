@@ -25,14 +25,14 @@ from hack.kubernetes.cluster import running
 from hack.kubernetes.components import found, place
 from hack.kubernetes.large import Large, make, node_name
 from hack.memory import peak_mb
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.followed import Seams
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.mirror import Mirror
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.resource import NODES, PODS
-from reconciler.backends.kubernetes.watching import Key
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.followed import Seams
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.watching import Key
+from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.objects.resource import NODES, PODS
+from reconciler.model.clock import SystemClock
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of

@@ -23,7 +23,7 @@ from hack.kubernetes.certificates import LOOPBACK
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.faults.certified import contexts
 from hack.kubernetes.faults.profile import HONEST, OF_ALL, OF_BINDINGS, OF_LISTS, OF_WATCHES, Draw, Drawn, Profile
-from reconciler.backends.kubernetes.connections import Sockets
+from reconciler.kubernetes.client.connections import Sockets
 
 LISTED: Final = ("/api/v1/pods", "/api/v1/nodes")
 """Of these it keeps what they were, to say it again later."""

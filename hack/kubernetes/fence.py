@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from hack.kubernetes.shipped import ACCOUNT
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
-from reconciler.backends.kubernetes.objects.names import FENCED
-from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import LEASES, PODS, Resource
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Leadership
+from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
+from reconciler.kubernetes.objects.names import FENCED
+from reconciler.kubernetes.objects.resource import LEASES, PODS, Resource
 
 FENCE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fence.yaml"
 QUORATE = ACCOUNT

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 
 NAMESPACES = Resource("v1", "namespaces")
 SYSTEM = "kube-system"

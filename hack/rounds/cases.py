@@ -14,7 +14,7 @@ from hack.rounds.onward import Onward
 from hack.rounds.timing import Figures, Timed, figures, timed
 from hack.rounds.workload import DAY_S, NOW, Workload, leaves
 from hack.rounds.world import World
-from reconciler.control import Solve
+from reconciler.control.control import Solve
 from reconciler.server.young_collections import seldom
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from reconciler.control import Solve
-from reconciler.optimiser import KillableOptimiser
-from reconciler.optimiser.recording import solver_with
+from reconciler.control.control import Solve
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.recording import solver_with
 from solver.milp.optimiser import Awaited, Beside, Effort, Program
 from solver.model.arrays import Floats
 

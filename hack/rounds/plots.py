@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, tostring
 
 from hack.rounds.curve import AT_GPUS, AT_PENDING, Along, Axis, Figure, Fit, Measured, Point, fits, values
-from reconciler.backtest.markup import tag
-from reconciler.backtest.plots import Axes, Tick
+from reconciler.analysis.backtest.markup import tag
+from reconciler.analysis.backtest.plots import Axes, Tick
 
 SIZE_NAMES: Final[dict[Axis, str]] = {"gpus": "GPUs", "pending": "gangs that wait"}
 FIGURE_NAMES: Final[dict[Figure, str]] = {"cold_s": "first round", "warm_p50_s": "later rounds", "rss_mb": "memory"}

@@ -13,7 +13,7 @@ import msgspec
 from hack.memory import peak_mb
 from hack.rounds.deciding import Size
 from hack.rounds.gaps import Gaps, gaps_of, worse
-from reconciler.control import Solve
+from reconciler.control.control import Solve
 from reconciler.supervisor.processes import descendants
 from solver.checker.check import violations
 from solver.model.snapshot import Snapshot

@@ -11,7 +11,7 @@ from reconciler.access.caller import Caller
 from reconciler.access.keys import IssuerKeys, UnknownKeyError
 from reconciler.access.policy import Identity, OidcIssuer
 from reconciler.access.tokens import is_principal
-from reconciler.clock import Clock
+from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
 
 LEEWAY_S: Final = 60

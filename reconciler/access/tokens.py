@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from reconciler.access.caller import Caller
-from reconciler.token_file import TokenFileError
+from reconciler.access.token_file import TokenFileError
 
 _TOKEN_BYTES: Final = 32
 _BYTES_MAX: Final = 10_000_000

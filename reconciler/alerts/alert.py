@@ -9,8 +9,8 @@ import msgspec
 
 from reconciler.alerts.kinds import ABOUT_NODES, ABOUT_POLICY, AlertKind, kind_of
 from reconciler.alerts.policy import AlertPolicy
-from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import KeptEvent
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.stores import KeptEvent
 from solver.model.document import Document
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, QueueName

@@ -12,13 +12,13 @@ from typing import Final
 from reconciler.alerts.alert import Alert, alert_of, wants
 from reconciler.alerts.message import Message, message_of
 from reconciler.alerts.policy import AlertPolicy, Webhook
-from reconciler.alerts.standing import Answer, Standing
-from reconciler.backend import Epoch
-from reconciler.clock import Clock
-from reconciler.jobs.record import JobRecord
-from reconciler.store.alerts import AlertDeliveries
-from reconciler.store.job_source import JobSource, UnknownJobError
-from reconciler.store.protocols import Event, History
+from reconciler.model.clock import Clock
+from reconciler.model.job_record import JobRecord
+from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.protocols.alerts import AlertDeliveries
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.job_source import JobSource, UnknownJobError
+from reconciler.protocols.stores import Event, History
 from solver.model.workload import JobName, QueueName
 
 GIVEN_UP: Final = "alert-given-up"

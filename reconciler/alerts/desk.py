@@ -9,8 +9,8 @@ from reconciler.alerts.alert import Alert
 from reconciler.alerts.message import message_of
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.sender import Sender
-from reconciler.alerts.standing import Answer, Standing
-from reconciler.store.alerts import AlertDeliveries
+from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.protocols.alerts import AlertDeliveries
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reconciler.store.alerts import AlertDeliveries
+from reconciler.protocols.alerts import AlertDeliveries
 
 
 @dataclass(frozen=True, slots=True)

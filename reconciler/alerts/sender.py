@@ -9,9 +9,9 @@ from reconciler.alerts.message import Message, headers_of
 from reconciler.alerts.policy import Webhook
 from reconciler.alerts.post import post
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
-from reconciler.alerts.standing import Answer
-from reconciler.clock import Clock
 from reconciler.documents.access import is_safe_url
+from reconciler.model.clock import Clock
+from reconciler.model.webhook_standing import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from reconciler.api.job_routes import bounded_body
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.documents.problem import did_you_mean
-from reconciler.interventions.spans import UnfitEndError, read_end
-from reconciler.store.protocols import Event
+from reconciler.lifecycle.interventions.spans import UnfitEndError, read_end
+from reconciler.model.problem import did_you_mean
+from reconciler.protocols.stores import Event
 from solver.model.cluster import NodeName
 from solver.model.document import decode
 from solver.model.quantities import Duration, Instant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reconciler.api.agent_payloads import AgentView
-from reconciler.store.agents import Agent, Invitation
+from reconciler.protocols.agents import Agent, Invitation
 from solver.model.quantities import Instant
 
 

@@ -13,7 +13,7 @@ from reconciler.api.alert_views import webhook_views
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
-from reconciler.documents.problem import did_you_mean
+from reconciler.model.problem import did_you_mean
 
 
 class AlertRoutes:

@@ -64,7 +64,7 @@ from reconciler.api.top_routes import TopRoutes
 from reconciler.api.trial_routes import TrialRoutes
 from reconciler.api.watch_routes import WatchRoutes
 from reconciler.api.webhook_routes import WebhookRoutes
-from reconciler.store.rounds import RoundRecord
+from reconciler.protocols.rounds import RoundRecord
 from solver.model.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from reconciler.terminals import TYPED_BYTES_MAX, WINDOW_MAX
+from reconciler.protocols.terminals import TYPED_BYTES_MAX, WINDOW_MAX
 from solver.model.document import Document
 
 MESSAGE_BYTES_MAX: Final = TYPED_BYTES_MAX

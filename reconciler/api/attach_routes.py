@@ -17,10 +17,10 @@ from reconciler.api.authority import Authority
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.api.views import job_view
-from reconciler.control import NoPolicyError
-from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import Event
-from reconciler.terminals import Ended, Line, NoTerminalError, Window
+from reconciler.control.control import NoPolicyError
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.stores import Event
+from reconciler.protocols.terminals import Ended, Line, NoTerminalError, Window
 from solver.model.document import decode, encode
 from solver.model.workload import JobName
 

@@ -12,10 +12,10 @@ from reconciler.access.rights import Action, Rights
 from reconciler.api.problems import RefusedError
 from reconciler.api.rules import rule_of
 from reconciler.api.services import Services
-from reconciler.control import NoPolicyError
-from reconciler.documents.problem import did_you_mean
-from reconciler.jobs.record import JobRecord
-from reconciler.store.job_source import NoJobYetError, UnknownJobError
+from reconciler.control.control import NoPolicyError
+from reconciler.model.job_record import JobRecord
+from reconciler.model.problem import did_you_mean
+from reconciler.protocols.job_source import NoJobYetError, UnknownJobError
 from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Policy, policy_of
 

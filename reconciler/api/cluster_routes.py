@@ -19,10 +19,10 @@ from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import readable_interventions, readable_round, readable_snapshot
 from reconciler.api.services import Services
 from reconciler.api.views import live_states, node_views, queue_views
-from reconciler.health.effects import cordons
-from reconciler.interventions.effects import about
-from reconciler.metrics import CONTENT_TYPE
-from reconciler.store.rounds import RoundRecord
+from reconciler.control.metrics import CONTENT_TYPE
+from reconciler.lifecycle.health.effects import cordons
+from reconciler.lifecycle.interventions.effects import about
+from reconciler.protocols.rounds import RoundRecord
 from solver.model.snapshot import Snapshot
 
 _TEXT: Responses = {200: {"description": "Prometheus's text format.", "content": {"text/plain": {}}}}

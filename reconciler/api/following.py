@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.control import PolicyInForce
-from reconciler.gitsource.status import PolicyStatus
-from reconciler.review.found import Review
-from reconciler.store.following import FollowingDecisions
-from reconciler.store.plans import AcceptedPlans
+from reconciler.control.control import PolicyInForce
+from reconciler.model.found import Review
+from reconciler.model.git_status import PolicyStatus
+from reconciler.protocols.following import FollowingDecisions
+from reconciler.protocols.plans import AcceptedPlans
 from solver.model.quantities import Instant
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reconciler.api.payloads import Payload
-from reconciler.jobs.groups import GroupKind
-from reconciler.jobs.record import JobState
+from reconciler.model.job_groups import GroupKind
+from reconciler.model.job_record import JobState
 from solver.model.document import Document
 from solver.model.quantities import Instant
 from solver.model.workload import Dependency, JobName, TaskPlacement

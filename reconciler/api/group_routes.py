@@ -18,9 +18,9 @@ from reconciler.api.services import Services
 from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies, require_startable
 from reconciler.api.views import JobViews
 from reconciler.documents.pipeline import read_submission
-from reconciler.jobs.groups import GroupRecord
-from reconciler.store.job_source import UnknownJobError
-from reconciler.store.protocols import Event
+from reconciler.model.job_groups import GroupRecord
+from reconciler.protocols.job_source import UnknownJobError
+from reconciler.protocols.stores import Event
 from solver.model.workload import JobName
 
 _DOCUMENT = {"schema": {"type": "object", "description": "A Job with an array, or a Pipeline: schemas/pipeline.json."}}

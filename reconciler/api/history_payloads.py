@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reconciler.analysis.backtest.recorded import RecordedJob
 from reconciler.api.payloads import Payload
-from reconciler.backtest.recorded import RecordedJob
 from solver.model.quantities import Instant
 
 

@@ -8,15 +8,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from reconciler.access.rights import Rights
+from reconciler.analysis.backtest.recorded import RecordedJob, recorded
 from reconciler.api.answers import answer, answers
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, place_of
 from reconciler.api.history_payloads import RecordedJobList
 from reconciler.api.redaction import bare_spec
 from reconciler.api.services import Services
-from reconciler.backtest.recorded import RecordedJob, recorded
-from reconciler.jobs.record import JobRecord
-from reconciler.store.job_source import UnknownJobError
-from reconciler.store.protocols import Event
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.job_source import UnknownJobError
+from reconciler.protocols.stores import Event
 from solver.model.workload import JobName
 
 _EVENTS = 500

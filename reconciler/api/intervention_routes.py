@@ -17,11 +17,11 @@ from reconciler.api.payloads import InterventionAsked, InterventionList
 from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import readable_interventions
 from reconciler.api.services import Services
-from reconciler.documents.problem import did_you_mean
-from reconciler.health.effects import ended
-from reconciler.interventions.record import REASON_MAX, Intervention, InterventionKind, Subject
-from reconciler.interventions.spans import UnfitEndError, end_of
-from reconciler.store.protocols import Event
+from reconciler.lifecycle.health.effects import ended
+from reconciler.lifecycle.interventions.spans import UnfitEndError, end_of
+from reconciler.model.intervention_record import REASON_MAX, Intervention, InterventionKind, Subject
+from reconciler.model.problem import did_you_mean
+from reconciler.protocols.stores import Event
 from solver.model.cluster import NodeName
 from solver.model.document import decode
 from solver.model.quantities import Instant

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Query
 
 from reconciler.api.payloads import JobView
-from reconciler.jobs.record import JobState
+from reconciler.model.job_record import JobState
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 

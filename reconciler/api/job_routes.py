@@ -20,10 +20,10 @@ from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
 from reconciler.api.views import JobViews, job_view, words_of
 from reconciler.documents.job import read_job
-from reconciler.jobs.groups import NewJob
-from reconciler.jobs.record import JobRecord
-from reconciler.store.job_source import UnknownJobError
-from reconciler.store.protocols import Event
+from reconciler.model.job_groups import NewJob
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.job_source import UnknownJobError
+from reconciler.protocols.stores import Event
 from solver.model.cluster import Node
 from solver.model.workload import JobName
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reconciler.api.problems import RefusedError
-from reconciler.checkpoints.turns import unknown_storage
-from reconciler.documents.problem import did_you_mean
-from reconciler.operations import Operations
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.checkpoints.turns import unknown_storage
+from reconciler.model.problem import did_you_mean
 from solver.model.workload import JobSpec
 
 

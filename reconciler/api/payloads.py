@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from reconciler.backend import Activity, Epoch
-from reconciler.broken_limits import BrokenLimit
-from reconciler.checkpoints.record import CheckpointRecord
-from reconciler.documents.problem import Problem
-from reconciler.followed import FollowedKind
-from reconciler.gitsource.status import Drift
-from reconciler.health.record import PartHealth
-from reconciler.interventions.record import Intervention
-from reconciler.jobs.eligible import Block
-from reconciler.jobs.failure import Failure
-from reconciler.jobs.record import ArrayElement, JobOutcome, JobState
-from reconciler.queue_use import QueueLine
-from reconciler.store.marks import Marks
-from reconciler.store.protocols import Event
-from reconciler.store.rounds import RoundSummary
+from reconciler.control.broken_limits import BrokenLimit
+from reconciler.control.queue_use import QueueLine
+from reconciler.lifecycle.jobs.eligible import Block
+from reconciler.model.checkpoint_record import CheckpointRecord
+from reconciler.model.failure import Failure
+from reconciler.model.followed import FollowedKind
+from reconciler.model.git_status import Drift
+from reconciler.model.health_record import PartHealth
+from reconciler.model.intervention_record import Intervention
+from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
+from reconciler.model.problem import Problem
+from reconciler.protocols.backend import Activity, Epoch
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.rounds import RoundSummary
+from reconciler.protocols.stores import Event
 from solver.model.cluster import DeviceId, Node
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu

@@ -13,11 +13,11 @@ from reconciler.api.policy_routes import read_asked, why_of
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.documents.repository import Compiled
-from reconciler.meaning import meaning_of
-from reconciler.review.compare import cluster_of
-from reconciler.review.envelope import AcceptedPlan, Envelope, is_stale
-from reconciler.review.found import Review
-from reconciler.store.protocols import Event
+from reconciler.gitops.review.compare import cluster_of
+from reconciler.gitops.review.meaning import meaning_of
+from reconciler.model.envelope import AcceptedPlan, Envelope, is_stale
+from reconciler.model.found import Review
+from reconciler.protocols.stores import Event
 
 ACCEPTED: Final = "plan-accepted"
 

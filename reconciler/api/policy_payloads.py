@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reconciler.api.payloads import Payload
-from reconciler.gitsource.record import Approval, Suspension
-from reconciler.review.envelope import AcceptedPlan, Envelope
-from reconciler.review.found import Review
+from reconciler.model.envelope import AcceptedPlan, Envelope
+from reconciler.model.found import Review
+from reconciler.model.git_record import Approval, Suspension
 from solver.model.document import Document
 from solver.model.quantities import Instant
 

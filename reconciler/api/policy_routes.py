@@ -14,9 +14,9 @@ from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import ApprovalAsked, ApprovalList, LookAsked, SuspensionAsked, SuspensionList
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
-from reconciler.gitsource.record import WHY_MAX, Approval, Suspension
-from reconciler.interventions.spans import UnfitEndError, read_end
-from reconciler.store.protocols import Event
+from reconciler.lifecycle.interventions.spans import UnfitEndError, read_end
+from reconciler.model.git_record import WHY_MAX, Approval, Suspension
+from reconciler.protocols.stores import Event
 from solver.model.document import Document, decode
 from solver.model.quantities import Instant
 

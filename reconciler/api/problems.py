@@ -14,14 +14,14 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
 from reconciler.access.keys import IssuerUnreachableError
+from reconciler.access.token_file import TokenFileError
 from reconciler.api.answers import answer
 from reconciler.api.payloads import ApiProblem
-from reconciler.backend import BackendUnreachableError
-from reconciler.control import NoPolicyError
-from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.store.job_source import DuplicateJobError, JobsAreElsewhereError
-from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
-from reconciler.token_file import TokenFileError
+from reconciler.control.control import NoPolicyError
+from reconciler.model.problem import InvalidDocumentsError
+from reconciler.protocols.backend import BackendUnreachableError
+from reconciler.protocols.job_source import DuplicateJobError, JobsAreElsewhereError
+from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
 from solver.plan.reasons import AnyReason
 
 MEDIA_TYPE: Final = "application/problem+json"

@@ -8,12 +8,12 @@ import msgspec
 
 from reconciler.access.rights import Rights
 from reconciler.api.payloads import JobView
-from reconciler.interventions.record import Intervention
-from reconciler.jobs.failure import Failure
-from reconciler.jobs.record import JobOutcome
-from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import Event
-from reconciler.store.rounds import RoundRecord
+from reconciler.model.failure import Failure
+from reconciler.model.intervention_record import Intervention
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.job_source import JobSource
+from reconciler.protocols.rounds import RoundRecord
+from reconciler.protocols.stores import Event
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, JobSpec
 

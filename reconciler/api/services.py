@@ -9,20 +9,20 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.api.following import Following
 from reconciler.api.payloads import Status
-from reconciler.backend import Logs, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.clock import Clock
-from reconciler.control import NoPolicyError
-from reconciler.jobs.sighted import Sighted
-from reconciler.metrics import Metrics
-from reconciler.operations import Operations
-from reconciler.store.checkpoints import CheckpointRegistry
-from reconciler.store.health import NodeHealths
-from reconciler.store.interventions import Interventions
-from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import History, Holdings
-from reconciler.terminals import NO_TERMINALS, Terminals
+from reconciler.control.control import NoPolicyError
+from reconciler.control.metrics import Metrics
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.clock import Clock
+from reconciler.protocols.backend import Logs, Unstartable
+from reconciler.protocols.checkpoints import CheckpointRegistry
+from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.interventions import Interventions
+from reconciler.protocols.job_source import JobSource
+from reconciler.protocols.stores import History, Holdings
+from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict

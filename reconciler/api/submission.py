@@ -10,10 +10,10 @@ from reconciler.api.named_policies import require_allowed_image, require_named_p
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.documents.job import NamedJob
-from reconciler.documents.problem import did_you_mean
-from reconciler.jobs.expansion import UnfitBatchError, expand_array
-from reconciler.jobs.groups import Batch, NewJob
-from reconciler.jobs.pipelines import NamedPipeline, expand_pipeline
+from reconciler.model.expansion import UnfitBatchError, expand_array
+from reconciler.model.job_groups import Batch, NewJob
+from reconciler.model.pipelines import NamedPipeline, expand_pipeline
+from reconciler.model.problem import did_you_mean
 from solver.model.document import digest
 from solver.model.workload import JobSpec, QueueName, SecretUse
 from solver.plan.reason import sentence

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reconciler.api.payloads import Payload
-from reconciler.backend import MemoryUse, Progress
-from reconciler.jobs.record import JobState
+from reconciler.model.job_record import JobState
+from reconciler.protocols.backend import MemoryUse, Progress
 from solver.model.document import Document
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, QueueName

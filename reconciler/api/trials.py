@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.services import Services
 from reconciler.api.submission import bare_spec, require_known_dependencies, require_startable
-from reconciler.jobs.containers import kept_to_containers
-from reconciler.jobs.groups import Batch, NewJob
-from reconciler.store.job_source import DuplicateJobError
-from reconciler.verdict_words import verdict_words
+from reconciler.lifecycle.jobs.containers import kept_to_containers
+from reconciler.model.job_groups import Batch, NewJob
+from reconciler.model.verdict_words import verdict_words
+from reconciler.protocols.job_source import DuplicateJobError
 from solver.model.document import digest
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job

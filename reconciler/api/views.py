@@ -8,25 +8,25 @@ import msgspec
 
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueView
 from reconciler.api.services import Services
-from reconciler.backend import Activity
-from reconciler.checkpoints.unread import unread
-from reconciler.control import NoPolicyError
-from reconciler.facts import NodeFacts
-from reconciler.health.record import NodeHealth
-from reconciler.interventions.effects import about, held
-from reconciler.interventions.record import Intervention
-from reconciler.islands import contradictions, told_cliques
-from reconciler.jobs.dependencies import depended_on
-from reconciler.jobs.eligible import blocks
-from reconciler.jobs.idleness import activity_of, idle_for
-from reconciler.jobs.record import JobRecord, JobState
-from reconciler.jobs.sighted import Sighted
-from reconciler.jobs.states import by_job, state_of
-from reconciler.queue_use import queue_uses
-from reconciler.store.holdings import Holdings, JobHoldings
-from reconciler.store.marks import Marks
-from reconciler.store.protocols import Claim
-from reconciler.verdict_words import verdict_words
+from reconciler.control.control import NoPolicyError
+from reconciler.control.islands import contradictions, told_cliques
+from reconciler.control.queue_use import queue_uses
+from reconciler.lifecycle.checkpoints.unread import unread
+from reconciler.lifecycle.interventions.effects import about, held
+from reconciler.lifecycle.jobs.dependencies import depended_on
+from reconciler.lifecycle.jobs.eligible import blocks
+from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.states import by_job, state_of
+from reconciler.model.facts import NodeFacts
+from reconciler.model.health_record import NodeHealth
+from reconciler.model.intervention_record import Intervention
+from reconciler.model.job_record import JobRecord, JobState
+from reconciler.model.verdict_words import verdict_words
+from reconciler.protocols.backend import Activity
+from reconciler.protocols.holdings import Holdings, JobHoldings
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape

@@ -20,9 +20,9 @@ from reconciler.api.payloads import WatchEnd, WatchStart
 from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import bare_event
 from reconciler.api.services import Services
-from reconciler.control import NoPolicyError
-from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import Event, KeptEvent, StoreUnusableError
+from reconciler.control.control import NoPolicyError
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.stores import Event, KeptEvent, StoreUnusableError
 from solver.model.document import encode
 from solver.model.workload import JobName
 

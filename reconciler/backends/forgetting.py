@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from reconciler.backend import AttemptKey, BackendUnreachableError, Epoch
+from reconciler.protocols.backend import AttemptKey, BackendUnreachableError, Epoch
 from solver.model.workload import JobName
 
 

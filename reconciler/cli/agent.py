@@ -20,11 +20,11 @@ from reconciler.cli.params import Address, AddressParam, keep_logs_option
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from reconciler.agent.agent import Agent
-    from reconciler.agent.deeds import NodeDeeds
-    from reconciler.agent.folder import AgentFolder
-    from reconciler.agent.nvml.here import WhoseGpus
-    from reconciler.clock import Clock
+    from reconciler.model.clock import Clock
+    from reconciler.node.agent.agent import Agent
+    from reconciler.node.agent.deeds import NodeDeeds
+    from reconciler.node.agent.folder import AgentFolder
+    from reconciler.node.here import WhoseGpus
     from solver.model.cluster import NodeName
     from solver.model.quantities import Duration
 
@@ -79,13 +79,13 @@ def agent(
 
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
-    from reconciler.agent.agent import Agent
-    from reconciler.agent.folder import AgentFolder, AgentFolderError
-    from reconciler.agent.identity import read_identity
-    from reconciler.agent.nvml.driver import DriverUnusableError
     from reconciler.backends.baremetal.key_files import KeyFileError
-    from reconciler.backends.local import StateFolderError
-    from reconciler.clock import SystemClock
+    from reconciler.model.clock import SystemClock
+    from reconciler.node.agent.agent import Agent
+    from reconciler.node.agent.folder import AgentFolder, AgentFolderError
+    from reconciler.node.agent.identity import read_identity
+    from reconciler.node.local import StateFolderError
+    from reconciler.node.nvml.driver import DriverUnusableError
     from reconciler.server.logs import configure_logs, logger
     from reconciler.server.terms import IdentityError, open_to_accounts
 
@@ -109,8 +109,8 @@ def agent(
 
 def _keep_logs(folder: AgentFolder, clock: Clock, keep: Duration, log: FilteringBoundLogger) -> None:
     """Delete old ones for as long as this process lives."""
-    from reconciler.backends.local.folders import StateFolders
-    from reconciler.backends.local.retention import Retention
+    from reconciler.node.local.folders import StateFolders
+    from reconciler.node.local.retention import Retention
 
     retention = Retention(StateFolders(folder.tasks), clock, keep, log)
     Thread(target=retention.run, name="logs", daemon=True).start()
@@ -125,12 +125,12 @@ def _deeds(
     log: FilteringBoundLogger,
 ) -> NodeDeeds:
     """What this machine does as a node; `accounts` None: as this user. Raises DriverUnusableError, StateFolderError."""
-    from reconciler.agent.containers import ContainerWatch
-    from reconciler.agent.deeds import NodeDeeds
-    from reconciler.agent.hardware import Hardware
-    from reconciler.agent.nvml.here import driver_for, gpus_of, looks_of, use_of
-    from reconciler.backends.local.accounts import Submitters
-    from reconciler.backends.local.machine import equipment_of_this_machine
+    from reconciler.node.agent.containers import ContainerWatch
+    from reconciler.node.agent.deeds import NodeDeeds
+    from reconciler.node.agent.hardware import Hardware
+    from reconciler.node.here import driver_for, gpus_of, looks_of, use_of
+    from reconciler.node.local.accounts import Submitters
+    from reconciler.node.local.machine import equipment_of_this_machine
 
     kept = folder.tasks / "gpus"
     driver = driver_for(whose, kept)

@@ -15,7 +15,7 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import Address, AddressParam
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
 from solver.model.quantities import Instant
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ def revoke(node: str, output: str, server: str | None) -> None:
 )
 def join(server: Address, token_file: TextIO | None, identity: Path) -> None:
     """Become the agent of the node that the token is for. Run again after a failure, it goes on where it was."""
-    from reconciler.agent.join import ControlPlaneUnreachableError, JoinRefusedError
-    from reconciler.agent.join import join as join_as
     from reconciler.backends.baremetal.key_files import KeyFileError
+    from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError
+    from reconciler.node.agent.join import join as join_as
 
     try:
         joined = join_as(server.host, server.port, _token(token_file), identity)

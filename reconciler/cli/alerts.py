@@ -10,7 +10,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import span
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
 from solver.model.quantities import Instant
 
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from reconciler.analysis.traces import TraceUnreadableError, read_philly
 from reconciler.cli.inputs import read_policies, read_policies_at, read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError, printable
-from reconciler.traces import TraceUnreadableError, read_philly
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.plan.reason import count
 from solver.simulation.traced import TraceJob
 
 if TYPE_CHECKING:
-    from reconciler.backtest.as_it_was import Record
-    from reconciler.backtest.compare import Candidate
+    from reconciler.analysis.backtest.as_it_was import Record
+    from reconciler.analysis.backtest.compare import Candidate
 
 Read = TypeVar("Read")
 
@@ -42,7 +42,7 @@ def candidates_of(
     policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: Inventory, cluster: str | None
 ) -> list[Candidate]:
     """Folders first, then revisions, each in the order in which they were named."""
-    from reconciler.backtest.compare import Candidate
+    from reconciler.analysis.backtest.compare import Candidate
 
     if not policies and not revisions:
         raise click.UsageError("name at least one policy, with --policies or --revision")
@@ -110,8 +110,8 @@ def arrivals_of(trace: Path | None, history: Path | None, start: Instant | None,
 
 
 def _recorded(path: Path, start: Instant | None, days: float | None) -> Arrivals:
-    from reconciler.backtest.as_it_was import Record
-    from reconciler.backtest.past import read_recorded, replayable
+    from reconciler.analysis.backtest.as_it_was import Record
+    from reconciler.analysis.backtest.past import read_recorded, replayable
 
     head, recorded = _readable(path, lambda: read_recorded(path))
     past = replayable(head, recorded)

@@ -12,10 +12,10 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.named import find
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.times import local
-from reconciler.client import Client
-from reconciler.client_by_hand import ByHand
-from reconciler.interventions.record import Intervention
-from reconciler.jobs.record import TERMINAL
+from reconciler.client.by_hand import ByHand
+from reconciler.client.client import Client
+from reconciler.model.intervention_record import Intervention
+from reconciler.model.job_record import TERMINAL
 
 Begin = Callable[[ByHand, str, str, str], Intervention]
 Release = Callable[[ByHand, str], Intervention | None]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from reconciler.api.payloads import CheckpointList
-from reconciler.checkpoints.record import CheckpointRecord
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import span
-from reconciler.clock import SystemClock
+from reconciler.model.checkpoint_record import CheckpointRecord
+from reconciler.model.clock import SystemClock
 from solver.model.quantities import Instant
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

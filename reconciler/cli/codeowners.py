@@ -12,8 +12,8 @@ from reconciler.cli.output import CommandFailedError
 from reconciler.documents.clusters import clusters_of
 from reconciler.documents.codeowners import PLACES, Clusters, Written, section, terms_of, with_section
 from reconciler.documents.files import read_folder
-from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import read_repository
+from reconciler.model.problem import InvalidDocumentsError
 
 _BYTES_MAX = 3 * 1024 * 1024
 """GitHub reads no larger one."""

@@ -8,10 +8,17 @@ from typing import Any
 
 import click
 
+from reconciler.access.token_file import TokenFileError
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError
-from reconciler.client import DEFAULT_SERVER, ApiError, Client, NotAuthorisedError, ServerUnreachableError, connect
-from reconciler.token_file import TokenFileError
+from reconciler.client.client import (
+    DEFAULT_SERVER,
+    ApiError,
+    Client,
+    NotAuthorisedError,
+    ServerUnreachableError,
+    connect,
+)
 
 
 def server_option(command: Callable[..., Any]) -> Callable[..., Any]:

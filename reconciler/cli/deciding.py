@@ -14,9 +14,9 @@ from solver.milp.optimiser import Optimiser
 @contextmanager
 def program_beside() -> Iterator[Optimiser]:
     """An optimiser in a process of its own, which is started once a round asks. Why it gave no answer is said."""
-    from reconciler.clock import SystemClock
-    from reconciler.optimiser import KillableOptimiser
-    from reconciler.optimiser.budget import RoundBudget
+    from reconciler.control.optimiser import KillableOptimiser
+    from reconciler.control.optimiser.budget import RoundBudget
+    from reconciler.model.clock import SystemClock
 
     with KillableOptimiser(report=lambda why: click.echo(f"note: {printable(why)}", err=True)) as child:
         yield RoundBudget(child, SystemClock())

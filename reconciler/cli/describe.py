@@ -16,8 +16,8 @@ from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.cli.wording import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import Event
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.stores import Event
 from solver.model.document import API_VERSION, Document
 from solver.model.workload import Bundle, JobSpec, Spread
 from solver.plan.reason import count

@@ -18,10 +18,10 @@ from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
 from reconciler.cli.trees import tree_of
 from reconciler.cli.wording import class_of, gpus_of, nodes_of, standing, with_idleness
-from reconciler.client import Client
-from reconciler.clock import SystemClock
-from reconciler.documents.problem import did_you_mean
-from reconciler.jobs.record import JobState
+from reconciler.client.client import Client
+from reconciler.model.clock import SystemClock
+from reconciler.model.job_record import JobState
+from reconciler.model.problem import did_you_mean
 from solver.model.quantities import Instant
 from solver.plan.reason import count
 

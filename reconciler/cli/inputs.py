@@ -12,8 +12,8 @@ from reconciler.cli.output import CommandFailedError, printable
 from reconciler.cli.times import span
 from reconciler.documents.clusters import ClusterNotChosenError, chosen, clusters_of
 from reconciler.documents.files import Files, is_document, read_folder
-from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import Compiled, read_repository
+from reconciler.model.problem import InvalidDocumentsError
 from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot
 from solver.plan.reason import count
@@ -35,8 +35,8 @@ def read_policies(path: Path, cluster: str | None = None) -> Compiled:
 
 def read_policies_at(repo: Path, revision: str, cluster: str | None = None) -> tuple[str, Compiled]:
     """The commit that a revision of a Git repository names, and the policy in it. Nothing is checked out."""
-    from reconciler.gitsource.errors import GitSourceError
-    from reconciler.gitsource.tree import read_revision
+    from reconciler.gitops.source.errors import GitSourceError
+    from reconciler.gitops.source.tree import read_revision
 
     try:
         found = read_revision(repo, revision)

@@ -13,7 +13,7 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from reconciler.agent.nvml.inventory import GpuFound, Inventory
+    from reconciler.node.nvml.inventory import GpuFound, Inventory
 
 _HEADINGS: Final = ("GPU", "GPU TYPE", "UUID", "MEMORY", "MIG", "STATE")
 
@@ -32,10 +32,10 @@ def inventory(state: Path, output: str) -> None:
 
     Where the machine has an agent, also what of it is otherwise than Git has it. A machine without GPUs is no error.
     """
-    from reconciler.agent.folder import AgentFolder
-    from reconciler.agent.nvml.driver import DriverError
-    from reconciler.agent.nvml.here import driver_here
-    from reconciler.agent.nvml.inventory import Inventory, differences, read_inventory
+    from reconciler.node.agent.folder import AgentFolder
+    from reconciler.node.here import driver_here
+    from reconciler.node.nvml.driver import DriverError
+    from reconciler.node.nvml.inventory import Inventory, differences, read_inventory
 
     try:
         driver = driver_here()

@@ -16,8 +16,8 @@ from reconciler.cli.inputs import invalid, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.documents.job import NamedJob, read_job
 from reconciler.documents.pipeline import read_submission
-from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.jobs.pipelines import NamedPipeline
+from reconciler.model.pipelines import NamedPipeline
+from reconciler.model.problem import InvalidDocumentsError
 from solver.model.cluster import LEVELS
 from solver.model.document import API_VERSION, encode
 from solver.model.workload import JobName, JobSpec, QueueName

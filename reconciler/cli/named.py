@@ -7,8 +7,8 @@ from typing import Literal
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
 from reconciler.cli.exits import Exit
-from reconciler.client import ApiError, Client
-from reconciler.jobs.record import TERMINAL
+from reconciler.client.client import ApiError, Client
+from reconciler.model.job_record import TERMINAL
 from solver.model.document import API_VERSION, Document
 
 _NOT_FOUND = 404

@@ -12,7 +12,7 @@ from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local
 from reconciler.cli.wording import by_whom, short_list
-from reconciler.health.record import PartHealth
+from reconciler.model.health_record import PartHealth
 from solver.model.cluster import Node
 from solver.model.quantities import Memory, MilliGpu
 from solver.plan.reason import count

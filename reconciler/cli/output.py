@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 import click
 
+from reconciler.analysis.reports.plain import printable
 from reconciler.cli.exits import Exit
-from reconciler.reports.plain import printable
 
 __all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "print_warning", "printable", "styled"]
 

@@ -9,6 +9,10 @@ from shutil import get_terminal_size
 
 import click
 
+from reconciler.analysis.reports.formats import FORMATS, problems_as
+from reconciler.analysis.reports.paths import UNKNOWN, Paths, paths_of
+from reconciler.analysis.reports.review_problems import review_problems
+from reconciler.analysis.reports.reviewed import outline_of
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.deciding import program_beside
 from reconciler.cli.exits import Exit
@@ -17,17 +21,13 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam, cluster_option
 from reconciler.cli.saved_plan import envelope_of, write_plan
 from reconciler.cli.times import local
-from reconciler.clock import SystemClock
 from reconciler.documents.clusters import clusters_of
-from reconciler.gitsource.tree import Revision
-from reconciler.reports.formats import FORMATS, problems_as
-from reconciler.reports.paths import UNKNOWN, Paths, paths_of
-from reconciler.reports.review_problems import review_problems
-from reconciler.reports.reviewed import outline_of
-from reconciler.review.compare import review
-from reconciler.review.envelope import SavedPlan
-from reconciler.review.found import Review
-from reconciler.review.side import Side
+from reconciler.gitops.review.compare import review
+from reconciler.gitops.review.side import Side
+from reconciler.gitops.source.tree import Revision
+from reconciler.model.clock import SystemClock
+from reconciler.model.envelope import SavedPlan
+from reconciler.model.found import Review
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 
@@ -124,8 +124,8 @@ def _refuse_conflicts(ctx: click.Context) -> None:
 
 
 def _revision(repo: Path, name: str, option: str) -> Revision:
-    from reconciler.gitsource.errors import GitSourceError
-    from reconciler.gitsource.tree import read_revision
+    from reconciler.gitops.source.errors import GitSourceError
+    from reconciler.gitops.source.tree import read_revision
 
     try:
         return read_revision(repo, name)
@@ -138,8 +138,8 @@ def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Si
 
     Nor does a base without a policy: the head has the first one.
     """
-    from reconciler.documents.problem import InvalidDocumentsError
     from reconciler.documents.repository import NO_DOCUMENTS, compiled_of_nothing, read_repository
+    from reconciler.model.problem import InvalidDocumentsError
 
     known = clusters_of(revision.files)
     if known and cluster not in known:
@@ -173,7 +173,7 @@ def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bo
     elif output in FORMATS:
         click.echo(problems_as(output, "quorate plan", review_problems(found, paths)), nl=False)
     elif output == "markdown":
-        from reconciler.reports.markdown import markdown
+        from reconciler.analysis.reports.markdown import markdown
 
         click.echo(markdown(outline_of(found, paths, str), cluster), nl=False)
     else:
@@ -182,8 +182,8 @@ def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bo
 
 def _print_text(found: Review, paths: Paths, *, unfold: bool) -> None:
     """As wide as a terminal where one reads it, and in colour if it likes. Where that is narrow queues go by their names alone."""
-    from reconciler.reports.tables import UNLIMITED
-    from reconciler.reports.text import text
+    from reconciler.analysis.reports.tables import UNLIMITED
+    from reconciler.analysis.reports.text import text
 
     terminal = sys.stdout.isatty()
     columns = get_terminal_size().columns if terminal else UNLIMITED

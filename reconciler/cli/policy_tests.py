@@ -18,12 +18,12 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json,
 from reconciler.cli.params import cluster_option
 from reconciler.documents.clusters import clusters_of
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import InvalidDocumentsError, did_you_mean
+from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.repository import Compiled, Reading, read_repository
-from reconciler.policytests.document import PolicyTest
+from reconciler.model.problem import InvalidDocumentsError, did_you_mean
 
 if TYPE_CHECKING:
-    from reconciler.policytests.conduct import PolicyTestReport, PolicyTestResult
+    from reconciler.gitops.policytests.conduct import PolicyTestReport, PolicyTestResult
 
 _FOLDER = "policies/tests/"
 
@@ -75,14 +75,14 @@ def _chosen(reading: Reading, path: Path, wanted: str | None) -> list[Declared[P
 
 
 def _report(tests: Sequence[Declared[PolicyTest]], compiled: Compiled) -> PolicyTestReport:
-    from reconciler.policytests.conduct import PolicyTestReport
+    from reconciler.gitops.policytests.conduct import PolicyTestReport
 
     results = tuple(_with_progress(_conducted(tests, compiled), len(tests)))
     return PolicyTestReport(all(result.passed for result in results), results)
 
 
 def _conducted(tests: Sequence[Declared[PolicyTest]], compiled: Compiled) -> Iterator[PolicyTestResult]:
-    from reconciler.policytests.conduct import conduct
+    from reconciler.gitops.policytests.conduct import conduct
 
     with program_beside() as optimiser:
         for known in tests:
@@ -120,7 +120,7 @@ def _print_text(report: PolicyTestReport) -> None:
 
 
 def _junit(report: PolicyTestReport) -> str:
-    from reconciler.reports.junit import Case, junit
+    from reconciler.analysis.reports.junit import Case, junit
 
     return junit(
         "quorate test", (Case(result.file, result.name, _failure(result), result.seconds) for result in report.tests)

@@ -11,7 +11,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.tables import print_table
 from reconciler.cli.wording import by_whom
-from reconciler.queue_use import QueueLine
+from reconciler.control.queue_use import QueueLine
 
 _HEADINGS = (
     "QUEUE",

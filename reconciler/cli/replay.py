@@ -10,7 +10,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.store_options import store_options
-from reconciler.store.rounds import RoundRecord
+from reconciler.protocols.rounds import RoundRecord
 
 
 @click.command(short_help="Solve a recorded round again and compare.")
@@ -42,8 +42,8 @@ def replay(
         raise click.UsageError(told, ctx)
     if store_password_file and not store:
         raise click.UsageError("--store-password-file is for --store. Add that, or leave it out.", ctx)
-    from reconciler.optimiser.recording import BadRecordingError
-    from reconciler.replay import replay as replay_round
+    from reconciler.control.recording import BadRecordingError
+    from reconciler.control.replay import replay as replay_round
     from solver.milp.highs import optimise
 
     if store:
@@ -84,7 +84,7 @@ def _from_folder(state: Path, number: int) -> RoundRecord:
 
 
 def _from_store(where: Path | str, password_file: Path | None, number: int) -> RoundRecord:
-    from reconciler.store.protocols import StoreUnusableError
+    from reconciler.protocols.stores import StoreUnusableError
     from reconciler.store.sql.store import open_store
 
     try:

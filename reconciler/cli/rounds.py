@@ -14,7 +14,7 @@ from reconciler.cli.solve import plan_lines
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.cli.wording import short_revision
-from reconciler.store.rounds import RoundRecord, RoundSummary
+from reconciler.protocols.rounds import RoundRecord, RoundSummary
 from solver.model.document import API_VERSION
 
 _HEADINGS = ("ROUND", "TIME", "POLICY", "STARTS", "WAITS", "NEVER", "DECIDED BY", "MS")

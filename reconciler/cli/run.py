@@ -17,7 +17,7 @@ from reconciler.cli.store_options import store_options
 from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
-    from reconciler.agent.nvml.here import WhoseGpus
+    from reconciler.node.here import WhoseGpus
     from reconciler.server.settings import Settings, StoreSettings
 
 
@@ -130,9 +130,9 @@ def _settings(
     **others: Any,
 ) -> Settings:
     """Raises click.UsageError."""
+    from reconciler.access.token_file import default_state_folder
     from reconciler.server.folder import StateFolder
     from reconciler.server.settings import Settings
-    from reconciler.token_file import default_state_folder
 
     store, connections = _store_settings(others), connection_settings(others)
     return Settings(
@@ -197,22 +197,22 @@ def _refuse_unlike(settings: Settings) -> None:
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
-    from reconciler.agent.nvml.driver import DriverUnusableError
+    from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
     from reconciler.backends.baremetal.doorway import DoorError
     from reconciler.backends.baremetal.key_files import KeyFileError
-    from reconciler.backends.local import StateFolderError
-    from reconciler.backends.local.secrets import UnsafeSecretsError
     from reconciler.connections.limits import ConnectionLimitsError
-    from reconciler.gitsource.errors import GitSourceError
+    from reconciler.gitops.source.errors import GitSourceError
+    from reconciler.node.local import StateFolderError
+    from reconciler.node.local.secrets import UnsafeSecretsError
+    from reconciler.node.nvml.driver import DriverUnusableError
+    from reconciler.protocols.stores import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
     from reconciler.server.on_kubernetes import KubernetesFailedError
     from reconciler.server.serve import ServerEndedError
     from reconciler.server.terms import IdentityError
     from reconciler.server.webhook_secret import WebhookSecretError
-    from reconciler.store.protocols import StoreUnusableError
-    from reconciler.token_file import TokenFileError
 
     return (
         AddressError,

@@ -8,8 +8,8 @@ import msgspec
 
 from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError
-from reconciler.review.envelope import Envelope, SavedPlan
-from reconciler.review.found import Review
+from reconciler.model.envelope import Envelope, SavedPlan
+from reconciler.model.found import Review
 from solver.model.document import decode, encode
 
 

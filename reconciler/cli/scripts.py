@@ -12,8 +12,8 @@ import click
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError, printable
-from reconciler.slurm.directives import PassedOver, ScriptError, has_directives
-from reconciler.slurm.job import Submitter, job_of
+from reconciler.documents.slurm.directives import PassedOver, ScriptError, has_directives
+from reconciler.documents.slurm.job import Submitter, job_of
 
 
 def is_script(path: str) -> bool:

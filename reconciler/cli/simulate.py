@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.backtest.rows import sections
+from reconciler.analysis.backtest.rows import sections
 from reconciler.cli.backtest_inputs import Arrivals, Inventory, arrivals_of, candidates_of
 from reconciler.cli.deciding import program_beside
 from reconciler.cli.inputs import unreadable
@@ -21,8 +21,8 @@ from solver.plan.reason import count
 from solver.simulation.traced import Round
 
 if TYPE_CHECKING:
-    from reconciler.backtest.compare import Candidate
-    from reconciler.backtest.figures import PolicyFigures, Simulation
+    from reconciler.analysis.backtest.compare import Candidate
+    from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -121,7 +121,7 @@ def _as_it_was(past: Arrivals, beside: Candidate, cadence: Duration) -> tuple[Po
 
 
 def _write_page(path: Path, found: Simulation) -> None:
-    from reconciler.backtest.page import page
+    from reconciler.analysis.backtest.page import page
 
     try:
         path.write_text(page(found), encoding="utf-8")
@@ -139,8 +139,8 @@ def _tried(
     forecasts: bool,
 ) -> Simulation:
     """`first`: figures that stand before those of the policies."""
-    from reconciler.backtest.compare import Backtest
-    from reconciler.backtest.figures import Simulation
+    from reconciler.analysis.backtest.compare import Backtest
+    from reconciler.analysis.backtest.figures import Simulation
 
     for note in past.notes:
         click.echo(f"note: {printable(note)}", err=True)

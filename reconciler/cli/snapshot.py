@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from reconciler.access.token_file import TokenFileError, read_or_make_token
 from reconciler.api.aliased import aliased, bare
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError
-from reconciler.token_file import TokenFileError, read_or_make_token
 from solver.model.document import encode
 from solver.model.snapshot import Snapshot
 from solver.plan.reason import count

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from reconciler.analysis.reports.certified import proof_of
+from reconciler.analysis.reports.plain import plain_of
 from reconciler.cli.deciding import program_beside
 from reconciler.cli.inputs import read_policies, read_snapshot_file
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.params import cluster_option
-from reconciler.reports.certified import proof_of
-from reconciler.reports.plain import plain_of
 from solver.plan.plan import Plan
 
 

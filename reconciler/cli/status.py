@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import Condition, Status
-from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.cli.wording import short_list, short_revision
-from reconciler.followed import FollowedKind
+from reconciler.control.broken_limits import BrokenLimit
+from reconciler.model.followed import FollowedKind
 
 
 @click.command(short_help="Say how the control plane stands.")

@@ -37,7 +37,7 @@ def _of_a_store(command: Callable[..., Any]) -> Callable[..., Any]:
 @_of_a_store
 def backup(file: Path, state: Path | None, store: str | None, store_password_file: Path | None) -> None:
     """Write a copy of the store as it is at one moment into FILE; control planes may go on meanwhile."""
-    from reconciler.clock import SystemClock
+    from reconciler.model.clock import SystemClock
     from reconciler.store.sql.copied import back_up
 
     with _opened(state, store, store_password_file, is_new=False) as found:
@@ -108,9 +108,9 @@ def _opened(
 
     Raises CommandFailedError, also for what goes wrong in the block.
     """
+    from reconciler.access.token_file import default_state_folder
     from reconciler.server.folder import StateFolder
     from reconciler.store.sql.store import open_store
-    from reconciler.token_file import default_state_folder
 
     folder = StateFolder((state or default_state_folder()).absolute())
     if url is not None and state is not None:
@@ -131,8 +131,8 @@ def _opened(
 @contextmanager
 def _said() -> Iterator[None]:
     """Whatever a person can do something about, as a command says it."""
+    from reconciler.protocols.stores import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
-    from reconciler.store.protocols import StoreUnusableError
     from reconciler.store.sql.copied import CopyError
     from reconciler.store.sql.migrations import DowngradeRefusedError
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import click
 
-from reconciler.reports.plain import printable
-from reconciler.reports.tables import UNLIMITED, table_of
+from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.tables import UNLIMITED, table_of
 
 __all__ = ["print_fields", "print_table", "table_of"]
 

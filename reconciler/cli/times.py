@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from reconciler.spans import span
+from reconciler.model.spans import span
 from solver.model.quantities import Instant
 
 __all__ = ["local", "span"]

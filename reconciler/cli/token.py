@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from reconciler.access.token_file import TokenFileError
 from reconciler.access.tokens import create_token
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError
-from reconciler.token_file import TokenFileError
 
 
 @click.group(short_help="Give a user a token for the API.")

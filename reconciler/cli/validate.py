@@ -9,6 +9,8 @@ from typing import Literal
 
 import click
 
+from reconciler.analysis.reports.formats import FORMATS, problems_as
+from reconciler.analysis.reports.problems import tally
 from reconciler.cli.codeowners import code_owners_of
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import one_cluster
@@ -17,10 +19,8 @@ from reconciler.cli.params import cluster_option
 from reconciler.documents.clusters import clusters_of
 from reconciler.documents.codeowners import code_owner_problems, terms_of
 from reconciler.documents.files import FOLDERS, read_folder
-from reconciler.documents.problem import InvalidDocumentsError, Problem
 from reconciler.documents.repository import Reading, problems_of, read_clusters, read_repository
-from reconciler.reports.formats import FORMATS, problems_as
-from reconciler.reports.problems import tally
+from reconciler.model.problem import InvalidDocumentsError, Problem
 from solver.model.document import API_VERSION, Document
 
 

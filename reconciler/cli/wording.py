@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.times import local, span
-from reconciler.interventions.record import Intervention
-from reconciler.jobs.idleness import idle_for
+from reconciler.lifecycle.jobs.idleness import idle_for
+from reconciler.model.intervention_record import Intervention
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.shape import Shape
 from solver.model.workload import JobSpec, TaskPlacement

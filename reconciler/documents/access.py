@@ -10,7 +10,7 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.commits import commit_problems
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem, did_you_mean
+from reconciler.model.problem import Path, Problem, did_you_mean
 
 
 def access_problems(documents: Sequence[Declared[AccessPolicy]], queues: set[str] | None) -> Iterator[Problem]:

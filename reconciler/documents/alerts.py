@@ -11,7 +11,7 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.template import FIELDS, wrong_fields
 from reconciler.documents.access import is_safe_url
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem, did_you_mean, shown
+from reconciler.model.problem import Path, Problem, did_you_mean, shown
 
 _CREDENTIALS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 _CONNECTION: Final = frozenset(

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from posixpath import normpath
 from urllib.parse import urlsplit
 
-from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.problem import Path, Problem
 
 _AT: Path = ("spec", "storage")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from reconciler.documents.files import Files, is_document
-from reconciler.documents.problem import START, Problem, did_you_mean, problem_at
+from reconciler.model.problem import START, Problem, did_you_mean, problem_at
 
 INVENTORY = "cluster-state"
 OVERRIDES = "clusters"

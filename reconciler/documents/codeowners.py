@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from reconciler.access.ownership import admins_everywhere, file_of, queue_files
 from reconciler.access.policy import ANYBODY, AccessPolicy, CodeOwners, Forge
 from reconciler.documents.clusters import INVENTORY, OVERRIDES
-from reconciler.documents.problem import START, Place, Problem, problem_at
 from reconciler.documents.repository import Compiled
+from reconciler.model.problem import START, Place, Problem, problem_at
 from solver.policy.policy import Policy
 
 PLACES: Final[Mapping[Forge, tuple[str, ...]]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Problem
+from reconciler.model.problem import Problem
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
 from solver.model.workload import JobSpec
 

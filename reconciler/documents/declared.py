@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from reconciler.documents.problem import InvalidDocumentsError, Path, Place, Problem, Severity, problem_at
 from reconciler.documents.reader import Located
+from reconciler.model.problem import InvalidDocumentsError, Path, Place, Problem, Severity, problem_at
 from solver.model.document import from_builtins
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.documents.problem import did_you_mean
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
+from reconciler.model.problem import did_you_mean
 from solver.model.document import Document
 
 _DEPTH_MAX = 12

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.documents.problem import START, Problem, problem_at
 from reconciler.documents.text import BYTES_MAX
+from reconciler.model.problem import START, Problem, problem_at
 
 FOLDERS = ("cluster-state", "clusters", "policies")
 """Nothing outside these is ever read."""

@@ -10,20 +10,20 @@ import msgspec
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
-from reconciler.checkpoints.policy import CheckpointPolicy
 from reconciler.documents.clusters import folder_for, replaces
 from reconciler.documents.declared import Declared, declare
 from reconciler.documents.files import Files, is_document, is_snapshot
 from reconciler.documents.inventory import NodePoolSpec
-from reconciler.documents.problem import START, InvalidDocumentsError, Problem, problem_at
+from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
-from reconciler.health.policy import HealthPolicy
-from reconciler.policytests.document import PolicyTest
-from reconciler.retry_policy import RetryPolicy
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.problem import START, InvalidDocumentsError, Problem, problem_at
+from reconciler.model.retry_policy import RetryPolicy
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.policy.reservation import DeclaredReservation

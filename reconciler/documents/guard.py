@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from reconciler.documents.problem import InvalidDocumentsError, Place, problem_at
 from reconciler.documents.text import place_of
+from reconciler.model.problem import InvalidDocumentsError, Place, problem_at
 
 DEPTH_MAX = 40
 """Documents nest nine deep; a snapshot, twelve."""

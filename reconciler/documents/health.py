@@ -7,8 +7,8 @@ from typing import Final
 
 from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem
-from reconciler.health.policy import HealthPolicy
+from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.problem import Path, Problem
 from solver.model.quantities import Duration
 
 LEASE_LEAST: Final = Duration(10_000)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Problem, did_you_mean
 from reconciler.documents.topology import Position, TopologySpec, data_near, positions, topology_problems
+from reconciler.model.problem import Problem, did_you_mean
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.model.document import Document
 from solver.model.mig_layout import model_of_type

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from reconciler.documents.container import container_problems
 from reconciler.documents.declared import Declared, declare
 from reconciler.documents.launcher import launcher_problems
-from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, problem_at
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
-from reconciler.jobs.indices import read_indices
+from reconciler.model.indices import read_indices
+from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem, problem_at
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec
 

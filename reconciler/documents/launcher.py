@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem
+from reconciler.model.problem import Path, Problem
 from solver.model.workload import JobSpec
 
 

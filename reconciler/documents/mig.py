@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.inventory import FixedLayouts, NodePoolSpec, Pools
-from reconciler.documents.problem import Path, Problem, did_you_mean
+from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import MigInstance
 from solver.model.mig import mig_model
 from solver.model.mig_layout import find_profile, profiles_of, realisations

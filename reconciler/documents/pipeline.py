@@ -9,10 +9,10 @@ import networkx
 
 from reconciler.documents.declared import Declared, declare
 from reconciler.documents.job import NamedJob, job_of, job_problems
-from reconciler.documents.problem import START, InvalidDocumentsError, Path, Problem, did_you_mean, problem_at
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
-from reconciler.jobs.pipelines import NamedPipeline, PipelineJob, PipelineSpec, environment_of, is_complete
+from reconciler.model.pipelines import NamedPipeline, PipelineJob, PipelineSpec, environment_of, is_complete
+from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem, did_you_mean, problem_at
 from solver.model.workload import JobName
 
 

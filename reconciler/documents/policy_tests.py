@@ -10,9 +10,9 @@ import msgspec
 from reconciler.documents.declared import Declared
 from reconciler.documents.inventory import Pools
 from reconciler.documents.job import LIMITED, LIMITED_FIX
-from reconciler.documents.problem import Path, Problem, did_you_mean
+from reconciler.documents.policy_test import GivenJob, PolicyTest
 from reconciler.documents.statements import statement_problems
-from reconciler.policytests.document import GivenJob, PolicyTest
+from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

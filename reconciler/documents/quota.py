@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem, did_you_mean
+from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.policy.policy import Queue, Quota

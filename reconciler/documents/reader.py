@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import yaml
 
 from reconciler.documents.guard import LOADER, NODES_MAX, check_budgets, place_of_mark
-from reconciler.documents.problem import InvalidDocumentsError, Path, Place, Problem, problem_at, shown
 from reconciler.documents.scalars import ScalarError, plain_value
 from reconciler.documents.text import BYTES_MAX, decode_text
+from reconciler.model.problem import InvalidDocumentsError, Path, Place, Problem, problem_at, shown
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,16 @@ from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.health import health_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
+from reconciler.documents.operations import Operations
+from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.policy_tests import names_of, policy_test_problems
-from reconciler.documents.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
 from reconciler.documents.topology import TopologySpec
 from reconciler.documents.type_weights import type_weight_problems
-from reconciler.operations import Operations
-from reconciler.policytests.document import PolicyTest
+from reconciler.model.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from solver.model.cluster import Node
 from solver.policy.images import ImagePolicy
 from solver.policy.policy import Policy, SchedulingPolicy, policy_of

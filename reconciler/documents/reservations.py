@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.documents.declared import Declared
 from reconciler.documents.inventory import NODES_MAX, NodePoolSpec, Pools
-from reconciler.documents.problem import Path, Problem, did_you_mean
+from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.policy.reservation import DeclaredReservation

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from signal import Signals
 
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem, did_you_mean
-from reconciler.retry_policy import RetryPolicy, RetryRule
+from reconciler.model.problem import Path, Problem, did_you_mean
+from reconciler.model.retry_policy import RetryPolicy, RetryRule
 
 _SIGNALS = tuple(known.name for known in Signals)
 

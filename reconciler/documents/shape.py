@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from jsonschema import ValidationError
 
-from reconciler.documents.problem import Path, Problem, did_you_mean, problem_at, shown
 from reconciler.documents.reader import Located
 from reconciler.documents.schemas import KINDS, validator_of
+from reconciler.model.problem import Path, Problem, did_you_mean, problem_at, shown
 
 _Finding = tuple[Path, bool, str, str, str]
 """Path, whether its key (and not its value) is meant, code, message, fix."""

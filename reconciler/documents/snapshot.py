@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 
 from reconciler.documents.declared import path_of
-from reconciler.documents.problem import START, InvalidDocumentsError, Path, Place, Problem, problem_at
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.text import BYTES_MAX, place_of
+from reconciler.model.problem import START, InvalidDocumentsError, Path, Place, Problem, problem_at
 from solver.model.document import decode
 from solver.model.node_sets import NodeSetError
 from solver.model.snapshot import Snapshot, normalised

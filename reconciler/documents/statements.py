@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import fields
 
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem, did_you_mean
-from reconciler.policytests.document import DETAILS, REASON_CODES, SUBJECTS, GivenJob, PolicyTest, Statement
+from reconciler.documents.policy_test import DETAILS, REASON_CODES, SUBJECTS, GivenJob, PolicyTest, Statement
+from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.workload import JobName
 
 _WRITTEN = {field.name: field.encode_name for field in fields(Statement)}

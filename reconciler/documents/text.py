@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from reconciler.documents.problem import START, InvalidDocumentsError, Place, problem_at
+from reconciler.model.problem import START, InvalidDocumentsError, Place, problem_at
 
 BYTES_MAX = 1024 * 1024
 """Of one document file. A list of 20,000 node names takes about half of it."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from reconciler.documents.declared import Declared
-from reconciler.documents.problem import Path, Problem, did_you_mean
+from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import LEVELS as EVERY_LEVEL
 from solver.model.cluster import Links, NodeName
 from solver.model.document import Document

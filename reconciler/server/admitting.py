@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import Final
 
-from reconciler.control import PolicyInForce
+from reconciler.control.control import PolicyInForce
 from solver.model.kept import Kept
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of

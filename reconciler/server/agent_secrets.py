@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.backend import Unstartable
 from reconciler.backends.baremetal.wire import SECRETS_BYTES_MAX, SentSecret
-from reconciler.backends.local.secrets import SecretFolder
-from reconciler.backends.local.terms import Terms
+from reconciler.node.local.secrets import SecretFolder
+from reconciler.node.local.terms import Terms
+from reconciler.protocols.backend import Unstartable
 from solver.model.workload import JobSpec
 
 

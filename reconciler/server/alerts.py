@@ -13,13 +13,13 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.alerts.courier import Courier, Errand
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
-from reconciler.alerts.standing import Standing
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.clock import SystemClock
-from reconciler.control import NoPolicyError, PolicyInForce, PolicySource
+from reconciler.control.control import NoPolicyError, PolicyInForce, PolicySource
+from reconciler.model.clock import SystemClock
+from reconciler.model.webhook_standing import Standing
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.job_source import JobSource
+from reconciler.protocols.stores import History
 from reconciler.server.folder import StateFolder
-from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import History
 from reconciler.store.sql.store import SqlStore
 
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.checkpoints.keeper import Keeper
-from reconciler.control import ControlPlane, NoPolicyError
-from reconciler.jobs.record import JobRecord
+from reconciler.control.control import ControlPlane, NoPolicyError
+from reconciler.lifecycle.checkpoints.keeper import Keeper
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.backend import Epoch, StaleEpochError
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 

@@ -9,13 +9,13 @@ from typing import Final, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.clock import Clock
-from reconciler.gitsource.requirements import Candidate, Held
-from reconciler.gitsource.status import Condition, PolicyStatus
-from reconciler.meaning import meaning_of
-from reconciler.store.following import FollowingDecisions
-from reconciler.store.plans import AcceptedPlans
-from reconciler.store.protocols import Event, History
+from reconciler.gitops.review.meaning import meaning_of
+from reconciler.gitops.source.requirements import Candidate, Held
+from reconciler.model.clock import Clock
+from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.protocols.following import FollowingDecisions
+from reconciler.protocols.plans import AcceptedPlans
+from reconciler.protocols.stores import Event, History
 from solver.model.quantities import Instant
 
 APPLIED: Final = "policy-applied"

@@ -10,11 +10,11 @@ from contextlib import suppress
 from reconciler.access.authenticator import Authenticator
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
+from reconciler.access.token_file import read_or_make_token
 from reconciler.access.tokens import TokenFile
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
 from reconciler.server.settings import Settings
-from reconciler.token_file import read_or_make_token
 
 
 def guard_of(settings: Settings, access: Callable[[], AccessPolicy | None]) -> Guard:

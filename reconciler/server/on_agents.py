@@ -17,15 +17,15 @@ from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.merge import Patience
-from reconciler.clock import Clock
-from reconciler.control import NoPolicyError, PolicySource
-from reconciler.health.trials import claims_of
+from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.lifecycle.health.trials import claims_of
+from reconciler.model.clock import Clock
+from reconciler.protocols.stores import Claim
 from reconciler.server.agent_secrets import AgentSecrets
 from reconciler.server.parts import Member
 from reconciler.server.place import Place
 from reconciler.server.settings import AgentsSettings, Settings
 from reconciler.server.terms import secret_folder_of
-from reconciler.store.protocols import Claim
 from reconciler.store.sql.store import SqlStore
 from solver.model.cluster import Node, NodeName
 from solver.model.workload import JobName, JobSpec

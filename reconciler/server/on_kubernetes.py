@@ -12,28 +12,30 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
-from reconciler.backends.kubernetes.credentials import Credentials, CredentialsError, in_cluster
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
-from reconciler.backends.kubernetes.leader import NoNamespaceError
-from reconciler.backends.kubernetes.objects.whose import Whose
-from reconciler.backends.kubernetes.refusals import KubernetesError
-from reconciler.clock import Clock, SystemClock
-from reconciler.control import LEASE, PolicySource
-from reconciler.followed import FollowedFigures
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.standing import StandingPolicy
-from reconciler.metrics import Metrics
-from reconciler.optimiser import KillableOptimiser
-from reconciler.optimiser.recording import solver_with
-from reconciler.pods.connected import Beside, Cluster, connected
-from reconciler.pods.memory import Memory
-from reconciler.pods.observer import ObservedFiles, Observer
-from reconciler.pods.observing import observing
-from reconciler.pods.plane import Handed, PodPlane
-from reconciler.pods.runner import PodRunner
-from reconciler.pods.shown import ShownPolicy
-from reconciler.pods.views import Logless, PodHoldings, PodJobs, SeenPlane
+from reconciler.analysis.traces import TraceUnreadableError
+from reconciler.control.control import LEASE, PolicySource
+from reconciler.control.metrics import Metrics
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.recording import solver_with
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.kubernetes.client.credentials import Credentials, CredentialsError, in_cluster
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_path
+from reconciler.kubernetes.client.leader import NoNamespaceError
+from reconciler.kubernetes.client.refusals import KubernetesError
+from reconciler.kubernetes.control.connected import Beside, Cluster, connected
+from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.observer import ObservedFiles, Observer
+from reconciler.kubernetes.control.observing import observing
+from reconciler.kubernetes.control.plane import Handed, PodPlane
+from reconciler.kubernetes.control.runner import PodRunner
+from reconciler.kubernetes.control.shown import ShownPolicy
+from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, SeenPlane
+from reconciler.kubernetes.objects.whose import Whose
+from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.followed import FollowedFigures
 from reconciler.server.alerts import alerting
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.parts import Member, Parts
@@ -45,8 +47,6 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.server.told import ToldHistory
 from reconciler.store.sql.store import open_store
-from reconciler.token_file import read_or_make_token
-from reconciler.traces import TraceUnreadableError
 from solver.model.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"

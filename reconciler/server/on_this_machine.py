@@ -8,20 +8,22 @@ from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.agent.nvml.here import driver_for, gpus_of, use_of
+from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
-from reconciler.backends.local import LocalBackend
-from reconciler.backends.local.folders import StateFolders
-from reconciler.backends.local.machine import equipment_of_this_machine
-from reconciler.backends.local.retention import Retention
-from reconciler.checkpoints.keeper import Keeper
-from reconciler.clock import Clock, SystemClock
-from reconciler.control import ControlPlane, PolicySource
-from reconciler.health.figures import HealthFigures
-from reconciler.metrics import Metrics
-from reconciler.optimiser import KillableOptimiser
-from reconciler.optimiser.recording import solver_with
-from reconciler.runner import LoopStatus, Runner
+from reconciler.control.control import ControlPlane, PolicySource
+from reconciler.control.metrics import Metrics
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.recording import solver_with
+from reconciler.control.runner import LoopStatus, Runner
+from reconciler.lifecycle.checkpoints.keeper import Keeper
+from reconciler.lifecycle.health.figures import HealthFigures
+from reconciler.model.clock import Clock, SystemClock
+from reconciler.node.here import driver_for, gpus_of, use_of
+from reconciler.node.local import LocalBackend
+from reconciler.node.local.folders import StateFolders
+from reconciler.node.local.machine import equipment_of_this_machine
+from reconciler.node.local.retention import Retention
+from reconciler.protocols.stores import History
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.follow import PolicyFollower
@@ -35,9 +37,7 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
-from reconciler.store.protocols import History
 from reconciler.store.sql.store import SqlStore
-from reconciler.token_file import read_or_make_token
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:

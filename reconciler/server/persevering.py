@@ -8,8 +8,8 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.protocols.stores import StoreUnreachableError
 from reconciler.server.parts import Member
-from reconciler.store.protocols import StoreUnreachableError
 
 AGAIN_AFTER_S: Final = 1.0
 

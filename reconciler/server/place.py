@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from reconciler.backend import Backend, Logs, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
+from reconciler.protocols.backend import Backend, Logs, Unstartable
+from reconciler.protocols.terminals import Terminals
 from reconciler.server.parts import Member
-from reconciler.terminals import Terminals
 from solver.model.workload import JobSpec
 
 

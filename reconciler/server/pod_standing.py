@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from reconciler.api.payloads import BEHIND, NOT_KEPT, Condition
-from reconciler.control import NoPolicyError, PolicySource
-from reconciler.followed import FollowedKind, behind
-from reconciler.pods.limits import with_idle_limits
+from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.kubernetes.control.limits import with_idle_limits
+from reconciler.model.followed import FollowedKind, behind
 
 
 @dataclass(frozen=True, slots=True)

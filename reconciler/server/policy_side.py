@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.api.following import Following, Planning
-from reconciler.clock import Clock
-from reconciler.gitsource.floor import read_allowed_signers
-from reconciler.gitsource.four_eyes import FourEyes
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.requirements import FastForward, Valid
-from reconciler.gitsource.signatures import Signed
-from reconciler.gitsource.standing import StandingPolicy
-from reconciler.review.activation import AsAccepted, FreshPlans, WithinGuardrails
-from reconciler.review.apart import review_apart
-from reconciler.review.envelope import Envelope
+from reconciler.gitops.review.activation import AsAccepted, FreshPlans, WithinGuardrails
+from reconciler.gitops.review.apart import review_apart
+from reconciler.gitops.source.floor import read_allowed_signers
+from reconciler.gitops.source.four_eyes import FourEyes
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.requirements import FastForward, Valid
+from reconciler.gitops.source.signatures import Signed
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.model.clock import Clock
+from reconciler.model.envelope import Envelope
+from reconciler.protocols.stores import History
 from reconciler.server.follow import AcceptedByPeople, PolicyFollower
 from reconciler.server.settings import Settings
 from reconciler.server.together import Together
 from reconciler.server.webhook_secret import read_webhook_secret
-from reconciler.store.protocols import History
 from reconciler.store.sql.store import SqlStore
 from solver.model.snapshot import Snapshot
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event as Signal
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.clock import Clock
-from reconciler.control import NoPolicyError, PolicySource
-from reconciler.store.protocols import History
+from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.model.clock import Clock
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.stores import History
 
 
 @dataclass

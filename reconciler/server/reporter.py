@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.metrics import Metrics
-from reconciler.runner import Condition, LoopStatus
+from reconciler.control.metrics import Metrics
+from reconciler.control.runner import Condition, LoopStatus
 
 _DECIDES: frozenset[Condition] = frozenset({"leading", "observing"})
 

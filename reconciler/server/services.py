@@ -11,28 +11,28 @@ from reconciler.api.following import Following
 from reconciler.api.payloads import HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
-from reconciler.backend import Epoch, Logs, Unstartable
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.broken_limits import BrokenLimit, broken_limits
-from reconciler.clock import Clock
-from reconciler.control import NoPolicyError
-from reconciler.followed import FollowedKind
-from reconciler.gitsource.standing import StandingPolicy
-from reconciler.health.cap import held_back
-from reconciler.health.record import NodeHealth
-from reconciler.jobs.sighted import Sighted
-from reconciler.metrics import Metrics
-from reconciler.operations import Operations
-from reconciler.passes import Pass
-from reconciler.runner import Condition as LoopCondition
-from reconciler.runner import LoopStatus
+from reconciler.control.broken_limits import BrokenLimit, broken_limits
+from reconciler.control.control import NoPolicyError
+from reconciler.control.metrics import Metrics
+from reconciler.control.passes import Pass
+from reconciler.control.runner import Condition as LoopCondition
+from reconciler.control.runner import LoopStatus
+from reconciler.documents.operations import Operations
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.lifecycle.health.cap import held_back
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.model.clock import Clock
+from reconciler.model.followed import FollowedKind
+from reconciler.model.health_record import NodeHealth
+from reconciler.protocols.backend import Epoch, Logs, Unstartable
+from reconciler.protocols.checkpoints import CheckpointRegistry
+from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.interventions import Interventions
+from reconciler.protocols.job_source import JobSource
+from reconciler.protocols.stores import History, Holdings
+from reconciler.protocols.terminals import Terminals
 from reconciler.server.admitting import Admitting
-from reconciler.store.checkpoints import CheckpointRegistry
-from reconciler.store.health import NodeHealths
-from reconciler.store.interventions import Interventions
-from reconciler.store.job_source import JobSource
-from reconciler.store.protocols import History, Holdings
-from reconciler.terminals import Terminals
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict

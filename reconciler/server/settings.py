@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.agent.nvml.here import WhoseGpus
-from reconciler.backends.kubernetes.objects.whose import Whose
 from reconciler.connections.limits import USUAL_TIMEOUTS, RequestTimeouts
+from reconciler.kubernetes.objects.whose import Whose
+from reconciler.node.here import WhoseGpus
 from reconciler.server.folder import StateFolder
 from solver.model.quantities import Duration
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from reconciler.backends.local.accounts import Submitters
-from reconciler.backends.local.secrets import SecretFolder, check_secret_folder
-from reconciler.backends.local.terms import Terms
+from reconciler.node.local.accounts import Submitters
+from reconciler.node.local.secrets import SecretFolder, check_secret_folder
+from reconciler.node.local.terms import Terms
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree

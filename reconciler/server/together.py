@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.backend import StaleEpochError
-from reconciler.gitsource.standing import StandingPolicy
-from reconciler.gitsource.status import PolicyStatus
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.model.git_status import PolicyStatus
+from reconciler.protocols.backend import StaleEpochError
 from reconciler.store.sql.store import SqlStore
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.backend import Epoch
-from reconciler.store.protocols import Event, History, KeptEvent
-from reconciler.store.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.stores import Event, History, KeptEvent
 from solver.model.quantities import Instant
 
 

@@ -1,1 +1,1 @@
-"""What must survive a restart: jobs, claims on devices, intents, rounds and events."""
+"""The protocols of storage, in SQL: SQLite and PostgreSQL."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.access.caller import Caller
+from reconciler.access.token_file import TokenFileError
 from reconciler.access.tokens import TokenFile, create_token, hash_of
-from reconciler.token_file import TokenFileError
 
 
 def test_a_token_is_known_by_its_hash_alone(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from threading import Event
 
 import msgspec
 
-from reconciler.agent.containers import ContainerWatch
-from reconciler.backends.local.runtimes import NoContainersError, Processes, Runtime
-from reconciler.facts import NodeFacts
+from reconciler.model.facts import NodeFacts
+from reconciler.node.agent.containers import ContainerWatch
+from reconciler.node.local.runtimes import NoContainersError, Processes, Runtime
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.agent.deeds import NodeDeeds
-from reconciler.agent.folder import AgentFolder
-from reconciler.agent.hardware import READ_EVERY, Hardware
-from reconciler.backend import Cursor
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.facts import GpuFacts, NicFacts, NodeFacts
+from reconciler.model.facts import GpuFacts, NicFacts, NodeFacts
+from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.folder import AgentFolder
+from reconciler.node.agent.hardware import READ_EVERY, Hardware
+from reconciler.protocols.backend import Cursor
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Instant
 from tests.contracts.simulated_worlds import NODES

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.agent.deeds import NodeDeeds
-from reconciler.agent.folder import AgentFolder, AgentFolderError, Epochs
-from reconciler.agent.pace import Pace
-from reconciler.backend import Cursor, Epoch
 from reconciler.backends.baremetal.merge import LEASE
 from reconciler.backends.baremetal.wire import Declare, Done, Lead, Refused, Welcome, meeting_port
-from reconciler.backends.local.gpus import DeclaredGpus
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
+from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.folder import AgentFolder, AgentFolderError, Epochs
+from reconciler.node.agent.pace import Pace
+from reconciler.node.local.gpus import DeclaredGpus
+from reconciler.protocols.backend import Cursor, Epoch
 from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES
 

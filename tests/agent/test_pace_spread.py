@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.agent.pace import Pace
+from reconciler.node.agent.pace import Pace
 
 AGENTS = 4_000
 PACE = Pace()

@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
-from reconciler.agent.deeds import NodeDeeds
-from reconciler.agent.terminals import AttachedLines
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown
-from reconciler.backends.local.terminals import LocalLine
+from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.terminals import AttachedLines
+from reconciler.node.local.terminals import LocalLine
 from reconciler.supervisor.taskfiles import TERMINAL
 from reconciler.supervisor.terminal import SHOWN
 from solver.model.workload import JobName

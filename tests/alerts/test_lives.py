@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.alerts.alert import alert_of
-from reconciler.operations import Operations
-from reconciler.retry_policy import Backoff, RetryPolicy
+from reconciler.documents.operations import Operations
+from reconciler.model.retry_policy import Backoff, RetryPolicy
 from solver.model.quantities import Duration
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

@@ -17,9 +17,9 @@ from reconciler.alerts.message import Message, headers_of, message_of
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.post import retry_after
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
-from reconciler.alerts.standing import BACKOFF_MAX, RETRY_AFTER_MAX, Answer, Standing
-from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import Event, KeptEvent
+from reconciler.model.job_record import JobRecord
+from reconciler.model.webhook_standing import BACKOFF_MAX, RETRY_AFTER_MAX, Answer, Standing
+from reconciler.protocols.stores import Event, KeptEvent
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName
 from tests.alerts.test_template import ALERT

@@ -21,12 +21,12 @@ from reconciler.alerts.courier import GIVEN_UP, Courier
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.sender import Sender
-from reconciler.alerts.standing import Standing
-from reconciler.backend import Epoch
-from reconciler.metrics import Metrics
-from reconciler.operations import Operations
+from reconciler.control.metrics import Metrics
+from reconciler.documents.operations import Operations
+from reconciler.model.webhook_standing import Standing
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import Event
 from reconciler.server.alerts import AlertSending
-from reconciler.store.protocols import Event
 from solver.model.quantities import Duration
 from tests.alerts.receiver import Receiver, receiving
 from tests.loop.plane import Site, site_at

@@ -18,24 +18,24 @@ from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
 from reconciler.api.services import Services
-from reconciler.backend import Epoch, Unstartable
 from reconciler.backends.baremetal.authority import Authority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.broken_limits import BrokenLimit
-from reconciler.client import Client
-from reconciler.clock import SystemClock
-from reconciler.control import PolicyInForce
-from reconciler.followed import FollowedKind
-from reconciler.gitsource.status import Condition as Told
-from reconciler.gitsource.status import PolicyStatus
-from reconciler.jobs.sighted import Sighted
-from reconciler.metrics import Metrics
-from reconciler.operations import Operations
-from reconciler.retry_policy import RetryPolicy
-from reconciler.review.found import Review
-from reconciler.store.protocols import Claim
-from reconciler.store.rounds import RoundRecord
+from reconciler.client.client import Client
+from reconciler.control.broken_limits import BrokenLimit
+from reconciler.control.control import PolicyInForce
+from reconciler.control.metrics import Metrics
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.model.clock import SystemClock
+from reconciler.model.followed import FollowedKind
+from reconciler.model.found import Review
+from reconciler.model.git_status import Condition as Told
+from reconciler.model.git_status import PolicyStatus
+from reconciler.model.retry_policy import RetryPolicy
+from reconciler.protocols.backend import Epoch, Unstartable
+from reconciler.protocols.rounds import RoundRecord
+from reconciler.protocols.stores import Claim
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.cluster import GpuType
 from solver.model.inflight import Intent

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.agent.identity import read_identity
-from reconciler.agent.join import join
 from reconciler.api.agent_views import agent_views
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
@@ -17,8 +15,10 @@ from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import fingerprint, pem_of
 from reconciler.backends.baremetal.join_token import read_token
 from reconciler.cli.main import run
-from reconciler.client import ApiError, Client
-from reconciler.store.agents import Agent, Invitation
+from reconciler.client.client import ApiError, Client
+from reconciler.node.agent.identity import read_identity
+from reconciler.node.agent.join import join
+from reconciler.protocols.agents import Agent, Invitation
 from solver.model.cluster import NodeName
 from tests.api.conftest import NOW, TOKEN, Site
 from tests.api.web import WEB

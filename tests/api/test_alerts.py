@@ -8,11 +8,11 @@ from contextlib import suppress
 import pytest
 
 from reconciler.alerts.policy import AlertPolicy, Webhook
-from reconciler.alerts.standing import Answer, Standing
 from reconciler.api.serve import ApiServer
 from reconciler.cli.main import run
-from reconciler.client import ApiError, Client, NotAuthorisedError
-from reconciler.operations import Operations
+from reconciler.client.client import ApiError, Client, NotAuthorisedError
+from reconciler.documents.operations import Operations
+from reconciler.model.webhook_standing import Answer, Standing
 from solver.model.workload import QueueName
 from tests.alerts.receiver import Receiver, receiving
 from tests.api.conftest import NOW, TOKEN, Site

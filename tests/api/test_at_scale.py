@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 from sqlalchemy import event
 
-from reconciler.client import Client
-from reconciler.jobs.groups import Batch, NewGroup, NewJob
-from reconciler.jobs.record import ArrayElement, JobOutcome
-from reconciler.store.protocols import Event
+from reconciler.client.client import Client
+from reconciler.model.job_groups import Batch, NewGroup, NewJob
+from reconciler.model.job_record import ArrayElement, JobOutcome
+from reconciler.protocols.stores import Event
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.ledger import SqlLedger
 from solver.model.workload import JobName, TaskPlacement

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.checkpoints.findings import WrongHash
-from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.checkpoints.record import CheckpointRecord
-from reconciler.client import ApiError, Client
-from reconciler.operations import Operations
+from reconciler.client.client import ApiError, Client
+from reconciler.documents.operations import Operations
+from reconciler.model.checkpoint_findings import WrongHash
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.checkpoint_record import CheckpointRecord
 from solver.model.quantities import Duration, Memory
 from solver.model.workload import Checkpoint, JobName
 from tests.api.conftest import NOW, Site, spec

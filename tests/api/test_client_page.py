@@ -7,7 +7,7 @@ import re
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.store.protocols import Event
+from reconciler.protocols.stores import Event
 from tests.api.conftest import NOW, TOKEN, Site
 from tests.house.tracked import ROOT
 

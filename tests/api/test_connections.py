@@ -17,8 +17,8 @@ from reconciler.api.guard import Guard
 from reconciler.api.payloads import LOG_BYTES_MAX
 from reconciler.api.serve import ApiServer
 from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
-from reconciler.store.protocols import Event
-from reconciler.terminals import NO_TERMINALS
+from reconciler.protocols.stores import Event
+from reconciler.protocols.terminals import NO_TERMINALS
 from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.web import WEB

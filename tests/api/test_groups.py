@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import Unstartable
-from reconciler.client import ApiError, Client
-from reconciler.jobs.containers import WITH_CONTAINERS
-from reconciler.jobs.throttle import Throttled
+from reconciler.client.client import ApiError, Client
+from reconciler.lifecycle.jobs.containers import WITH_CONTAINERS
+from reconciler.lifecycle.jobs.throttle import Throttled
+from reconciler.protocols.backend import Unstartable
 from solver.model.cluster import NodeName
 from solver.model.container import Container
 from solver.model.document import encode

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.analysis.backtest.past import read_history
 from reconciler.api.serve import ApiServer
-from reconciler.backtest.past import read_history
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
-from reconciler.client import ApiError, Client
-from reconciler.jobs.record import JobOutcome
-from reconciler.shipped import shipped
-from reconciler.store.protocols import Event
+from reconciler.client.client import ApiError, Client
+from reconciler.model.job_record import JobOutcome
+from reconciler.model.shipped import shipped
+from reconciler.protocols.stores import Event
 from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.contracts.simulated_worlds import NODES

@@ -8,11 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.access.policy import AccessPolicy, BreakGlass
 from reconciler.api.serve import ApiServer
-from reconciler.client import ApiError, Client
-from reconciler.clock import SystemClock
-from reconciler.health.record import Finding, NodeHealth, PartHealth
-from reconciler.interventions.record import Intervention, Subject
-from reconciler.jobs.record import JobOutcome
+from reconciler.client.client import ApiError, Client
+from reconciler.model.clock import SystemClock
+from reconciler.model.health_record import Finding, NodeHealth, PartHealth
+from reconciler.model.intervention_record import Intervention, Subject
+from reconciler.model.job_record import JobOutcome
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.client import ApiError, Client
-from reconciler.store.protocols import Event
+from reconciler.client.client import ApiError, Client
+from reconciler.protocols.stores import Event
 from solver.model.workload import JobName
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.api.web import WEB

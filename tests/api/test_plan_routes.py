@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.client import ApiError, Client
+from reconciler.client.client import ApiError, Client
 from reconciler.documents.repository import Compiled
-from reconciler.gitsource.status import Condition, PolicyStatus
-from reconciler.meaning import meaning_of
-from reconciler.review.compare import cluster_of
-from reconciler.review.envelope import Envelope
-from reconciler.review.found import Review
+from reconciler.gitops.review.compare import cluster_of
+from reconciler.gitops.review.meaning import meaning_of
+from reconciler.model.envelope import Envelope
+from reconciler.model.found import Review
+from reconciler.model.git_status import Condition, PolicyStatus
 from tests.api.conftest import IN_FORCE, REVISION, Site
 from tests.review.test_guardrails import evicted, found
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.client import ApiError, Client
-from reconciler.gitsource.status import Condition, PolicyStatus
+from reconciler.client.client import ApiError, Client
+from reconciler.model.git_status import Condition, PolicyStatus
 from solver.model.quantities import Instant
 from tests.api.conftest import NOW, REVISION, Site
 

@@ -12,11 +12,11 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.policy_payloads import ApprovalAsked, PlanAsked
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
-from reconciler.client import ApiError, Client, NotAuthorisedError
-from reconciler.gitsource.status import Condition, PolicyStatus
-from reconciler.jobs.record import JobOutcome
-from reconciler.operations import Operations
-from reconciler.store.protocols import Event
+from reconciler.client.client import ApiError, Client, NotAuthorisedError
+from reconciler.documents.operations import Operations
+from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.stores import Event
 from solver.model.document import encode
 from solver.model.workload import JobArray, JobName, TaskPlacement
 from tests.api.conftest import NOW, REVISION, TOKEN, Site, spec

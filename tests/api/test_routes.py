@@ -15,13 +15,13 @@ from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.serve import ApiServer
 from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
-from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
-from reconciler.facts import GpuFacts, NodeFacts
-from reconciler.jobs.groups import NewJob
-from reconciler.jobs.record import JobOutcome
-from reconciler.jobs.sighted import Sighted
-from reconciler.queue_use import QueueLine
-from reconciler.store.protocols import Event
+from reconciler.client.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.control.queue_use import QueueLine
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.model.facts import GpuFacts, NodeFacts
+from reconciler.model.job_groups import NewJob
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.stores import Event
 from reconciler.store.sql.jobs import SqlJobSource
 from solver.model.cluster import MigInstance
 from solver.model.container import Container

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
-from reconciler.store.protocols import Event
+from reconciler.protocols.stores import Event
 from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, TOKEN, Site, spec
 from tests.contracts.simulated_worlds import NODES

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.access.token_file import TokenFileError, default_token_file, read_or_make_token, read_token
 from reconciler.api.serve import ApiServer
-from reconciler.client import NotAuthorisedError, connect
-from reconciler.token_file import TokenFileError, default_token_file, read_or_make_token, read_token
+from reconciler.client.client import NotAuthorisedError, connect
 from tests.api.conftest import TOKEN
 
 

@@ -16,10 +16,10 @@ from reconciler.api.authority import Authority
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
 from reconciler.api.watch_routes import WatchRoutes, message
-from reconciler.client import Client, NotAuthorisedError, ServerUnreachableError
-from reconciler.client_watch import Watching
-from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import Event
+from reconciler.client.client import Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.client.watch import Watching
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.stores import Event
 from solver.model.document import decode
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
@@ -189,7 +189,7 @@ def test_a_watcher_without_a_right_is_refused_and_not_asked_again(server: ApiSer
 
 
 def test_a_server_that_stays_away_is_said_to(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.client_watch._PAUSE_S", 0.001)
+    monkeypatch.setattr("reconciler.client.watch._PAUSE_S", 0.001)
     with Client("http://127.0.0.1:1", TOKEN) as client, pytest.raises(ServerUnreachableError):
         next(client.watch())
 

@@ -13,8 +13,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from reconciler.backends.local.podman import Podman, find_podman
-from reconciler.backends.local.runtimes import NoContainersError
+from reconciler.node.local.podman import Podman, find_podman
+from reconciler.node.local.runtimes import NoContainersError
 
 _BUSYBOX = Path("/bin/busybox")
 _APPLETS = (

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backend import Cursor, Epoch, StartGang, TaskStatus
-from reconciler.backends.local.cgroups import (
+from reconciler.node.local.cgroups import (
     TASKS,
     Cgroups,
     Layout,
@@ -19,7 +18,8 @@ from reconciler.backends.local.cgroups import (
     layout_of,
     made_in,
 )
-from reconciler.backends.local.runtimes import Processes, Runtimes
+from reconciler.node.local.runtimes import Processes, Runtimes
+from reconciler.protocols.backend import Cursor, Epoch, StartGang, TaskStatus
 from reconciler.supervisor import cgroup
 from reconciler.supervisor.delivery import UndeliverableError
 from solver.model.cluster import NodeName

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.backends.local.cleanup import (
+from reconciler.node.local.cleanup import (
     CLEAN_WITHIN,
     MEMORY_SLACK,
     GpuCleanup,
@@ -17,6 +16,7 @@ from reconciler.backends.local.cleanup import (
     whole_gpus,
     why_unclean,
 )
+from reconciler.protocols.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
 from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.model.quantities import Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape

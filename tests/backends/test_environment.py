@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reconciler.backend import StartGang
-from reconciler.backends.local.environment import task_environments
+from reconciler.node.local.environment import task_environments
+from reconciler.protocols.backend import StartGang
 from solver.model.cluster import NodeName
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement

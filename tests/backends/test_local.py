@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.backends.local import LocalBackend, StateFolderError
-from reconciler.backends.local.strays import kill_strays
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
+from reconciler.node.local import LocalBackend, StateFolderError
+from reconciler.node.local.strays import kill_strays
+from reconciler.protocols.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
 from reconciler.supervisor import shim
 from reconciler.supervisor.processes import start_ticks
 from solver.model.cluster import DeviceId
@@ -42,9 +42,9 @@ def test_a_control_plane_killed_at_once_leaves_its_tasks_to_the_next(world: Loca
     code = """if True:
         import os, signal, sys
         from pathlib import Path
-        from reconciler.backend import Epoch, StartGang
-        from reconciler.backends.local import LocalBackend
-        from reconciler.clock import SystemClock
+        from reconciler.protocols.backend import Epoch, StartGang
+        from reconciler.node.local import LocalBackend
+        from reconciler.model.clock import SystemClock
         from solver.model.document import decode
         from tests.contracts.simulated_worlds import NODES
         backend = LocalBackend(Path(sys.argv[1]), lambda: NODES, SystemClock())

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
-from reconciler.backends.local import LocalBackend, StateFolderError
-from reconciler.backends.local.gpus import DeclaredGpus, mig_name
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
+from reconciler.node.local import LocalBackend, StateFolderError
+from reconciler.node.local.gpus import DeclaredGpus, mig_name
+from reconciler.protocols.backend import Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
 from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape

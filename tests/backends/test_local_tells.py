@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, Progress, StartGang, TaskStatus
-from reconciler.backends.local.journal import SAME_NEWS_EVERY_MS, Journal
-from reconciler.backends.local.progress import said_progress
+from reconciler.node.local.journal import SAME_NEWS_EVERY_MS, Journal
+from reconciler.node.local.progress import said_progress
+from reconciler.protocols.backend import Cursor, Epoch, Progress, StartGang, TaskStatus
 from reconciler.supervisor import dump, processes, telling
 from reconciler.supervisor.memory import Meter, used_bytes, written
 from reconciler.supervisor.taskfiles import MEMORY, REQUEST, TELLS, TOLD, write_durably

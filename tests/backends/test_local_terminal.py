@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backend import Activity, Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.backends.local.terminals import LocalLine
+from reconciler.node.local.terminals import LocalLine
+from reconciler.protocols.backend import Activity, Cursor, Epoch, StartGang, StopGang, TaskStatus
+from reconciler.protocols.terminals import Ended, NoTerminalError, Window
 from reconciler.supervisor.taskfiles import TERMINAL
 from reconciler.supervisor.terminal import SCROLLBACK_BYTES
-from reconciler.terminals import Ended, NoTerminalError, Window
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

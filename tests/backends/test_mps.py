@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.backends.local import mps as mps_module
-from reconciler.backends.local.mps import PROGRAM, Limits, Mps, MpsError, find_mps
+from reconciler.node.local import mps as mps_module
+from reconciler.node.local.mps import PROGRAM, Limits, Mps, MpsError, find_mps
+from reconciler.protocols.backend import Cursor, Epoch, StartGang, StopGang, TaskStatus
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration, Memory, MilliGpu
 from solver.model.shape import Shape, SharingMode

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backend import ENDED, Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.backends.local.podman import Podman
-from reconciler.backends.local.runtimes import Runtimes
-from reconciler.backends.local.secrets import SecretFolder
-from reconciler.backends.local.terminals import LocalLine
-from reconciler.backends.local.terms import Terms
-from reconciler.terminals import Ended
+from reconciler.node.local.podman import Podman
+from reconciler.node.local.runtimes import Runtimes
+from reconciler.node.local.secrets import SecretFolder
+from reconciler.node.local.terminals import LocalLine
+from reconciler.node.local.terms import Terms
+from reconciler.protocols.backend import ENDED, Cursor, Epoch, StartGang, StopGang, TaskStatus
+from reconciler.protocols.terminals import Ended
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.container import Container
 from solver.model.quantities import Cpu, Duration, Memory

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.backend import Epoch
-from reconciler.backends.local.folders import StateFolders
-from reconciler.backends.local.retention import Retention
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
+from reconciler.node.local.folders import StateFolders
+from reconciler.node.local.retention import Retention
+from reconciler.protocols.backend import Epoch
 from reconciler.server.logs import logger
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, StartGang, TaskStatus
-from reconciler.backends.local.accounts import NoAccountError, Submitters
-from reconciler.backends.local.secrets import SecretFolder
-from reconciler.backends.local.terms import Terms
-from reconciler.jobs.retries import classify
+from reconciler.lifecycle.jobs.retries import classify
+from reconciler.node.local.accounts import NoAccountError, Submitters
+from reconciler.node.local.secrets import SecretFolder
+from reconciler.node.local.terms import Terms
+from reconciler.protocols.backend import Cursor, Epoch, StartGang, TaskStatus
 from reconciler.server.folder import StateFolder
 from reconciler.server.terms import IdentityError, open_to_accounts
 from solver.model.shape import Shape

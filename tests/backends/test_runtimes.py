@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, StartGang, TaskStatus
-from reconciler.backends.local import machine, podman
-from reconciler.backends.local.cgroups import Cgroups, NoCgroupsError
-from reconciler.backends.local.podman import Podman, podman_of
-from reconciler.backends.local.runtimes import Beginning, NoContainersError, Processes, Runtimes
-from reconciler.backends.local.terms import Terms
+from reconciler.node.local import machine, podman
+from reconciler.node.local.cgroups import Cgroups, NoCgroupsError
+from reconciler.node.local.podman import Podman, podman_of
+from reconciler.node.local.runtimes import Beginning, NoContainersError, Processes, Runtimes
+from reconciler.node.local.terms import Terms
+from reconciler.protocols.backend import Cursor, Epoch, StartGang, TaskStatus
 from reconciler.supervisor import remains
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, command_in_container, remove_container, unsayable
 from reconciler.supervisor.delivery import UndeliverableError

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Cursor, Epoch, TaskStatus
-from reconciler.backends.local.secrets import SecretFolder, UnsafeSecretsError, check_secret_folder
-from reconciler.backends.local.terms import Terms
-from reconciler.jobs.retries import classify
-from reconciler.masking import read_masked
+from reconciler.lifecycle.jobs.retries import classify
+from reconciler.model.masking import read_masked
+from reconciler.node.local.secrets import SecretFolder, UnsafeSecretsError, check_secret_folder
+from reconciler.node.local.terms import Terms
+from reconciler.protocols.backend import Cursor, Epoch, TaskStatus
 from reconciler.supervisor import delivery
 from reconciler.supervisor.taskfiles import SECRETS, STARTED
 from solver.model.shape import Shape

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import StartGang
-from reconciler.backends.local.environment import task_environments
+from reconciler.node.local.environment import task_environments
+from reconciler.protocols.backend import StartGang
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Memory, MilliGpu
 from solver.model.shape import Shape, SharingMode

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backends.local.tasks import Watched
+from reconciler.node.local.tasks import Watched
 from reconciler.supervisor import processes, taskfiles, watching
 from reconciler.supervisor.processes import children_of, cpu_s_of_descendants
 from reconciler.supervisor.watching import Watch

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.backtest.compare import Backtest, Candidate
-from reconciler.backtest.figures import PolicyFigures, Simulation
+from reconciler.analysis.backtest.compare import Backtest, Candidate
+from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, policy_of

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backtest.fairness import Wanted, alone, jain, within
-from reconciler.backtest.observed import Stretch
+from reconciler.analysis.backtest.fairness import Wanted, alone, jain, within
+from reconciler.analysis.backtest.observed import Stretch
 from solver.model.quantities import Instant
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backtest.past import read_history, write_history
-from reconciler.backtest.recorded import Attempt, HistoryHead, RecordedJob, aliased, recorded
+from reconciler.analysis.backtest.past import read_history, write_history
+from reconciler.analysis.backtest.recorded import Attempt, HistoryHead, RecordedJob, aliased, recorded
+from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.documents.schemas import validator_of
-from reconciler.jobs.record import JobOutcome, JobRecord
-from reconciler.store.protocols import Event
-from reconciler.traces import TraceUnreadableError
+from reconciler.model.job_record import JobOutcome, JobRecord
+from reconciler.protocols.stores import Event
 from solver.model.document import encode
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

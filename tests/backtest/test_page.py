@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import msgspec
 
-from reconciler.backtest.page import page
+from reconciler.analysis.backtest.page import page
 from solver.model.workload import QueueName
 from solver.policy.policy import Queue, policy_of
 from tests.backtest.backtests import LENT, SHARED, figures, simulation, traced

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backtest.figures import Figure
-from reconciler.backtest.spread import figure, percentile, spread
+from reconciler.analysis.backtest.figures import Figure
+from reconciler.analysis.backtest.spread import figure, percentile, spread
 
 VALUES = st.lists(st.integers(0, 1_000).map(float), min_size=1, max_size=60)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backtest.figures import Figure
+from reconciler.analysis.backtest.figures import Figure
 from tests.backtest.backtests import HOUR, JOBS, LENT, MINUTE, SHARED, figures, traced
 
 RESTART_H = LENT.scheduling.evictions.restart_cost / HOUR

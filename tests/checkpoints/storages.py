@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from quorate import checkpoint
-from reconciler.checkpoints.manifest import Manifest, StepFolder
-from reconciler.checkpoints.publish import manifest_of
-from reconciler.checkpoints.storage import Storage
+from reconciler.lifecycle.checkpoints.manifest import Manifest, StepFolder
+from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.storage import Storage
 from solver.model.workload import JobName
 
 JOB = JobName("pretrain")

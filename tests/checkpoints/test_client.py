@@ -16,10 +16,10 @@ from types import MappingProxyType
 import pytest
 
 from quorate import checkpoint
-from reconciler.checkpoints.manifest import StepFolder
-from reconciler.checkpoints.publish import manifest_of
-from reconciler.checkpoints.storage import Storage
-from reconciler.checkpoints.verify import verify
+from reconciler.lifecycle.checkpoints.manifest import StepFolder
+from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.storage import Storage
+from reconciler.lifecycle.checkpoints.verify import verify
 from tests.checkpoints.storages import JOB, hand_in, memory_url, publish, task
 from tests.house.tracked import ROOT
 

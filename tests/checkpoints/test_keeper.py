@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper
-from reconciler.checkpoints.manifest import MANIFEST, StepFolder
-from reconciler.checkpoints.policy import CheckpointPolicy, Retention
-from reconciler.checkpoints.resume import checkpoint_environment, resume_point
-from reconciler.checkpoints.storage import Storage, StorageUnusableError
-from reconciler.checkpoints.unread import unread
-from reconciler.jobs.record import JobRecord
-from reconciler.store.protocols import Claim, Event
+from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper
+from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
+from reconciler.lifecycle.checkpoints.resume import checkpoint_environment, resume_point
+from reconciler.lifecycle.checkpoints.storage import Storage, StorageUnusableError
+from reconciler.lifecycle.checkpoints.unread import unread
+from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.stores import Claim, Event
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Checkpoint, JobName

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.checkpoints.policy import CheckpointPolicy, Retention
-from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord, CheckpointState
-from reconciler.checkpoints.retention import counts, expired
+from reconciler.lifecycle.checkpoints.retention import counts, expired
+from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
+from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord, CheckpointState
 from solver.model.quantities import Duration, Instant, Memory
 from tests.checkpoints.storages import JOB
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.checkpoints.findings import MissingShard, WrongHash
-from reconciler.checkpoints.manifest import StepFolder
-from reconciler.checkpoints.publish import manifest_of
-from reconciler.checkpoints.storage import Storage
-from reconciler.checkpoints.verify import verify
+from reconciler.lifecycle.checkpoints.manifest import StepFolder
+from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.storage import Storage
+from reconciler.lifecycle.checkpoints.verify import verify
+from reconciler.model.checkpoint_findings import MissingShard, WrongHash
 from solver.model.quantities import Instant
 from tests.checkpoints.storages import JOB, hand_in, publish
 

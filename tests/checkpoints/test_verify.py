@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.checkpoints.findings import MissingShard, UnreadableManifest, WrongDigest, WrongHash, WrongSize
-from reconciler.checkpoints.manifest import MANIFEST, StepFolder, read_manifest, sealed, written
-from reconciler.checkpoints.storage import PIECE_BYTES, Storage
-from reconciler.checkpoints.verify import verify, verifying
+from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder, read_manifest, sealed, written
+from reconciler.lifecycle.checkpoints.storage import PIECE_BYTES, Storage
+from reconciler.lifecycle.checkpoints.verify import verify, verifying
+from reconciler.model.checkpoint_findings import MissingShard, UnreadableManifest, WrongDigest, WrongHash, WrongSize
 from solver.model.quantities import Memory
 from tests.checkpoints.storages import JOB, hand_in, memory_url, publish
 

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.api.serve import ApiServer
 from reconciler.cli.main import run
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
 from solver.model.cluster import DeviceId, Node
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, TaskPlacement

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.client import Client
-from reconciler.jobs.record import JobOutcome
+from reconciler.client.client import Client
+from reconciler.model.job_record import JobOutcome
 from solver.model.document import encode
 from solver.model.workload import JobArray, JobName
 from tests.api.conftest import NOW, TOKEN, Site, spec

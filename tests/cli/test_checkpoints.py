@@ -7,8 +7,8 @@ import json
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.checkpoints.findings import MissingShard, WrongHash
-from reconciler.checkpoints.record import CheckpointRecord
+from reconciler.model.checkpoint_findings import MissingShard, WrongHash
+from reconciler.model.checkpoint_record import CheckpointRecord
 from solver.model.quantities import Memory
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Now, Quorate, submitted

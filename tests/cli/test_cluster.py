@@ -11,13 +11,13 @@ import pytest
 
 from reconciler.api.payloads import NodeView
 from reconciler.api.serve import ApiServer
-from reconciler.broken_limits import BrokenLimit
 from reconciler.cli.nodes import health_words, parts_of, state_of
 from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local
-from reconciler.followed import FollowedKind
-from reconciler.health.record import PartHealth
+from reconciler.control.broken_limits import BrokenLimit
+from reconciler.model.followed import FollowedKind
+from reconciler.model.health_record import PartHealth
 from solver.model.cluster import MigInstance, Node
 from solver.model.document import decode
 from solver.model.quantities import Cpu, Memory, MilliGpu

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import reconciler.optimiser
+import reconciler.control.optimiser
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.cli.deciding import program_beside
-from reconciler.optimiser import KillableOptimiser
+from reconciler.control.optimiser import KillableOptimiser
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.round.solve import solve
@@ -23,14 +23,14 @@ def test_a_program_that_hangs_is_ended_said_and_done_without(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hanging = (sys.executable, "-m", "tests.optimiser.misbehaving", "hang", "0")
-    make = reconciler.optimiser.KillableOptimiser
+    make = reconciler.control.optimiser.KillableOptimiser
 
     def begun(**options: Any) -> KillableOptimiser:
         made = make(hanging, **options)
         made.warm_up()  # How long it takes a busy machine to start it is no matter here.
         return made
 
-    monkeypatch.setattr(reconciler.optimiser, "KillableOptimiser", begun)
+    monkeypatch.setattr(reconciler.control.optimiser, "KillableOptimiser", begun)
     policy = with_limit(WORLD.policy, 3)
     with program_beside() as optimiser:
         plan = solve(WORLD.snapshot, policy, optimiser)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.gitsource.status import Condition, PolicyStatus
+from reconciler.model.git_status import Condition, PolicyStatus
 from tests.api.conftest import IN_FORCE, REVISION, Site
 from tests.cli.conftest import Now, Quorate
 

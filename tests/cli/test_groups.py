@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.exits import Exit
-from reconciler.jobs.record import JobOutcome
+from reconciler.model.job_record import JobOutcome
 from solver.model.workload import Dependency, JobName
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Now, Quorate, on, submitted

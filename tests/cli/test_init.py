@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from reconciler.cli.install_source import UnknownSourceError
-from reconciler.gitsource.tree import read_revision
-from reconciler.shipped import shipped
+from reconciler.gitops.source.tree import read_revision
+from reconciler.model.shipped import shipped
 from tests.cli.conftest import Quorate
 
 SOURCE = f"git+https://git.example.com/lab/quorate@{'0a' * 20}"

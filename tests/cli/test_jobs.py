@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.backend import Activity, TaskStatus
 from reconciler.cli.why import why_lines
-from reconciler.client import connect
-from reconciler.jobs.record import JobOutcome
-from reconciler.jobs.sighted import Attempt, Sighted
-from reconciler.store.marks import Marks
-from reconciler.store.protocols import Claim, Event
+from reconciler.client.client import connect
+from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.backend import Activity, TaskStatus
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.stores import Claim, Event
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.inflight import Intent
 from solver.model.quantities import Cpu, Duration, Memory, MilliGpu

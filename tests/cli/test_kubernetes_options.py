@@ -7,8 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from reconciler.backends.kubernetes.objects.whose import INCUMBENTS, Whose
 from reconciler.cli.kubernetes_options import kubernetes_settings
+from reconciler.kubernetes.objects.whose import INCUMBENTS, Whose
 
 USUAL: dict[str, Any] = {
     "kubernetes": True,

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.jobs.record import JobOutcome
+from reconciler.model.job_record import JobOutcome
 from solver.model.workload import JobName
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Quorate, on, submitted

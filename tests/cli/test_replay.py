@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.protocols.rounds import RoundRecord
 from reconciler.server.folder import StateFolder
-from reconciler.store.rounds import RoundRecord
 from reconciler.store.sql.store import open_store
 from solver.milp.highs import optimise
 from solver.model.quantities import Duration, Instant

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from reconciler.cli.exits import Exit
+from reconciler.protocols.stores import StoreUnusableError
 from reconciler.server.folder import StateFolder
-from reconciler.store.protocols import StoreUnusableError
 from reconciler.store.sql.password import read_password
 from reconciler.store.sql.schema import SCHEMA_VERSION
 from reconciler.store.sql.store import open_store

@@ -13,10 +13,10 @@ from reconciler.api.serve import ApiServer
 from reconciler.api.top import TopLine
 from reconciler.api.top_routes import line_of
 from reconciler.api.views import job_viewer
-from reconciler.backend import MemoryUse, Progress, TaskState, TaskStatus
 from reconciler.cli import top
 from reconciler.cli.top import row_of
-from reconciler.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.protocols.backend import MemoryUse, Progress, TaskState, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName

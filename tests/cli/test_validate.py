@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.shipped import shipped
+from reconciler.model.shipped import shipped
 from tests.cli.conftest import Quorate
 
 QUEUE = """\

@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.serve import ApiServer
 from reconciler.cli.exits import Exit
 from reconciler.cli.wait import POLL_S
-from reconciler.jobs.record import JobOutcome
+from reconciler.model.job_record import JobOutcome
 from solver.model.workload import JobName
 from tests.api.conftest import NOW, Site
 from tests.cli.conftest import Now, Quorate, on, submitted

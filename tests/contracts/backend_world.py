@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from reconciler.backend import (
+from reconciler.protocols.backend import (
     ENDED,
     Activity,
     AttemptStopped,

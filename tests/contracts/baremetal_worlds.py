@@ -11,21 +11,21 @@ from pathlib import Path
 
 import structlog
 
-from reconciler.agent.agent import Agent
-from reconciler.agent.deeds import NodeDeeds
-from reconciler.agent.folder import AgentFolder
-from reconciler.agent.join import join
-from reconciler.agent.pace import Pace
-from reconciler.backend import AttemptKey, Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import SentSecret
 from reconciler.backends.forgetting import forget_each
-from reconciler.backends.local.gpus import Gpus
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import Claim
+from reconciler.model.clock import SystemClock
+from reconciler.node.agent.agent import Agent
+from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.folder import AgentFolder
+from reconciler.node.agent.join import join
+from reconciler.node.agent.pace import Pace
+from reconciler.node.local.gpus import Gpus
+from reconciler.protocols.backend import AttemptKey, Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.backend import Cursor, Epoch, StopGang
-from reconciler.backends.local import LocalBackend
-from reconciler.backends.local.cleanup import GpuUse
-from reconciler.backends.local.gpus import DeclaredGpus, Gpus
-from reconciler.backends.local.machine import Equipment
-from reconciler.backends.local.mps import Mps
-from reconciler.backends.local.runtimes import Runtimes
-from reconciler.backends.local.terms import Terms
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
+from reconciler.node.local import LocalBackend
+from reconciler.node.local.cleanup import GpuUse
+from reconciler.node.local.gpus import DeclaredGpus, Gpus
+from reconciler.node.local.machine import Equipment
+from reconciler.node.local.mps import Mps
+from reconciler.node.local.runtimes import Runtimes
+from reconciler.node.local.terms import Terms
+from reconciler.protocols.backend import Cursor, Epoch, StopGang
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
 from tests.contracts.backend_world import Command

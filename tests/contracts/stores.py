@@ -14,17 +14,17 @@ from typing import Protocol
 from sqlalchemy import create_engine, insert, text
 from sqlalchemy.schema import CreateSchema, DropSchema
 
-from reconciler.backend import Epoch
-from reconciler.store.agents import Agents
-from reconciler.store.alerts import AlertDeliveries
-from reconciler.store.checkpoints import CheckpointRegistry
-from reconciler.store.following import FollowingDecisions
-from reconciler.store.gone_pods import GonePods
-from reconciler.store.health import NodeHealths
-from reconciler.store.interventions import Interventions
-from reconciler.store.job_source import JobSource
-from reconciler.store.plans import AcceptedPlans
-from reconciler.store.protocols import Claim, History, Ledger
+from reconciler.protocols.agents import Agents
+from reconciler.protocols.alerts import AlertDeliveries
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.checkpoints import CheckpointRegistry
+from reconciler.protocols.following import FollowingDecisions
+from reconciler.protocols.gone_pods import GonePods
+from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.interventions import Interventions
+from reconciler.protocols.job_source import JobSource
+from reconciler.protocols.plans import AcceptedPlans
+from reconciler.protocols.stores import Claim, History, Ledger
 from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import open_store

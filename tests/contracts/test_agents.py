@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from reconciler.store.agents import Agent, AgentRevokedError, Invitation, NotInvitedError
+from reconciler.protocols.agents import Agent, AgentRevokedError, Invitation, NotInvitedError
 from solver.model.cluster import NodeName
 from tests.contracts.stores import NOW, Stores
 

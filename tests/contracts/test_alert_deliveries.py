@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from reconciler.alerts.standing import Answer, Standing
-from reconciler.backend import StaleEpochError
+from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.protocols.backend import StaleEpochError
 from tests.contracts.stores import LEASE, NOW, Stores, lead
 
 NEW = Standing("ops/chat", 7, "sha256:ab")

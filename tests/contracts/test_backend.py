@@ -1,10 +1,10 @@
-"""Every backend keeps these promises; see reconciler/backend.py. Time is whatever `settle` makes of it."""
+"""Every backend keeps these promises; see reconciler/protocols/backend.py. Time is whatever `settle` makes of it."""
 
 from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import ENDED, Cursor, StaleEpochError
+from reconciler.protocols.backend import ENDED, Cursor, StaleEpochError
 from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Watcher, let_another_job_run, start, stop
 

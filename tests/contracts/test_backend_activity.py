@@ -1,11 +1,11 @@
-"""What every backend that watches tasks says of what they do; see Activity in reconciler/backend.py."""
+"""What every backend that watches tasks says of what they do; see Activity in reconciler/protocols/backend.py."""
 
 from __future__ import annotations
 
 import msgspec
 
-from reconciler.backend import StartGang
-from reconciler.jobs.idleness import idle_for
+from reconciler.lifecycle.jobs.idleness import idle_for
+from reconciler.protocols.backend import StartGang
 from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Command, Place, Watcher, start
 

@@ -1,4 +1,4 @@
-"""What every backend says of how far tasks are, and of their memory; see Progress and MemoryUse in reconciler/backend.py."""
+"""What every backend says of how far tasks are, and of their memory; see Progress and MemoryUse in protocols/backend.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from reconciler.backend import MemoryUse, Progress, StartGang
+from reconciler.protocols.backend import MemoryUse, Progress, StartGang
 from solver.model.quantities import Memory
 from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Command, Watcher, start, stop

@@ -1,11 +1,11 @@
-"""Every backend partitions GPUs as it is told, and never under a task; see reconciler/backend.py."""
+"""Every backend partitions GPUs as it is told, and never under a task; see reconciler/protocols/backend.py."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from reconciler.backend import GpuPartitioned, PartitionGpu, StaleEpochError
+from reconciler.protocols.backend import GpuPartitioned, PartitionGpu, StaleEpochError
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Watcher, instance, partition, start, start_on, stop

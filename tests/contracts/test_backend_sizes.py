@@ -1,11 +1,11 @@
-"""Every backend lets tasks join and leave a gang that runs; see reconciler/backend.py."""
+"""Every backend lets tasks join and leave a gang that runs; see reconciler/protocols/backend.py."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from reconciler.backend import StaleEpochError, StartGang
+from reconciler.protocols.backend import StaleEpochError, StartGang
 from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Watcher, grow, let_another_job_run, start, stop, stop_workers
 

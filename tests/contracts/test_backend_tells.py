@@ -1,10 +1,10 @@
-"""Every backend tells the tasks of a gang what they are to do, each task at most once; see TellGang in reconciler/backend.py."""
+"""Every backend tells the tasks of a gang what they are to do, each task at most once; see TellGang in protocols/backend.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import StaleEpochError, StartGang
+from reconciler.protocols.backend import StaleEpochError, StartGang
 from solver.model.workload import JobName
 from tests.contracts.backend_world import BackendWorld, Watcher, grow, let_another_job_run, start, stop, tell
 

@@ -1,4 +1,4 @@
-"""Every registry of checkpoints keeps these promises; see reconciler/store/checkpoints.py."""
+"""Every registry of checkpoints keeps these promises; see reconciler/protocols/checkpoints.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from reconciler.backend import StaleEpochError
-from reconciler.checkpoints.findings import (
+from reconciler.model.checkpoint_findings import (
     AnyFinding,
     MissingShard,
     UnreadableManifest,
@@ -16,8 +15,9 @@ from reconciler.checkpoints.findings import (
     WrongHash,
     WrongSize,
 )
-from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
-from reconciler.store.checkpoints import CheckpointGoneError, CheckpointRegistry
+from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
+from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.checkpoints import CheckpointGoneError, CheckpointRegistry
 from solver.model.quantities import Instant, Memory
 from solver.model.workload import JobName
 from tests.contracts.stores import NOW, Stores, lead, submit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import StaleEpochError
-from reconciler.gitsource.record import Approval, Suspension
+from reconciler.model.git_record import Approval, Suspension
+from reconciler.protocols.backend import StaleEpochError
 from tests.contracts.stores import LEASE, NOW, Stores, lead
 
 ACCEPTED = Approval(commit="b" * 40, reason="HistoryRewritten", in_place_of="a" * 40, author="ada", why="ok", at=NOW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import StaleEpochError
+from reconciler.protocols.backend import StaleEpochError
 from solver.model.inflight import Ended
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName

@@ -1,4 +1,4 @@
-"""Every history keeps these promises; see reconciler/store/protocols.py."""
+"""Every history keeps these promises; see reconciler/protocols/stores.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import cast
 import msgspec
 import pytest
 
-from reconciler.backend import StaleEpochError
-from reconciler.store.protocols import Event, StoreUnusableError
-from reconciler.store.rounds import RoundRecord, summarise
+from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.rounds import RoundRecord, summarise
+from reconciler.protocols.stores import Event, StoreUnusableError
 from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.quantities import Duration, MilliGpu

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.interventions.record import Intervention, Subject
+from reconciler.model.intervention_record import Intervention, Subject
+from reconciler.protocols.backend import Epoch, StaleEpochError
 from tests.contracts.stores import LEASE, NOW, Stores
 
 NODE = Subject("node", "n1")

@@ -1,13 +1,13 @@
-"""Every job source takes arrays and pipelines whole or not at all; see reconciler/store/job_source.py."""
+"""Every job source takes arrays and pipelines whole or not at all; see reconciler/protocols/job_source.py."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from reconciler.jobs.groups import Batch, GroupRecord, NewGroup, NewJob, Tally
-from reconciler.jobs.record import ArrayElement, JobOutcome
-from reconciler.store.job_source import DuplicateJobError, UnknownJobError
+from reconciler.model.job_groups import Batch, GroupRecord, NewGroup, NewJob, Tally
+from reconciler.model.job_record import ArrayElement, JobOutcome
+from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
 from solver.model.workload import Dependency, JobName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 

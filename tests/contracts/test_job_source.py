@@ -1,4 +1,4 @@
-"""Every job source keeps these promises; see reconciler/store/protocols.py."""
+"""Every job source keeps these promises; see reconciler/protocols/stores.py."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from reconciler.backend import StaleEpochError
-from reconciler.jobs.failure import Failure
-from reconciler.jobs.record import JobOutcome
-from reconciler.store.job_source import DuplicateJobError, UnknownJobError
+from reconciler.model.failure import Failure
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
 from solver.model.workload import JobName, JobSpec, QueueName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 

@@ -1,4 +1,4 @@
-"""Every ledger keeps these promises; see reconciler/store/protocols.py."""
+"""Every ledger keeps these promises; see reconciler/protocols/stores.py."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from reconciler.backend import StaleEpochError
-from reconciler.jobs.record import JobOutcome
-from reconciler.store.marks import Marks
-from reconciler.store.past_use import PastUse
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.past_use import PastUse
+from reconciler.protocols.stores import Claim, ClaimRefusedError, NotLeaderError
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
 from solver.model.quantities import Duration, MilliGpu

@@ -1,13 +1,13 @@
-"""Every ledger keeps claims and changes of GPUs apart; see reconciler/store/partitionings.py."""
+"""Every ledger keeps claims and changes of GPUs apart; see reconciler/protocols/partitionings.py."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.store.partitionings import COUNTED_MS
-from reconciler.store.protocols import Claim, ClaimRefusedError
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.partitionings import COUNTED_MS
+from reconciler.protocols.stores import Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.inflight import Repartitioning
 from solver.model.quantities import MilliGpu

@@ -1,4 +1,4 @@
-"""Every ledger lets a gang that runs change its size; see reconciler/store/protocols.py."""
+"""Every ledger lets a gang that runs change its size; see reconciler/protocols/stores.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.jobs.record import JobOutcome
-from reconciler.store.protocols import Claim, ClaimRefusedError
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.stores import Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import MilliGpu

@@ -1,12 +1,12 @@
-"""What every store does for many jobs in one write is what it does for each; see reconciler/store/protocols.py."""
+"""What every store does for many jobs in one write is what it does for each; see reconciler/protocols/stores.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import StaleEpochError
-from reconciler.jobs.record import JobOutcome
-from reconciler.store.job_source import UnknownJobError
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.job_source import UnknownJobError
 from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, Stores, claim_of, intent_of, lead, reservation_of, submit, take
 

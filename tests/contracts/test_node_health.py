@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.health.record import Finding, NodeHealth, PartHealth
+from reconciler.model.health_record import Finding, NodeHealth, PartHealth
+from reconciler.protocols.backend import Epoch, StaleEpochError
 from solver.model.cluster import NodeName
 from tests.contracts.stores import LEASE, NOW, Stores
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.review.envelope import AcceptedPlan, Envelope
+from reconciler.model.envelope import AcceptedPlan, Envelope
 from tests.contracts.stores import NOW, Stores
 from tests.review.test_guardrails import evicted, found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hack.crash.doors import Gates
-from reconciler.backend import AttemptKey, Epoch
+from reconciler.protocols.backend import AttemptKey, Epoch
 from solver.model.workload import JobName
 
 A, B = (JobName("a"), 1), (JobName("b"), 1)

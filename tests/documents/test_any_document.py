@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from reconciler.documents.files import Files
 from reconciler.documents.job import read_job
-from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import read_repository
 from reconciler.documents.schemas import FOLDER_OF_KIND, Schema, followed, schema_of
 from reconciler.documents.snapshot import read_snapshot
+from reconciler.model.problem import InvalidDocumentsError
 
 ODD_SCALARS = st.one_of(
     st.none(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.checkpoints.policy import CheckpointPolicy, Retention
-from reconciler.checkpoints.turns import storage_of, turns, unknown_storage
 from reconciler.documents.job import read_job
-from reconciler.meaning import document_changes
+from reconciler.gitops.review.meaning import document_changes
+from reconciler.lifecycle.checkpoints.turns import storage_of, turns, unknown_storage
+from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
 from solver.model.quantities import Duration
 from solver.model.workload import JobName, JobSpec
 from tests.documents.repository import POOL, codes, queue, reading

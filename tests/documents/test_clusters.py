@@ -7,7 +7,7 @@ import pytest
 from reconciler.documents.clusters import clusters_of
 from reconciler.documents.files import Files
 from reconciler.documents.repository import Compiled, problems_of, read_clusters, read_repository
-from reconciler.meaning import document_changes
+from reconciler.gitops.review.meaning import document_changes
 from tests.documents.repository import POOL, queue
 
 SETTINGS = "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: all}\nspec: {startDeadline: %s}\n"

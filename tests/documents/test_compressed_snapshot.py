@@ -8,9 +8,9 @@ import pytest
 
 from reconciler.documents import snapshot as reading
 from reconciler.documents.files import Files
-from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.repository import read_repository
 from reconciler.documents.snapshot import read_snapshot
+from reconciler.model.problem import InvalidDocumentsError
 from solver.model.document import encode
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of

@@ -12,19 +12,19 @@ from msgspec import inspect
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
-from reconciler.backtest.figures import Simulation
-from reconciler.backtest.recorded import HistoryHead, RecordedJob
-from reconciler.checkpoints.policy import CheckpointPolicy
+from reconciler.analysis.backtest.figures import Simulation
+from reconciler.analysis.backtest.recorded import HistoryHead, RecordedJob
 from reconciler.documents.inventory import NodePoolSpec
+from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
 from reconciler.documents.topology import TopologySpec
-from reconciler.health.policy import HealthPolicy
-from reconciler.jobs.pipelines import PipelineSpec
-from reconciler.policytests.conduct import PolicyTestReport
-from reconciler.policytests.document import PolicyTest
-from reconciler.retry_policy import RetryPolicy
-from reconciler.review.envelope import SavedPlan
-from reconciler.review.found import Review
+from reconciler.gitops.policytests.conduct import PolicyTestReport
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.envelope import SavedPlan
+from reconciler.model.found import Review
+from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.pipelines import PipelineSpec
+from reconciler.model.retry_policy import RetryPolicy
 from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.health.policy import HealthPolicy, NicRule, StragglerRule, XidActions
-from reconciler.meaning import document_changes
+from reconciler.gitops.review.meaning import document_changes
+from reconciler.model.health_policy import HealthPolicy, NicRule, StragglerRule, XidActions
 from solver.model.quantities import Duration
 from tests.documents.repository import POOL, codes, queue, reading
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.jobs.indices import ELEMENTS_MAX, INDEX_MAX, read_indices
+from reconciler.model.indices import ELEMENTS_MAX, INDEX_MAX, read_indices
 
 
 @pytest.mark.parametrize(

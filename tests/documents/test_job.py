@@ -7,8 +7,8 @@ import json
 import pytest
 
 from reconciler.documents.job import read_job
-from reconciler.documents.problem import InvalidDocumentsError
 from reconciler.documents.snapshot import read_snapshot
+from reconciler.model.problem import InvalidDocumentsError
 from solver.model.document import encode
 from solver.model.quantities import Cpu, Memory
 from tests.documents.repository import codes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.documents.job import read_job
-from reconciler.documents.problem import InvalidDocumentsError
+from reconciler.model.problem import InvalidDocumentsError
 from solver.model.container import Container
 
 LAUNCHED = """\

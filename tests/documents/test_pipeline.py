@@ -6,9 +6,9 @@ import pytest
 
 from reconciler.documents.job import NamedJob
 from reconciler.documents.pipeline import read_submission
-from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.jobs.expansion import UnfitBatchError, expand_array
-from reconciler.jobs.pipelines import NamedPipeline, expand_pipeline
+from reconciler.model.expansion import UnfitBatchError, expand_array
+from reconciler.model.pipelines import NamedPipeline, expand_pipeline
+from reconciler.model.problem import InvalidDocumentsError
 from solver.model.workload import Dependency, JobArray, JobName, JobSpec, QueueName
 
 PIPELINE = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.meaning import document_changes
+from reconciler.gitops.review.meaning import document_changes
 from solver.model.quantities import Instant
 from tests.documents.repository import POOL, codes, queue, reading
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconciler.documents.job import read_job
-from reconciler.documents.problem import InvalidDocumentsError
-from reconciler.retry_policy import NO_RETRIES, Backoff, FailurePattern, RetryPolicy, RetryRule
+from reconciler.model.problem import InvalidDocumentsError
+from reconciler.model.retry_policy import NO_RETRIES, Backoff, FailurePattern, RetryPolicy, RetryRule
 from solver.model.quantities import Duration
 from tests.documents.repository import codes, queue, reading
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.meaning import document_changes
+from reconciler.gitops.review.meaning import document_changes
 from tests.documents.repository import POOL, codes, reading
 
 OTHER = POOL.replace("big", "old").replace("H100", "A100")

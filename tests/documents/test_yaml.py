@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.problem import InvalidDocumentsError, Problem
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.text import BYTES_MAX
+from reconciler.model.problem import InvalidDocumentsError, Problem
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)

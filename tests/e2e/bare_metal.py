@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.client import Client
-from reconciler.jobs.record import JobOutcome
+from reconciler.client.client import Client
+from reconciler.model.job_record import JobOutcome
 from solver.model.quantities import Cpu, Duration, Memory
 from solver.model.shape import Shape
 from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup

@@ -15,12 +15,12 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, make_url
 
-from reconciler.client import Client
+from reconciler.access.token_file import read_token
+from reconciler.client.client import Client
+from reconciler.protocols.stores import Event
 from reconciler.server.folder import StateFolder
-from reconciler.store.protocols import Event
 from reconciler.store.sql.engines import postgresql_url
 from reconciler.store.sql.store import open_store
-from reconciler.token_file import read_token
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

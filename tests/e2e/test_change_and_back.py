@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.times import local
-from reconciler.review.envelope import SavedPlan
+from reconciler.model.envelope import SavedPlan
 from solver.model.document import decode
 from tests.e2e.control_plane import ControlPlane, until
 from tests.e2e.desk import QUEUE, QUEUE_FILE, SCHEDULING_FILE, Desk, policy, row

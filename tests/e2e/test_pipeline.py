@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.slurm.job import Submitter, job_of
+from reconciler.documents.slurm.job import Submitter, job_of
 from solver.model.document import encode
 from tests.e2e.control_plane import ControlPlane, until
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.client import ApiError, ServerUnreachableError
-from reconciler.jobs.record import TERMINAL
+from reconciler.client.client import ApiError, ServerUnreachableError
+from reconciler.model.job_record import TERMINAL
 from reconciler.server.follow import APPLIED, REFUSED
 from solver.model.quantities import Duration
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until

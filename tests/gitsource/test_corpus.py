@@ -12,8 +12,8 @@ from hack.hostile.repositories import CANARY, MADE, try_repositories
 from hack.hostile.signatures import try_signatures
 from hack.hostile.signed import FOLLOWED, REFUSED
 from reconciler.documents.files import Files
-from reconciler.gitsource import signatures as requirement
-from reconciler.gitsource.tree import Revision
+from reconciler.gitops.source import signatures as requirement
+from reconciler.gitops.source.tree import Revision
 from tests.gitsource.signing import needs_gpg, needs_ssh
 
 QUICK = ("link to a file", "submodule that runs a command", "filters", "hook reference-transaction", ".git in the tree")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.gitsource.floor import AllowedSignersError, read_allowed_signers
+from reconciler.gitops.source.floor import AllowedSignersError, read_allowed_signers
 from solver.model.quantities import Instant
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")

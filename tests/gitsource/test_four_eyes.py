@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.control import PolicyInForce
+from reconciler.control.control import PolicyInForce
 from reconciler.documents.repository import Reading
-from reconciler.gitsource.four_eyes import FourEyes, Watched
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.requirements import Candidate, Held
+from reconciler.gitops.source.four_eyes import FourEyes, Watched
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.requirements import Candidate, Held
 from tests.gitsource.origin import QUEUE, Origin
 from tests.review.test_guardrails import compiled
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.gitsource.errors import GitSourceError, UnknownRevisionError, UnsafeUrlError
-from reconciler.gitsource.hardened import safe_url, without_password
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.tree import read_revision
+from reconciler.gitops.source.errors import GitSourceError, UnknownRevisionError, UnsafeUrlError
+from reconciler.gitops.source.hardened import safe_url, without_password
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.tree import read_revision
 from tests.gitsource.origin import QUEUE, Origin
 
 

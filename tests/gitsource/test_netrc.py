@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hack.kubernetes.certificates import Authority
-from reconciler.gitsource.errors import FetchFailedError
-from reconciler.gitsource.mirror import Mirror
+from reconciler.gitops.source.errors import FetchFailedError
+from reconciler.gitops.source.mirror import Mirror
 from tests.gitsource.origin import Origin
 
 EXPECTED = "Basic " + base64.b64encode(b"quorate:token").decode()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hack.hostile.signed import FOLLOWED, OTHER, REFUSED, People, Site
-from reconciler.clock import SystemClock
-from reconciler.documents.problem import START, problem_at
 from reconciler.documents.repository import Reading
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.requirements import Valid
-from reconciler.gitsource.signatures import NOT_ASKED, Signed, judge
-from reconciler.gitsource.standing import StandingPolicy
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.requirements import Valid
+from reconciler.gitops.source.signatures import NOT_ASKED, Signed, judge
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.model.clock import SystemClock
+from reconciler.model.problem import START, problem_at
 from tests.gitsource.origin import INVALID, QUEUE, Origin
 from tests.gitsource.signing import commit, needs_gpg, needs_ssh
 
@@ -124,7 +124,7 @@ def test_if_who_may_sign_can_not_be_known_a_person_decides(site: Site, monkeypat
     site.required()
     commit(site.origin, OTHER)
     # A later version finds the revision in force invalid.
-    monkeypatch.setattr("reconciler.gitsource.standing.read_repository", lambda *_: Reading((SPOILED,), None))
+    monkeypatch.setattr("reconciler.gitops.source.standing.read_repository", lambda *_: Reading((SPOILED,), None))
     standing = site.follow()
     assert standing.status().truth.reason == "AppliedPolicyInvalid"
     status = standing.reconcile()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.control import NoPolicyError
-from reconciler.gitsource.mirror import APPLIED, Mirror
-from reconciler.gitsource.standing import StandingPolicy
-from reconciler.gitsource.status import PolicyStatus
+from reconciler.control.control import NoPolicyError
+from reconciler.gitops.source.mirror import APPLIED, Mirror
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.model.git_status import PolicyStatus
 from tests.gitsource.origin import INVALID, QUEUE, Origin
 
 
@@ -145,8 +145,8 @@ def test_a_restart_finds_the_last_good_revision_without_the_repository(
 def test_kill_9_forgets_nothing(origin: Origin, tmp_path: Path) -> None:
     script = (
         "import os, pathlib, signal, sys\n"
-        "from reconciler.gitsource.mirror import Mirror\n"
-        "from reconciler.gitsource.standing import StandingPolicy\n"
+        "from reconciler.gitops.source.mirror import Mirror\n"
+        "from reconciler.gitops.source.standing import StandingPolicy\n"
         "StandingPolicy(Mirror(pathlib.Path(sys.argv[1]), sys.argv[2]), 'main').reconcile()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

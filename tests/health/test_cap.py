@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.health.cap import held_back, within_cap
-from reconciler.health.policy import HealthPolicy
-from reconciler.health.record import NodeHealth, PartHealth, PartState
+from reconciler.lifecycle.health.cap import held_back, within_cap
+from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.health_record import NodeHealth, PartHealth, PartState
 from reconciler.server.services import health_conditions
 from solver.model.cluster import DeviceId, Gpu, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.facts import GpuFacts, NicFacts, NodeFacts, Xid
-from reconciler.health.effects import closed, cordons, drained
-from reconciler.health.judge import judge
-from reconciler.health.policy import Action, EccActions, HealthPolicy, NicRule, StragglerRule, XidActions
-from reconciler.health.record import NodeHealth
-from reconciler.health.signs import signs_of
-from reconciler.health.stragglers import Accusation
+from reconciler.lifecycle.health.effects import closed, cordons, drained
+from reconciler.lifecycle.health.judge import judge
+from reconciler.lifecycle.health.signs import signs_of
+from reconciler.lifecycle.health.stragglers import Accusation
+from reconciler.model.facts import GpuFacts, NicFacts, NodeFacts, Xid
+from reconciler.model.health_policy import Action, EccActions, HealthPolicy, NicRule, StragglerRule, XidActions
+from reconciler.model.health_record import NodeHealth
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Instant, Memory
 from solver.model.workload import JobName

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backend import Progress, TaskState, TaskStatus
-from reconciler.health.policy import StragglerRule
-from reconciler.health.stragglers import accusations
+from reconciler.lifecycle.health.stragglers import accusations
+from reconciler.model.health_policy import StragglerRule
+from reconciler.protocols.backend import Progress, TaskState, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName

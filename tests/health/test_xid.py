@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.health import xid
-from reconciler.health.xid import CLASS_OF_XID, XidClass, class_of_xid
+from reconciler.lifecycle.health import xid
+from reconciler.lifecycle.health.xid import CLASS_OF_XID, XidClass, class_of_xid
 
 
 @pytest.mark.parametrize(

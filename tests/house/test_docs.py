@@ -14,14 +14,14 @@ from click.testing import CliRunner
 
 from hack.kubernetes.audited import Right, rights_of
 from hack.kubernetes.shipped import NAMESPACE, base_objects
-from reconciler.backend import StartGang
-from reconciler.backends.local.environment import task_environments
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import COMMANDS, cli
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
-from reconciler.jobs.states import FOLLOWERS
+from reconciler.lifecycle.jobs.states import FOLLOWERS
+from reconciler.node.local.environment import task_environments
+from reconciler.protocols.backend import StartGang
 from solver.model.cluster import NodeName
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement

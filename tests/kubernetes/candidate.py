@@ -14,17 +14,17 @@ from typing import Any
 import msgspec
 import structlog
 
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, binding_of
-from reconciler.backends.kubernetes.journal import held
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.leader import Election, Leadership, Timing
-from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.refusals import ConflictError, RefusedError
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.binder.binding import Binder, GangBinding, binding_of
+from reconciler.kubernetes.binder.journal import held
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.leader import Election, Leadership, Timing
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.refusals import ConflictError, RefusedError
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.wire import Pod
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from tests.kubernetes.standing import standing
 
 CLOCK = SystemClock()

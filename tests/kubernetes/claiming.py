@@ -7,18 +7,19 @@ from contextlib import suppress
 from typing import Any
 
 from hack.kubernetes import devices
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api, Check
-from reconciler.backends.kubernetes.binding import Leads
-from reconciler.backends.kubernetes.dra.allocation import allocation_of
-from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant
-from reconciler.backends.kubernetes.dra.expressions import Expressions
-from reconciler.backends.kubernetes.dra.pools import pools_of
-from reconciler.backends.kubernetes.dra.prospects import node_devices
-from reconciler.backends.kubernetes.dra.standing import Allotment
-from reconciler.backends.kubernetes.dra.usage import usage_of
-from reconciler.backends.kubernetes.dra.wanted import wanted_of
-from reconciler.backends.kubernetes.dra.wire import (
+from reconciler.kubernetes.binder.binding import Leads
+from reconciler.kubernetes.client.api import Api, Check
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import ConflictError, UnreachableError
+from reconciler.kubernetes.dra.allocation import allocation_of
+from reconciler.kubernetes.dra.allocator import Allocator, Grant
+from reconciler.kubernetes.dra.expressions import Expressions
+from reconciler.kubernetes.dra.pools import pools_of
+from reconciler.kubernetes.dra.prospects import node_devices
+from reconciler.kubernetes.dra.standing import Allotment
+from reconciler.kubernetes.dra.usage import usage_of
+from reconciler.kubernetes.dra.wanted import wanted_of
+from reconciler.kubernetes.dra.wire import (
     CLAIMS,
     CLASSES,
     SLICES,
@@ -27,10 +28,9 @@ from reconciler.backends.kubernetes.dra.wire import (
     ResourceClaim,
     ResourceSlice,
 )
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod, read
-from reconciler.backends.kubernetes.refusals import ConflictError, UnreachableError
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.wire import Meta, Node, Pod, read
+from reconciler.protocols.backend import Epoch
 from tests.kubernetes.sessions import a_pod
 
 NOW = "2026-01-01T00:00:00Z"

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api, Check
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api, Check
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import ADMINS
 
 

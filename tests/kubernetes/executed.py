@@ -12,8 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.resource import NODES
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects.resource import NODES
 
 PROTOCOL = "v5.channel.k8s.io"
 FEATURE = "ExtendWebSocketsToKubelet"

@@ -8,9 +8,9 @@ from hack.kubernetes import fence
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.shipped import GROUPS
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.pace import Pace
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.pace import Pace
 from tests.kubernetes.sessions import ADMINS, session
 
 

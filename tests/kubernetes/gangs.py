@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects import wire
-from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.jobs import Gang
-from reconciler.backends.kubernetes.objects.world import cluster_of
-from reconciler.backends.kubernetes.resource import NODES, PODS
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.objects import wire
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.resource import NODES, PODS
+from reconciler.kubernetes.objects.world import cluster_of
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
 from tests.kubernetes.sessions import a_pod

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import yaml
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import ConflictError, NotAllowedError, NotFoundError
-from reconciler.backends.kubernetes.resource import PODS, Resource
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import ConflictError, NotAllowedError, NotFoundError
+from reconciler.kubernetes.objects.resource import PODS, Resource
 from tests.kubernetes.sessions import SOON_S
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"

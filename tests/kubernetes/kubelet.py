@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
-from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
-from reconciler.backends.kubernetes.watching import Key, Watched
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
+from reconciler.kubernetes.client.watching import Key, Watched
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 
 LEASES = Resource("coordination.k8s.io/v1", "leases")
 LEASES_IN = "kube-node-lease"

@@ -14,8 +14,8 @@ from contextlib import aclosing
 from random import Random
 from typing import Any
 
-from reconciler.backends.kubernetes.api import Api
 from reconciler.cli.main import main
+from reconciler.kubernetes.client.api import Api
 
 LONGEST_S = (0.01, 0.15, 0.8)
 OF_A_HUNDRED = (80, 16, 4)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.mig.change import MigChange
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.records import read_record
-from reconciler.backends.kubernetes.refusals import ConflictError
-from reconciler.backends.kubernetes.resource import NODES
+from reconciler.kubernetes.binder.records import read_record
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import ConflictError
+from reconciler.kubernetes.mig.change import MigChange
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import NODES
 from tests.kubernetes.sessions import CONFIG_MAPS, NAMESPACES, SOON_S
 
 OPERATOR = "gpu-operator"

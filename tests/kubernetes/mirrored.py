@@ -10,11 +10,11 @@ from typing import Any
 
 import structlog
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.followed import Seams
-from reconciler.backends.kubernetes.mirror import Mirror
-from reconciler.backends.kubernetes.resource import Resource
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.followed import Seams
+from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.objects.resource import Resource
+from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import SOON_S
 
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions")

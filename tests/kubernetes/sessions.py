@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.pace import Pace, Sleep
-from reconciler.backends.kubernetes.refusals import NotFoundError
-from reconciler.backends.kubernetes.resource import Resource
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.pace import Pace, Sleep
+from reconciler.kubernetes.client.refusals import NotFoundError
+from reconciler.kubernetes.objects.resource import Resource
+from reconciler.model.clock import SystemClock
 
 REAL = [pytest.mark.kubernetes]
 """Marks of tests that need the server."""

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import NAMESPACE, base_objects
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects.controllers import CONTROLLERS
-from reconciler.backends.kubernetes.objects.podgroups import GROUPS
-from reconciler.backends.kubernetes.objects.written import Kind
-from reconciler.backends.kubernetes.refusals import NotAllowedError
-from reconciler.backends.kubernetes.resource import Resource
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import NotAllowedError
+from reconciler.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.kubernetes.objects.podgroups import GROUPS
+from reconciler.kubernetes.objects.resource import Resource
+from reconciler.kubernetes.objects.written import Kind
 from tests.kubernetes.fencing import until_in_force
 from tests.kubernetes.mirrored import CRDS, a_definition
 from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from reconciler.backends.kubernetes.leader import Election
+from reconciler.kubernetes.client.leader import Election
 
 
 @asynccontextmanager

@@ -12,18 +12,18 @@ from urllib.parse import urlsplit
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import TRIES_MAX, Api
-from reconciler.backends.kubernetes.credentials import in_cluster
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.refusals import (
+from reconciler.kubernetes.client.api import TRIES_MAX, Api
+from reconciler.kubernetes.client.credentials import in_cluster
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.refusals import (
     ConflictError,
     NotAllowedError,
     NotFoundError,
     TooManyRequestsError,
     UnreachableError,
 )
-from reconciler.backends.kubernetes.resource import PODS, Resource
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.objects.resource import PODS, Resource
+from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import (
     CONFIG_MAPS,
     NAMESPACES,

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api, Check
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, GangOutcome, PodBinding
-from reconciler.backends.kubernetes.journal import read
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.refusals import UnreachableError
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.binder.binding import Binder, GangBinding, GangOutcome, PodBinding
+from reconciler.kubernetes.binder.journal import read
+from reconciler.kubernetes.client.api import Api, Check
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.refusals import UnreachableError
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName

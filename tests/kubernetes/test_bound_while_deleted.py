@@ -9,9 +9,9 @@ from typing import Any
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.intervals import Intervals, entries_of
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import KubernetesError, NotFoundError
-from reconciler.backends.kubernetes.resource import NODES, PODS
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import KubernetesError, NotFoundError
+from reconciler.kubernetes.objects.resource import NODES, PODS
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, gone_afterwards, session
 
 pytestmark = REAL

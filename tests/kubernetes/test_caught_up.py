@@ -14,17 +14,17 @@ import structlog
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.faults.profile import Profile
 from hack.kubernetes.faulty_proxy import FaultyProxy
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.mirror import Mirror
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.watching import Key
-from reconciler.clock import SystemClock
-from reconciler.pods.hands import Hands
-from reconciler.pods.writes import PodWrites
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.watching import Key
+from reconciler.kubernetes.control.hands import Hands
+from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.writes import PodWrites
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from tests.kubernetes.mirrored import mirrored, seen
 from tests.kubernetes.sessions import ADMINS, REAL, a_namespace, a_pod, session
 

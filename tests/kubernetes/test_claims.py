@@ -10,19 +10,19 @@ import pytest
 
 from hack.kubernetes import devices
 from hack.kubernetes.cluster import Cluster
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding
-from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.claims import Claims
-from reconciler.backends.kubernetes.dra.standing import Allotment, Release, claims_of, readiness, releases
-from reconciler.backends.kubernetes.dra.wire import CLAIMS, FINALIZER, ResourceClaim, ResourceSlice
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects.said import Missing
-from reconciler.backends.kubernetes.objects.wire import Pod, read
-from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
+from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claims import Claims
+from reconciler.kubernetes.dra.standing import Allotment, Release, claims_of, readiness, releases
+from reconciler.kubernetes.dra.wire import CLAIMS, FINALIZER, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.said import Missing
+from reconciler.kubernetes.objects.wire import Pod, read
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from hack.kubernetes.certificates import Authority
-from reconciler.backends.kubernetes.credentials import TOKEN_READ_EVERY_S, CredentialsError, in_cluster
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path
+from reconciler.kubernetes.client.credentials import TOKEN_READ_EVERY_S, CredentialsError, in_cluster
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_path
 from tests.kubernetes.test_pace import ManualClock
 
 AUTHORITY = Authority()

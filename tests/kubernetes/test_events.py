@@ -13,10 +13,10 @@ import msgspec
 import pytest
 import structlog
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import UnreachableError, UnreadableError
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.watching import BACKOFF_S, Change, Key, Watched
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import UnreachableError, UnreadableError
+from reconciler.kubernetes.client.watching import BACKOFF_S, Change, Key, Watched
+from reconciler.kubernetes.objects.resource import PODS
 
 
 class Scripted:

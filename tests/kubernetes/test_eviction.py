@@ -11,18 +11,18 @@ import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.budgets import by_namespace
-from reconciler.backends.kubernetes.eviction import Evictor, Outcome, Seen
-from reconciler.backends.kubernetes.intents import in_flight_of
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects import wire
-from reconciler.backends.kubernetes.objects.disruption import Budget
-from reconciler.backends.kubernetes.promises import Promises
-from reconciler.backends.kubernetes.resource import PODS, Resource
-from reconciler.backends.kubernetes.saving import Hooks
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.binder.budgets import by_namespace
+from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
+from reconciler.kubernetes.binder.intents import in_flight_of
+from reconciler.kubernetes.binder.promises import Promises
+from reconciler.kubernetes.binder.saving import Hooks
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.objects import wire
+from reconciler.kubernetes.objects.disruption import Budget
+from reconciler.kubernetes.objects.resource import PODS, Resource
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, TaskPlacement

@@ -13,8 +13,8 @@ import pytest
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.faults.profile import Profile
 from hack.kubernetes.faulty_proxy import FaultyProxy
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import (
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import (
     ConflictError,
     KubernetesError,
     NotFoundError,
@@ -22,7 +22,7 @@ from reconciler.backends.kubernetes.refusals import (
     UnreachableError,
     UnreadableError,
 )
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.kubernetes.objects.resource import PODS
 from tests.kubernetes.sessions import ADMINS, CONFIG_MAPS, REAL, SOON_S, a_config_map, a_namespace, a_pod, session
 
 pytestmark = REAL

@@ -10,11 +10,11 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE, policies
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import LEASES, NODES, PODS, Resource
+from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Leadership
+from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError, RefusedError
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import LEASES, NODES, PODS, Resource
+from reconciler.protocols.backend import Epoch
 from tests.kubernetes.fencing import as_mighty_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, session
 

@@ -17,15 +17,15 @@ import structlog
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.shipped import GROUPS
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding
-from reconciler.backends.kubernetes.finishing import Finished, Finisher
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.unfinished import AGAIN_S, ROLL_FORWARD_S, Ground
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.binder.binding import Binder, GangBinding
+from reconciler.kubernetes.binder.finishing import Finished, Finisher
+from reconciler.kubernetes.binder.unfinished import AGAIN_S, ROLL_FORWARD_S, Ground
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.wire import Meta, Node, Pod
+from reconciler.model.clock import SystemClock
 from solver.model.quantities import Instant
 from tests.kubernetes.candidate import Bind
 from tests.kubernetes.fencing import as_quorate, led_by

@@ -12,7 +12,7 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import ComponentMissingError, found, place
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.control_plane import until
 from tests.e2e.first_steps import ROOT, Terminals, console_blocks, terminals
 from tests.kubernetes.sessions import ADMINS, REAL, session

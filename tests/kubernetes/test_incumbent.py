@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backtest.past import read_recorded
+from reconciler.analysis.backtest.past import read_recorded
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.snapshot import read_snapshot
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin

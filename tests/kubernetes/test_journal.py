@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes import journal as journals
-from reconciler.backends.kubernetes.journal import (
+from reconciler.kubernetes.binder import journal as journals
+from reconciler.kubernetes.binder.journal import (
     GangBinding,
     Journal,
     JournalTooLongError,
@@ -23,9 +23,9 @@ from reconciler.backends.kubernetes.journal import (
     read,
     written,
 )
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.pods import task_of
-from reconciler.backends.kubernetes.objects.wire import Container, Meta, Pod, PodSpec
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pods import task_of
+from reconciler.kubernetes.objects.wire import Container, Meta, Pod, PodSpec
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName

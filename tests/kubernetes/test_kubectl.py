@@ -15,13 +15,13 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.components import ComponentMissingError, found, place
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.queues import Standing, queues_of
-from reconciler.backends.kubernetes.telling.told_queues import ToldQueues
 from reconciler.cli.exits import Exit
 from reconciler.cli.kubectl.main import run
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.status.queues import Standing, queues_of
+from reconciler.kubernetes.status.told_queues import ToldQueues
+from reconciler.model.clock import SystemClock
 from tests.backends.kubernetes.test_told_queues import policy, world
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, with_queues
 from tests.kubernetes.sessions import REAL, a_namespace, session
@@ -124,7 +124,7 @@ def test_what_goes_wrong_has_its_exit_code(
     unreachable = cluster.folder / "unreachable.kubeconfig"
     unreachable.write_text(site.kubeconfig.read_text().replace(cluster.server, "https://127.0.0.1:9"))
     monkeypatch.setenv("KUBECONFIG", str(unreachable))
-    monkeypatch.setattr("reconciler.backends.kubernetes.api.BACKOFF_S", 0.001)
+    monkeypatch.setattr("reconciler.kubernetes.client.api.BACKOFF_S", 0.001)
     assert run(["why", "lost", "-n", site.namespace]) == Exit.SERVER_UNREACHABLE
 
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import NotFoundError
-from reconciler.backends.kubernetes.resource import NODES, PODS
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import NotFoundError
+from reconciler.kubernetes.objects.resource import NODES, PODS
 from tests.kubernetes.kubelet import LEASES, LEASES_IN, kubelet
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, a_pod, session
 

@@ -11,12 +11,12 @@ import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import Election, NoNamespaceError, Timing
-from reconciler.backends.kubernetes.refusals import NotAllowedError
-from reconciler.backends.kubernetes.resource import LEASES
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Election, NoNamespaceError, Timing
+from reconciler.kubernetes.client.refusals import NotAllowedError
+from reconciler.kubernetes.objects.resource import LEASES
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.stores import NotLeaderError
 from tests.kubernetes.proxied import cuttable
 from tests.kubernetes.sessions import REAL, a_namespace, session, until
 

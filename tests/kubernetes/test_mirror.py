@@ -9,12 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes import followed
-from reconciler.backends.kubernetes.mirror import Mirror
-from reconciler.backends.kubernetes.objects.jobs import Gang
-from reconciler.backends.kubernetes.refusals import NotAllowedError
-from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
-from reconciler.backends.kubernetes.watching import Key
+from reconciler.kubernetes.client import followed
+from reconciler.kubernetes.client.refusals import NotAllowedError
+from reconciler.kubernetes.client.watching import Key
+from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from tests.backends.kubernetes import samples
 from tests.kubernetes.mirrored import CRDS, a_definition, a_mirror, mirrored, seen
 from tests.kubernetes.proxied import cuttable

@@ -10,7 +10,7 @@ from typing import Any
 from hack.kubernetes.audited import compared, rights_of, used_by
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import base_objects
-from reconciler.backends.kubernetes.resource import PODS, Resource
+from reconciler.kubernetes.objects.resource import PODS, Resource
 from tests.e2e.control_plane import ControlPlane, until
 from tests.kubernetes.sessions import REAL, a_namespace, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, plane

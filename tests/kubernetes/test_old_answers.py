@@ -10,21 +10,21 @@ import msgspec
 import pytest
 import structlog
 
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.refusals import (
+from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import (
     ConflictError,
     KubernetesError,
     NotFoundError,
     TooManyRequestsError,
     UnreachableError,
 )
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.watching import Key, Watched
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.watching import Key, Watched
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.wire import Pod
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName
 

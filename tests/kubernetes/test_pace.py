@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.pace import Pace
+from reconciler.kubernetes.client.pace import Pace
 from solver.model.quantities import Instant
 from tests.drawn import worlds
 

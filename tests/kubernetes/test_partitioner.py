@@ -9,17 +9,17 @@ import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.mig.change import MigChange, change_on
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.resource import NODES, PODS
-from reconciler.clock import SystemClock
-from reconciler.pods.partitioner import Partitioner
-from reconciler.pods.sight import Remembered, Sight, seen, snapshot_from
-from reconciler.pods.starts import bindings_of
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.control.partitioner import Partitioner
+from reconciler.kubernetes.control.sight import Remembered, Sight, seen, snapshot_from
+from reconciler.kubernetes.control.starts import bindings_of
+from reconciler.kubernetes.mig.change import MigChange, change_on
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import NODES, PODS
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from solver.model.quantities import Duration
 from solver.round.solve import solve
 from tests.backends.kubernetes.samples import cluster as cluster_of

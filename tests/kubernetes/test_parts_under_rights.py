@@ -7,12 +7,12 @@ import asyncio
 import structlog
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.declared import DeclaredStore
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.telling.events import Events
-from reconciler.backends.kubernetes.telling.occurrences import Occurrence
+from reconciler.kubernetes.binder.declared import DeclaredStore
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.status.events import Events
+from reconciler.kubernetes.status.occurrences import Occurrence
+from reconciler.protocols.backend import Epoch
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Reservation, declared_holder
 from solver.model.quantities import Duration, Instant

@@ -12,15 +12,15 @@ import structlog
 
 from hack.kubernetes import devices
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.dra.claims import Claims
-from reconciler.backends.kubernetes.dra.seen import ClaimsSeen
-from reconciler.backends.kubernetes.dra.wire import CLAIMS, DeviceClass, ResourceClaim, ResourceSlice
-from reconciler.backends.kubernetes.journal import GangBinding, PodBinding
-from reconciler.backends.kubernetes.objects.wire import Meta, Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import World
-from reconciler.clock import SystemClock
-from reconciler.pods.devices import Devices
+from reconciler.kubernetes.binder.journal import GangBinding, PodBinding
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.control.devices import Devices
+from reconciler.kubernetes.dra.claims import Claims
+from reconciler.kubernetes.dra.seen import ClaimsSeen
+from reconciler.kubernetes.dra.wire import CLAIMS, DeviceClass, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects.wire import Meta, Node, Pod, read
+from reconciler.kubernetes.objects.world import World
+from reconciler.model.clock import SystemClock
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName
 from tests.kubernetes.claiming import NOW, Breaking, leading, made_claim, made_pod, using

@@ -9,14 +9,14 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, NAMESPACE
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.policy_mirror import PolicyMirror
-from reconciler.backends.kubernetes.policy_parts import INDEX, MIRROR, Copy, Policy, copy_of
-from reconciler.backends.kubernetes.refusals import RefusedError
 from reconciler.documents.files import Files
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import RefusedError
+from reconciler.kubernetes.status.policy_mirror import PolicyMirror
+from reconciler.kubernetes.status.policy_parts import INDEX, MIRROR, Copy, Policy, copy_of
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Instant
 from tests.kubernetes.fencing import as_quorate
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, audited, session

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.policy_parts import (
+from reconciler.documents.files import Files
+from reconciler.kubernetes.status.policy_parts import (
     INDEX,
     PART_BYTES_MAX,
     POLICY_BYTES_MAX,
@@ -16,7 +17,6 @@ from reconciler.backends.kubernetes.policy_parts import (
     copy_of,
     key_of,
 )
-from reconciler.documents.files import Files
 
 COMMIT = "c0ffee" * 6 + "cafe"
 SERVER_MAX = 1024 * 1024

@@ -8,12 +8,12 @@ import pytest
 import structlog
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.intents import in_flight_of
-from reconciler.backends.kubernetes.promises import Promises
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.binder.intents import in_flight_of
+from reconciler.kubernetes.binder.promises import Promises
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Reservation, declared_holder
 from solver.model.quantities import Duration, Instant

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reconciler.backends.kubernetes.refusals import (
+from reconciler.kubernetes.client.refusals import (
     ConflictError,
     GoneError,
     KubernetesError,

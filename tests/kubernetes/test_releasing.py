@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api, Check
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
+from reconciler.kubernetes.binder.unfinished import ROLL_FORWARD_S
+from reconciler.kubernetes.client.api import Api, Check
+from reconciler.kubernetes.objects import names
 from tests.kubernetes.candidate import Mortal
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL

@@ -15,12 +15,12 @@ import aiohttp
 import pytest
 
 from hack.kubernetes.certificates import Authority
-from reconciler.backends.kubernetes import api as api_module
-from reconciler.backends.kubernetes.api import TRIES_MAX, Api, Check
-from reconciler.backends.kubernetes.credentials import Credentials, FixedToken, trusting
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.refusals import UnreachableError
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client import api as api_module
+from reconciler.kubernetes.client.api import TRIES_MAX, Api, Check
+from reconciler.kubernetes.client.credentials import Credentials, FixedToken, trusting
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.refusals import UnreachableError
+from reconciler.model.clock import SystemClock
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 AUTHORITY = Authority()

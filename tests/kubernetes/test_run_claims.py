@@ -12,12 +12,12 @@ import pytest
 
 from hack.kubernetes import devices
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.wire import CLAIMS, SLICES, ResourceClaim, ResourceSlice
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import read
-from reconciler.backends.kubernetes.resource import NODES, PODS
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.wire import CLAIMS, SLICES, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import NODES, PODS
+from reconciler.kubernetes.objects.wire import read
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.claiming import publish

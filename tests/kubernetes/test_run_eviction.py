@@ -12,9 +12,9 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session

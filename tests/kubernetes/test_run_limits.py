@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import NODES, PODS
-from reconciler.backends.kubernetes.telling.events import EVENTS
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import NODES, PODS
+from reconciler.kubernetes.status.events import EVENTS
 from solver.model.quantities import Instant
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin

@@ -13,10 +13,10 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.events import EVENTS
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.status.events import EVENTS
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.mig_manager import (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.resource import NODES, PODS
-from reconciler.backends.kubernetes.telling.conditions import REFUSED
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects.resource import NODES, PODS
+from reconciler.kubernetes.status.conditions import REFUSED
 from tests.e2e.control_plane import ControlPlane
 from tests.gitsource.origin import Origin
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session

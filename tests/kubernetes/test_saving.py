@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.executing import CommandFailedError, execute
-from reconciler.backends.kubernetes.refusals import NotFoundError, RefusedError
-from reconciler.backends.kubernetes.resource import PODS
+from reconciler.kubernetes.client.executing import CommandFailedError, execute
+from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
+from reconciler.kubernetes.objects.resource import PODS
 from tests.kubernetes.executed import executing
 from tests.kubernetes.gangs import a_gang, seen
 from tests.kubernetes.kubelet import kubelet

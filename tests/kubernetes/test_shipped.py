@@ -27,8 +27,8 @@ from hack.kubernetes.shipped import (
     notes,
     objects_in,
 )
-from reconciler.backends.kubernetes.refusals import NotAllowedError
-from reconciler.backends.kubernetes.resource import NODES, Resource
+from reconciler.kubernetes.client.refusals import NotAllowedError
+from reconciler.kubernetes.objects.resource import NODES, Resource
 from tests.kubernetes.fencing import as_quorate
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, a_namespace, session
 from tests.kubernetes.shipping import path_of

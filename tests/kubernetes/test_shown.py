@@ -10,15 +10,15 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.refusals import UnreachableError
-from reconciler.control import NoPolicyError, PolicyInForce
+from reconciler.control.control import NoPolicyError, PolicyInForce
 from reconciler.documents.files import Files
-from reconciler.gitsource.tree import Revision
-from reconciler.pods.shown import ShownPolicy
-from reconciler.store.protocols import NotLeaderError
+from reconciler.gitops.source.tree import Revision
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import UnreachableError
+from reconciler.kubernetes.control.shown import ShownPolicy
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Instant
 from solver.policy.policy import Policy
 

@@ -14,9 +14,9 @@ import structlog
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.shipped import GROUPS
-from reconciler.backends.kubernetes.binding import Binder
-from reconciler.backends.kubernetes.leader import Election, Timing
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.binder.binding import Binder
+from reconciler.kubernetes.client.leader import Election, Timing
+from reconciler.model.clock import SystemClock
 from tests.kubernetes.candidate import Stand, Told
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, a_namespace, session

@@ -6,15 +6,15 @@ import asyncio
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.binding import GangBinding, PodBinding, binding_of
-from reconciler.backends.kubernetes.journal import held, journal_of, written
-from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Leadership
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.resource import LEASES, PODS
-from reconciler.backends.kubernetes.unfinished import ROLL_FORWARD_S
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.binder.binding import GangBinding, PodBinding, binding_of
+from reconciler.kubernetes.binder.journal import held, journal_of, written
+from reconciler.kubernetes.binder.unfinished import ROLL_FORWARD_S
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Leadership
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import LEASES, PODS
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane

@@ -11,18 +11,18 @@ import structlog
 from structlog.testing import capture_logs
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import cluster_of
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.events import EVENTS
-from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regarding
-from reconciler.backends.kubernetes.telling.queues import Standing
-from reconciler.backends.kubernetes.telling.teller import LOOK_S, Facts, Teller
-from reconciler.backends.kubernetes.telling.told_pods import ToldPods
-from reconciler.backends.kubernetes.telling.writing import Written
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import cluster_of
+from reconciler.kubernetes.status.events import EVENTS
+from reconciler.kubernetes.status.occurrences import Occurrence, Regarding
+from reconciler.kubernetes.status.queues import Standing
+from reconciler.kubernetes.status.teller import LOOK_S, Facts, Teller
+from reconciler.kubernetes.status.told_pods import ToldPods
+from reconciler.kubernetes.status.writing import Written
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import snapshot_of
@@ -102,7 +102,7 @@ async def until_scheduled(api: Api, space: str, wanted: dict[str, str]) -> None:
             await asyncio.sleep(0.05)
 
 
-GO_ON_S = "reconciler.backends.kubernetes.telling.teller.GO_ON_S"
+GO_ON_S = "reconciler.kubernetes.status.teller.GO_ON_S"
 
 
 @pytest.fixture(autouse=True)
@@ -239,7 +239,7 @@ def test_what_is_noted_while_a_write_is_refused_is_written_by_who_leads_again(cl
 def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was too much for one pod is counted in the log."""
     monkeypatch.setattr(GO_ON_S, 0.01)
-    monkeypatch.setattr("reconciler.backends.kubernetes.telling.told_pods.WRITES_MAX", 1)
+    monkeypatch.setattr("reconciler.kubernetes.status.told_pods.WRITES_MAX", 1)
 
     async def story() -> None:
         async with session(cluster) as api:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.leader import HOLDER_MAX, Leadership, Timing
+from reconciler.kubernetes.client.leader import HOLDER_MAX, Leadership, Timing
+from reconciler.protocols.backend import Epoch
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import NotAllowedError
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.events import EVENTS, Events
-from reconciler.backends.kubernetes.telling.occurrences import Occurrence, Regarding, scheduled
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import NotAllowedError
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.status.events import EVENTS, Events
+from reconciler.kubernetes.status.occurrences import Occurrence, Regarding, scheduled
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.conditions import Said, Told
-from reconciler.backends.kubernetes.telling.told_pods import ToldPods
-from reconciler.backends.kubernetes.telling.turns import Turns
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.status.conditions import Said, Told
+from reconciler.kubernetes.status.told_pods import ToldPods
+from reconciler.kubernetes.status.turns import Turns
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from tests.kubernetes.installing import granted, rule

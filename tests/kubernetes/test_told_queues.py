@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.refusals import NotAllowedError, RefusedError
-from reconciler.backends.kubernetes.telling.queues import QueueObject, Standing, queues_of
-from reconciler.backends.kubernetes.telling.told_queues import QUEUES, ToldQueues
-from reconciler.backends.kubernetes.telling.turns import Turns
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import NotAllowedError, RefusedError
+from reconciler.kubernetes.status.queues import QueueObject, Standing, queues_of
+from reconciler.kubernetes.status.told_queues import QUEUES, ToldQueues
+from reconciler.kubernetes.status.turns import Turns
+from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, policy_of

@@ -8,10 +8,8 @@ from random import Random
 import msgspec
 import pytest
 
-from reconciler.backends.kubernetes.journal import GangBinding, Journal, PodBinding, held, journal_of, written
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Container, Meta, Node, NodeSpec, Pod, PodSpec, PodStatus, Taint
-from reconciler.backends.kubernetes.unfinished import (
+from reconciler.kubernetes.binder.journal import GangBinding, Journal, PodBinding, held, journal_of, written
+from reconciler.kubernetes.binder.unfinished import (
     AGAIN_S,
     ROLL_FORWARD_S,
     BoundPod,
@@ -23,6 +21,8 @@ from reconciler.backends.kubernetes.unfinished import (
     start_of,
     unfinished,
 )
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.wire import Container, Meta, Node, NodeSpec, Pod, PodSpec, PodStatus, Taint
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.backends.kubernetes import watching
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.pace import Sleep
-from reconciler.backends.kubernetes.refusals import NotAllowedError, NotFoundError
-from reconciler.backends.kubernetes.resource import PODS, Resource
-from reconciler.backends.kubernetes.watching import Change, Key, Watched
+from reconciler.kubernetes.client import watching
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.pace import Sleep
+from reconciler.kubernetes.client.refusals import NotAllowedError, NotFoundError
+from reconciler.kubernetes.client.watching import Change, Key, Watched
+from reconciler.kubernetes.objects.resource import PODS, Resource
 from tests.drawn import worlds
 from tests.kubernetes.proxied import cuttable
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_config_map, a_namespace, a_pod, session, until

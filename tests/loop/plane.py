@@ -9,19 +9,19 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.backend import Cursor, TaskState
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, Faults
-from reconciler.control import ControlPlane, PolicyInForce
-from reconciler.jobs.record import JobState
-from reconciler.jobs.sighted import Sighted
-from reconciler.jobs.states import state_of
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
-from reconciler.optimiser.recording import solver_with
-from reconciler.passes import Pass
+from reconciler.control.control import ControlPlane, PolicyInForce
+from reconciler.control.loop import one_pass
+from reconciler.control.passes import Pass
+from reconciler.control.recording import solver_with
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.states import state_of
+from reconciler.model.job_record import JobState
+from reconciler.protocols.backend import Cursor, TaskState
 from reconciler.store.sql.store import open_store
 from solver.model.quantities import Duration
 from solver.model.shape import Shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.facts import NodeFacts
+from reconciler.model.facts import NodeFacts
 from solver.model.cluster import NodeName
 from solver.model.container import Container
 from solver.model.shape import Shape

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.jobs.dependencies import Depends, abandoned, standing_of
-from reconciler.jobs.eligible import blocks
-from reconciler.jobs.expansion import expand_array
-from reconciler.jobs.groups import Batch, NewGroup, NewJob, Tally
-from reconciler.jobs.record import ArrayElement, JobOutcome, JobRecord
-from reconciler.jobs.throttle import Throttled
+from reconciler.lifecycle.jobs.dependencies import Depends, abandoned, standing_of
+from reconciler.lifecycle.jobs.eligible import blocks
+from reconciler.lifecycle.jobs.throttle import Throttled
+from reconciler.model.expansion import expand_array
+from reconciler.model.job_groups import Batch, NewGroup, NewJob, Tally
+from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
 from solver.model.workload import Dependency, DependencyCondition, JobArray, JobName, JobSpec, QueueName, TaskGroup

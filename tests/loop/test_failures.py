@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import TaskState, TaskStatus
-from reconciler.jobs.evidence import Evidence
-from reconciler.jobs.failure import Failure
-from reconciler.jobs.failures import settle_failure
-from reconciler.jobs.holding import Holding
-from reconciler.jobs.record import JobRecord
-from reconciler.jobs.settlements import AskToLeave, AskToStop
-from reconciler.jobs.sighted import Attempt
-from reconciler.operations import Operations
-from reconciler.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
-from reconciler.store.protocols import Claim
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.evidence import Evidence
+from reconciler.lifecycle.jobs.failures import settle_failure
+from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.lifecycle.jobs.settlements import AskToLeave, AskToStop
+from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.model.failure import Failure
+from reconciler.model.job_record import JobRecord
+from reconciler.model.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
+from reconciler.protocols.backend import TaskState, TaskStatus
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane, PolicyInForce
-from reconciler.jobs.record import JobRecord
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
-from reconciler.optimiser.recording import solver_with
-from reconciler.retry_policy import Backoff, RetryPolicy
+from reconciler.control.control import ControlPlane, PolicyInForce
+from reconciler.control.loop import one_pass
+from reconciler.control.recording import solver_with
+from reconciler.documents.operations import Operations
+from reconciler.model.clock import SystemClock
+from reconciler.model.job_record import JobRecord
+from reconciler.model.retry_policy import Backoff, RetryPolicy
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.quantities import Duration, Memory
 from solver.model.shape import Shape

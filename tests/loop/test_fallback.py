@@ -9,12 +9,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from reconciler.control import Solve, Solved
-from reconciler.loop import one_pass
-from reconciler.metrics import Metrics
-from reconciler.passes import NoPlanError
-from reconciler.replay import replay
-from reconciler.runner import LoopStatus, Pace, Runner
+from reconciler.control.control import Solve, Solved
+from reconciler.control.loop import one_pass
+from reconciler.control.metrics import Metrics
+from reconciler.control.passes import NoPlanError
+from reconciler.control.replay import replay
+from reconciler.control.runner import LoopStatus, Pace, Runner
 from reconciler.server.reporter import Reporter
 from solver.milp.highs import optimise
 from solver.model.snapshot import Snapshot
@@ -70,7 +70,7 @@ def test_where_nothing_can_be_decided_the_loop_says_so_and_goes_on_trying(
 ) -> None:
     name = site.submit("job", ("sleep", "forever"))
     plane = replace(plane_of(site), solve=failing)
-    monkeypatch.setattr("reconciler.fallback.without_program", failing)
+    monkeypatch.setattr("reconciler.control.fallback.without_program", failing)
     with pytest.raises(NoPlanError, match="a column that is not there"):
         one_pass(plane)
     runner = Runner(plane, Pace(poll_s=0.01))

@@ -5,20 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import StaleEpochError
-from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.control import LEASE
-from reconciler.facts import GpuFacts, NodeFacts, Xid
-from reconciler.health.cap import held_back
-from reconciler.health.figures import HealthFigures
-from reconciler.health.policy import EccActions, HealthPolicy, NodeTest, StragglerRule
-from reconciler.health.record import NodeHealth, PartHealth, Trial
-from reconciler.health.settle import Ward
-from reconciler.health.trials import due
-from reconciler.jobs.sighted import Sighted
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
-from reconciler.store.protocols import Event
+from reconciler.control.control import LEASE
+from reconciler.control.loop import one_pass
+from reconciler.control.node_health import Ward
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.health.cap import held_back
+from reconciler.lifecycle.health.figures import HealthFigures
+from reconciler.lifecycle.health.trials import due
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.facts import GpuFacts, NodeFacts, Xid
+from reconciler.model.health_policy import EccActions, HealthPolicy, NodeTest, StragglerRule
+from reconciler.model.health_record import NodeHealth, PartHealth, Trial
+from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.stores import Event
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration
 from solver.model.shape import Shape

@@ -10,13 +10,13 @@ from typing import cast
 
 import pytest
 
-from reconciler.backend import Logs
-from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane, PolicyInForce
-from reconciler.health.policy import HealthPolicy, NodeTest, StragglerRule
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
-from reconciler.optimiser.recording import solver_with
+from reconciler.control.control import ControlPlane, PolicyInForce
+from reconciler.control.loop import one_pass
+from reconciler.control.recording import solver_with
+from reconciler.documents.operations import Operations
+from reconciler.model.clock import SystemClock
+from reconciler.model.health_policy import HealthPolicy, NodeTest, StragglerRule
+from reconciler.protocols.backend import Logs
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from solver.model.shape import Shape

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backend import Activity, BackendUnreachableError, Changes, Cursor, TaskStatus
 from reconciler.backends.simulated.backend import SimulatedBackend
-from reconciler.control import LEASE
-from reconciler.jobs.idleness import activity_of, idle_for, is_idle
-from reconciler.jobs.sighted import Attempt
-from reconciler.loop import one_pass
+from reconciler.control.control import LEASE
+from reconciler.control.loop import one_pass
+from reconciler.lifecycle.jobs.idleness import activity_of, idle_for, is_idle
+from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.protocols.backend import Activity, BackendUnreachableError, Changes, Cursor, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

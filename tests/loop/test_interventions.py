@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from reconciler.interventions.record import Intervention, InterventionKind, Subject, SubjectKind
-from reconciler.interventions.settle import Hands
+from reconciler.control.interventions import Hands
+from reconciler.model.intervention_record import Intervention, InterventionKind, Subject, SubjectKind
 from solver.model.inflight import Intent, Reservation
 from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Queue, policy_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.facts import GpuFacts, NodeFacts
-from reconciler.islands import contradictions, told_cliques, with_told_islands
+from reconciler.control.islands import contradictions, told_cliques, with_told_islands
+from reconciler.model.facts import GpuFacts, NodeFacts
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape

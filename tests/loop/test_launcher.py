@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import TaskState, TaskStatus
-from reconciler.jobs.evidence import tails_of
-from reconciler.jobs.record import JobRecord
-from reconciler.jobs.settle import settlements
-from reconciler.jobs.settlements import (
+from reconciler.lifecycle.jobs.evidence import tails_of
+from reconciler.lifecycle.jobs.settle import settlements
+from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     ConfirmRunning,
     Fail,
@@ -19,8 +17,10 @@ from reconciler.jobs.settlements import (
     Settlement,
     Succeed,
 )
-from reconciler.jobs.sighted import Attempt, Sighted
-from reconciler.store.protocols import Claim
+from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.backend import TaskState, TaskStatus
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant

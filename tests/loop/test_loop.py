@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from reconciler.backend import BackendUnreachableError, StopGang
-from reconciler.control import Solved
-from reconciler.loop import one_pass
-from reconciler.passes import PlanRefusedError
-from reconciler.store.protocols import Claim
+from reconciler.control.control import Solved
+from reconciler.control.loop import one_pass
+from reconciler.control.passes import PlanRefusedError
+from reconciler.protocols.backend import BackendUnreachableError, StopGang
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration
@@ -264,7 +264,7 @@ def test_an_unsafe_plan_is_refused_and_nothing_is_done(site: Site, monkeypatch: 
         elsewhere = (TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n2/0"),)),)
         return Solved(msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind, tasks=elsewhere),)))
 
-    monkeypatch.setattr("reconciler.fallback.without_program", unsafe)
+    monkeypatch.setattr("reconciler.control.fallback.without_program", unsafe)
     with pytest.raises(PlanRefusedError, match="S1 job: device n2/0 is not a healthy device of n1"):
         one_pass(replace(site.only_plane, solve=unsafe))
     assert site.state(name) == "queued"

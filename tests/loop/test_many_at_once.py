@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from sqlalchemy import event
 
-from reconciler.at_once import AT_ONCE_MAX, in_turn
-from reconciler.backend import Epoch, Order, StopGang
-from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.jobs.settlements import Forget, GiveBack, Note, Send, Succeed
-from reconciler.operations import Operations
-from reconciler.starts import Starts
-from reconciler.store.marks import Marks
+from reconciler.control.at_once import AT_ONCE_MAX, in_turn
+from reconciler.control.starts import Starts
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.settlements import Forget, GiveBack, Note, Send, Succeed
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.protocols.backend import Epoch, Order, StopGang
+from reconciler.protocols.marks import Marks
 from reconciler.store.sql.ledger import SqlLedger
 from solver.model.quantities import Duration
 from solver.model.shape import Shape

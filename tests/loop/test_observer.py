@@ -10,21 +10,21 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.whose import OURS
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import cluster_of
+from reconciler.analysis.backtest.past import read_recorded
+from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.backtest.past import read_recorded
-from reconciler.control import LEASE
+from reconciler.control.control import LEASE
 from reconciler.documents.snapshot import read_snapshot
-from reconciler.pods.memory import Memory
-from reconciler.pods.observer import SAVE_EVERY_S, ObservedFiles, Observer
-from reconciler.pods.sight import Remembered, Sight, snapshot_from
-from reconciler.store.protocols import StoreUnusableError
-from reconciler.store.rounds import RoundRecord
+from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.observer import SAVE_EVERY_S, ObservedFiles, Observer
+from reconciler.kubernetes.control.sight import Remembered, Sight, snapshot_from
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.whose import OURS
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import cluster_of
+from reconciler.protocols.rounds import RoundRecord
+from reconciler.protocols.stores import StoreUnusableError
 from reconciler.store.sql.store import SqlStore, open_store
-from reconciler.traces import TraceUnreadableError
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
 from solver.policy.policy import Queue, policy_of

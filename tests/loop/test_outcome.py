@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import MemoryUse, TaskStatus
-from reconciler.jobs.outcome import describe, outcome_of
-from reconciler.jobs.settlements import Fail
+from reconciler.lifecycle.jobs.outcome import describe, outcome_of
+from reconciler.lifecycle.jobs.settlements import Fail
+from reconciler.protocols.backend import MemoryUse, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant, Memory
 from solver.model.workload import JobName

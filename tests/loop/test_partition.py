@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.act import Leader
-from reconciler.backend import StaleEpochError
-from reconciler.loop import one_pass
-from reconciler.metrics import reason_code
-from reconciler.partition import PARTITION_DEADLINE
+from reconciler.control.act import Leader
+from reconciler.control.loop import one_pass
+from reconciler.control.metrics import reason_code
+from reconciler.control.partition import PARTITION_DEADLINE
+from reconciler.protocols.backend import StaleEpochError
 from solver.model.cluster import DeviceId, GpuType, MigInstance
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.shape import Shape

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.local.gpus import mig_name
-from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane, PolicyInForce
-from reconciler.loop import one_pass
-from reconciler.optimiser.recording import solver_with
+from reconciler.control.control import ControlPlane, PolicyInForce
+from reconciler.control.loop import one_pass
+from reconciler.control.recording import solver_with
+from reconciler.model.clock import SystemClock
+from reconciler.node.local.gpus import mig_name
 from reconciler.store.sql.store import open_store
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from reconciler.jobs.failure import Failure
-from reconciler.jobs.record import JobState
-from reconciler.jobs.settlements import Retry
-from reconciler.jobs.states import FOLLOWERS
-from reconciler.settled import Settler
+from reconciler.control.settled import Settler
+from reconciler.lifecycle.jobs.settlements import Retry
+from reconciler.lifecycle.jobs.states import FOLLOWERS
+from reconciler.model.failure import Failure
+from reconciler.model.job_record import JobState
 from solver.model.workload import JobName
 from tests.loop.plane import Site
 

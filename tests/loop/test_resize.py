@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.act import Leader
-from reconciler.backend import GrowGang
-from reconciler.observe import observe
-from reconciler.operations import Operations
+from reconciler.control.act import Leader
+from reconciler.control.observe import observe
+from reconciler.documents.operations import Operations
+from reconciler.protocols.backend import GrowGang
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.shape import Shape

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler import renewal
-from reconciler.clock import SystemClock
-from reconciler.control import ControlPlane, NoPolicyError, PolicyInForce, Solved
-from reconciler.optimiser.recording import solver_with
-from reconciler.passes import PlanRefusedError
-from reconciler.runner import LoopStatus, Pace, Runner
-from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
+from reconciler.control import renewal
+from reconciler.control.control import ControlPlane, NoPolicyError, PolicyInForce, Solved
+from reconciler.control.passes import PlanRefusedError
+from reconciler.control.recording import solver_with
+from reconciler.control.runner import LoopStatus, Pace, Runner
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.history import SqlHistory
 from reconciler.store.sql.ledger import SqlLedger
 from solver.model.quantities import Duration
@@ -219,7 +219,7 @@ def test_who_leads_and_can_not_act_resigns_too(site: Site, monkeypatch: pytest.M
     runner = Runner(plane_of(site), Pace(poll_s=0.01))
     with running(runner):
         until(lambda: runner.status.condition == "leading")
-        monkeypatch.setattr("reconciler.runner.one_pass", refused)
+        monkeypatch.setattr("reconciler.control.runner.one_pass", refused)
         until(lambda: runner.status.condition == "plan-refused")
         assert site.store.ledger.leader() == "only"
     assert site.store.ledger.leader() == ""
@@ -259,7 +259,7 @@ def test_it_says_that_a_plan_was_refused_and_goes_on(site: Site, monkeypatch: py
         plan = solve(snapshot, policy, None)
         return Solved(msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan)
 
-    monkeypatch.setattr("reconciler.fallback.without_program", solve_or_break)
+    monkeypatch.setattr("reconciler.control.fallback.without_program", solve_or_break)
     runner = Runner(replace(plane_of(site), solve=solve_or_break), Pace(poll_s=0.01))
     broken.set()
     with running(runner):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
-from reconciler.operations import Operations
-from reconciler.settled import Settler
+from reconciler.control.settled import Settler
+from reconciler.documents.operations import Operations
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
+from reconciler.protocols.backend import Epoch
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Memory
 from solver.model.shape import Shape

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from reconciler.backend import TaskState
-from reconciler.jobs.replicas import RESTART_AFTER, RESTART_EVERY, RESTARTS_AT_ONCE
+from reconciler.lifecycle.jobs.replicas import RESTART_AFTER, RESTART_EVERY, RESTARTS_AT_ONCE
+from reconciler.protocols.backend import TaskState
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.model.shape import Shape

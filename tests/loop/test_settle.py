@@ -5,12 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
-from reconciler.jobs.idleness import NEWS_MAX
-from reconciler.jobs.outcome import describe
-from reconciler.jobs.record import TERMINAL, JobOutcome, JobRecord, JobState
-from reconciler.jobs.settle import settlements
-from reconciler.jobs.settlements import (
+from reconciler.lifecycle.jobs.idleness import NEWS_MAX
+from reconciler.lifecycle.jobs.outcome import describe
+from reconciler.lifecycle.jobs.settle import settlements
+from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     Cancel,
     ConfirmRunning,
@@ -24,10 +22,12 @@ from reconciler.jobs.settlements import (
     Succeed,
     TimeOut,
 )
-from reconciler.jobs.sighted import Attempt, Sighted
-from reconciler.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
-from reconciler.jobs.stopping import RESEND_AFTER, STOP_GRACE
-from reconciler.store.protocols import Claim
+from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
+from reconciler.lifecycle.jobs.stopping import RESEND_AFTER, STOP_GRACE
+from reconciler.model.job_record import TERMINAL, JobOutcome, JobRecord, JobState
+from reconciler.protocols.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from reconciler.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
-from reconciler.jobs.outcome import describe
-from reconciler.jobs.record import JobRecord
-from reconciler.jobs.settle import settlements
-from reconciler.jobs.settlements import (
+from reconciler.lifecycle.jobs.outcome import describe
+from reconciler.lifecycle.jobs.settle import settlements
+from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     Cancel,
     ConfirmGrown,
@@ -22,9 +20,11 @@ from reconciler.jobs.settlements import (
     Settlement,
     Succeed,
 )
-from reconciler.jobs.sighted import Attempt, Sighted
-from reconciler.jobs.stopping import RESEND_AFTER
-from reconciler.store.protocols import Claim
+from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.stopping import RESEND_AFTER
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import NodeName
 from solver.model.inflight import Intent, IntentKind
 from solver.model.quantities import Duration, Instant

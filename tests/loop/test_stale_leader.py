@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.act import Leader
-from reconciler.backend import StaleEpochError, StopGang
-from reconciler.jobs.record import JobOutcome
-from reconciler.jobs.sighted import Sighted
-from reconciler.jobs.stopping import STOP_GRACE
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
-from reconciler.store.protocols import Claim, NotLeaderError
+from reconciler.control.act import Leader
+from reconciler.control.loop import one_pass
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.stopping import STOP_GRACE
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.backend import StaleEpochError, StopGang
+from reconciler.protocols.stores import Claim, NotLeaderError
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backend import Activity, Progress, TaskState, TaskStatus
-from reconciler.control import LEASE
-from reconciler.jobs.holding import Holding
-from reconciler.jobs.record import JobRecord
-from reconciler.jobs.settlements import Note
-from reconciler.jobs.sighted import Attempt
-from reconciler.jobs.stuck import is_stuck, settle_stuck, standstill_of
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
-from reconciler.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
-from reconciler.store.marks import Marks
-from reconciler.store.protocols import Claim
+from reconciler.control.control import LEASE
+from reconciler.control.loop import one_pass
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.lifecycle.jobs.settlements import Note
+from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.lifecycle.jobs.stuck import is_stuck, settle_stuck, standstill_of
+from reconciler.model.job_record import JobRecord
+from reconciler.model.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
+from reconciler.protocols.backend import Activity, Progress, TaskState, TaskStatus
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backend import BackendUnreachableError, TaskStatus
-from reconciler.jobs.tail import TAIL_BYTES, TAIL_LINES, last_lines, length_of, start_of_last_lines
+from reconciler.lifecycle.jobs.tail import TAIL_BYTES, TAIL_LINES, last_lines, length_of, start_of_last_lines
+from reconciler.protocols.backend import BackendUnreachableError, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 import tests.nvml.library_mig  # noqa: F401  (its functions list themselves)
-from reconciler.agent.nvml.library.nvml import NvmlDriver, find_driver
+from reconciler.node.nvml.library.nvml import NvmlDriver, find_driver
 from tests.nvml.card import Card
 from tests.nvml.library import Library
 

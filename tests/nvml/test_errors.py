@@ -9,12 +9,12 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from reconciler.agent.nvml.driver import DriverError, DriverUnusableError, GpuLostError, InUseError, ResetNeededError
-from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import driver_for, driver_here, gpus_of
-from reconciler.agent.nvml.library.calls import as_ours
-from reconciler.agent.nvml.library.nvml import NvmlDriver
-from reconciler.backends.local.gpus import DeclaredGpus
+from reconciler.node.here import driver_for, driver_here, gpus_of
+from reconciler.node.local.gpus import DeclaredGpus
+from reconciler.node.nvml.driver import DriverError, DriverUnusableError, GpuLostError, InUseError, ResetNeededError
+from reconciler.node.nvml.gpus import NvmlGpus
+from reconciler.node.nvml.library.calls import as_ours
+from reconciler.node.nvml.library.nvml import NvmlDriver
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install
 from tests.nvml.library import Library
@@ -42,7 +42,7 @@ def test_a_library_of_another_version_than_the_kernel_module_is_for_a_person_to_
 
 def test_without_the_package_it_is_said_which_extra_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    unimport(monkeypatch, "reconciler.agent.nvml.library.")
+    unimport(monkeypatch, "reconciler.node.nvml.library.")
     said = driver_here()
     assert isinstance(said, str)
     assert "quorate[agent]" in said

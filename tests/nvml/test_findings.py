@@ -8,17 +8,17 @@ from threading import Event
 import pynvml
 import pytest
 
-from reconciler.agent.nics import read_nics
-from reconciler.agent.nvml.findings import DeviceUse, Findings
-from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import WhoseGpus, driver_for, gpus_of, looks_of, use_of
-from reconciler.agent.nvml.library.nvml import NvmlDriver
-from reconciler.agent.nvml.xids import KEPT, XidWatch
-from reconciler.backend import PartitionGpu
-from reconciler.backends.local.cleanup import GpuUnreadableError
-from reconciler.backends.local.gpus import DeclaredGpus
-from reconciler.clock import SystemClock
-from reconciler.facts import GpuFacts, NicFacts, NodeFacts, Xid
+from reconciler.model.clock import SystemClock
+from reconciler.model.facts import GpuFacts, NicFacts, NodeFacts, Xid
+from reconciler.node.agent.nics import read_nics
+from reconciler.node.here import WhoseGpus, driver_for, gpus_of, looks_of, use_of
+from reconciler.node.local.cleanup import GpuUnreadableError
+from reconciler.node.local.gpus import DeclaredGpus
+from reconciler.node.nvml.findings import DeviceUse, Findings
+from reconciler.node.nvml.gpus import NvmlGpus
+from reconciler.node.nvml.library.nvml import NvmlDriver
+from reconciler.node.nvml.xids import KEPT, XidWatch
+from reconciler.protocols.backend import PartitionGpu
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.quantities import Instant, Memory
 from tests.nvml.card import Card
@@ -52,7 +52,7 @@ def gpus(library: Library, driver: NvmlDriver, tmp_path: Path) -> NvmlGpus:
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits a second for a thread to end."""
-    monkeypatch.setattr("reconciler.agent.nvml.library.nvml._LOOK_MS", 20)
+    monkeypatch.setattr("reconciler.node.nvml.library.nvml._LOOK_MS", 20)
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.agent.nvml.driver import DriverError
-from reconciler.agent.nvml.gpus import NvmlGpus
-from reconciler.agent.nvml.here import driver_for, gpus_of, use_of
-from reconciler.agent.nvml.library.nvml import NvmlDriver
-from reconciler.backend import ENDED, Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
-from reconciler.backends.local import LocalBackend
-from reconciler.backends.local.machine import Equipment
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
+from reconciler.node.here import driver_for, gpus_of, use_of
+from reconciler.node.local import LocalBackend
+from reconciler.node.local.machine import Equipment
+from reconciler.node.nvml.driver import DriverError
+from reconciler.node.nvml.gpus import NvmlGpus
+from reconciler.node.nvml.library.nvml import NvmlDriver
+from reconciler.protocols.backend import ENDED, Cursor, Epoch, GpuPartitioned, PartitionGpu, StartGang
 from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
@@ -211,7 +211,7 @@ def test_a_driver_that_does_something_else_is_not_believed(
     opened: Open, cards: list[Card], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = opened()
-    monkeypatch.setattr("reconciler.agent.nvml.gpus.partition", lambda *_: "")
+    monkeypatch.setattr("reconciler.node.nvml.gpus.partition", lambda *_: "")
     there.partition(order(1, SMALL), [NODE], (), AT)
     (report,) = there.reports()
     assert "shows something else" in report.refused

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.agent.folder import AgentFolder
-from reconciler.agent.nvml.driver import BusId, Wiring
-from reconciler.agent.nvml.inventory import islands, read_inventory
-from reconciler.agent.nvml.library.nvml import NvmlDriver
+from reconciler.node.agent.folder import AgentFolder
+from reconciler.node.nvml.driver import BusId, Wiring
+from reconciler.node.nvml.inventory import islands, read_inventory
+from reconciler.node.nvml.library.nvml import NvmlDriver
 from solver.model.cluster import GpuType
 from tests.cli.conftest import Quorate, quorate
 from tests.nvml.card import Card

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.agent.nvml.driver import BusId, GpuUuid
-from reconciler.agent.nvml.numbers import Seat, Seats, seated
+from reconciler.node.nvml.driver import BusId, GpuUuid
+from reconciler.node.nvml.numbers import Seat, Seats, seated
 from tests.drawn import worlds
 
 Found = dict[GpuUuid, BusId]

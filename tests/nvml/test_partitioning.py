@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.agent.nvml.driver import GpuLostError, GpuUuid, Place
-from reconciler.agent.nvml.library.nvml import NvmlDriver
-from reconciler.agent.nvml.partitioning import Wish, partition
-from reconciler.agent.nvml.profiles import vocabulary_of
+from reconciler.node.nvml.driver import GpuLostError, GpuUuid, Place
+from reconciler.node.nvml.library.nvml import NvmlDriver
+from reconciler.node.nvml.partitioning import Wish, partition
+from reconciler.node.nvml.profiles import vocabulary_of
 from solver.model.cluster import DeviceId, MigInstance
 from tests.nvml.card import Card
 from tests.nvml.conftest import Install

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.agent.nvml.driver import GpuUuid, Instance, Mig, Place
-from reconciler.agent.nvml.library.nvml import NvmlDriver
-from reconciler.agent.nvml.partitioning import STEPS_MAX, Wish, partition
-from reconciler.agent.nvml.profiles import vocabulary_of
-from reconciler.agent.nvml.steps import Create, CreateCompute, Destroy, DestroyCompute, SetMode, next_step
+from reconciler.node.nvml.driver import GpuUuid, Instance, Mig, Place
+from reconciler.node.nvml.library.nvml import NvmlDriver
+from reconciler.node.nvml.partitioning import STEPS_MAX, Wish, partition
+from reconciler.node.nvml.profiles import vocabulary_of
+from reconciler.node.nvml.steps import Create, CreateCompute, Destroy, DestroyCompute, SetMode, next_step
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.mig import Geometry, geometries, mig_model
 from tests.drawn import worlds

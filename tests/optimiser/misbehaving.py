@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reconciler.optimiser.wire import READY, Answer, Question, decode, encode, read_frame, write_frame
+from reconciler.control.optimiser.wire import READY, Answer, Question, decode, encode, read_frame, write_frame
 from solver.milp.optimiser import Reached, Solution
 
 

@@ -16,10 +16,10 @@ import pytest
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.optimiser import KillableOptimiser, killable
-from reconciler.optimiser.budget import LEAST_S, RoundBudget
-from reconciler.optimiser.limits import margin_s
-from reconciler.optimiser.recording import Recording, optimiser_of
+from reconciler.control.optimiser import KillableOptimiser, killable
+from reconciler.control.optimiser.budget import LEAST_S, RoundBudget
+from reconciler.control.optimiser.limits import margin_s
+from reconciler.control.recording import Recording, optimiser_of
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Awaited, Beside, Effort, Program, Solution, Watched, begun
 from solver.model.arrays import Floats

@@ -10,12 +10,12 @@ import pytest
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.optimiser import KillableOptimiser
-from reconciler.optimiser.budget import LEAST_S, RoundBudget
-from reconciler.optimiser.limits import margin_s
-from reconciler.optimiser.recording import solver_with
-from reconciler.replay import replay
-from reconciler.store.rounds import RoundRecord
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.optimiser.budget import LEAST_S, RoundBudget
+from reconciler.control.optimiser.limits import margin_s
+from reconciler.control.recording import solver_with
+from reconciler.control.replay import replay
+from reconciler.protocols.rounds import RoundRecord
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Program, Solution

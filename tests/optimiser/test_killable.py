@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reconciler.optimiser import KillableOptimiser, killable
-from reconciler.optimiser.killable import HIGHS_CHILD
-from reconciler.optimiser.wire import Question, encode, read_frame, write_frame
+from reconciler.control.optimiser import KillableOptimiser, killable
+from reconciler.control.optimiser.killable import HIGHS_CHILD
+from reconciler.control.optimiser.wire import Question, encode, read_frame, write_frame
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Objective, Program
 
@@ -180,7 +180,7 @@ def test_a_command_that_is_not_there_is_a_failure_like_any_other() -> None:
 def test_a_child_without_parent_ends_by_its_own_alarm() -> None:
     code = """if True:
         import sys, time
-        from reconciler.optimiser.child import serve
+        from reconciler.control.optimiser.child import serve
         def hang(program, start, effort):
             time.sleep(600)
         serve(hang, sys.stdin.buffer, sys.stdout.buffer)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.optimiser.recording import NO_CLOCK_S, BadRecordingError, optimiser_of, solver_with
-from reconciler.replay import first_difference, replay
-from reconciler.store.rounds import RoundRecord
+from reconciler.control.recording import NO_CLOCK_S, BadRecordingError, optimiser_of, solver_with
+from reconciler.control.replay import first_difference, replay
+from reconciler.protocols.rounds import RoundRecord
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Optimiser, Program, Solution
 from solver.model.arrays import Floats

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reconciler.backends.kubernetes.objects import names
-from reconciler.jobs.sighted import Sighted
-from reconciler.pods.attempts import PodAttempts
+from reconciler.kubernetes.control.attempts import PodAttempts
+from reconciler.kubernetes.objects import names
+from reconciler.lifecycle.jobs.sighted import Sighted
 from solver.model.workload import JobName
 from tests.backends.kubernetes.samples import node, pod
 from tests.pods.test_sight import GANG, a_worker, sight_of

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backends.kubernetes.journal import GangBinding, PodBinding
-from reconciler.backends.kubernetes.mig.change import DEADLINE, REST, Made, MigChange, ended
-from reconciler.backends.kubernetes.mig.slots import slots_of
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.records import written
-from reconciler.pods.geometry import bindable, enforceable, geometry_of, wishes_of, with_geometry
-from reconciler.pods.sight import Remembered, Sight, seen, snapshot_from
+from reconciler.kubernetes.binder.journal import GangBinding, PodBinding
+from reconciler.kubernetes.binder.records import written
+from reconciler.kubernetes.control.geometry import bindable, enforceable, geometry_of, wishes_of, with_geometry
+from reconciler.kubernetes.control.sight import Remembered, Sight, seen, snapshot_from
+from reconciler.kubernetes.mig.change import DEADLINE, REST, Made, MigChange, ended
+from reconciler.kubernetes.mig.slots import slots_of
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.wire import Node, Pod, read
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType, NodeName

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.backends.kubernetes.leaving import TimeUp, departure_by
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.records import written
-from reconciler.pods.limits import times_up, with_idle_limits
-from reconciler.pods.sight import Sight, claims_of
-from reconciler.pods.starts import bindings_of
+from reconciler.kubernetes.binder.leaving import TimeUp, departure_by
+from reconciler.kubernetes.binder.records import written
+from reconciler.kubernetes.control.limits import times_up, with_idle_limits
+from reconciler.kubernetes.control.sight import Sight, claims_of
+from reconciler.kubernetes.control.starts import bindings_of
+from reconciler.kubernetes.objects import names
 from solver.checker.check import violations
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import QueueName

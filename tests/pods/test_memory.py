@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.records import Departure, written
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.pods.memory import EVICTED, FORGOTTEN_AFTER, Memory, Note
-from reconciler.pods.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
-from reconciler.store.protocols import Event
+from reconciler.kubernetes.binder.records import Departure, written
+from reconciler.kubernetes.control.memory import EVICTED, FORGOTTEN_AFTER, Memory, Note
+from reconciler.kubernetes.control.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
+from reconciler.kubernetes.objects import names
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import Event
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.inflight import DurationQuantile, Ended, Intent
 from solver.model.quantities import Duration, Instant, MilliGpu

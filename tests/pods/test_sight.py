@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.backends.kubernetes.journal import GangBinding, Journal, PodBinding, journal_of, written
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.disruption import Budget
-from reconciler.backends.kubernetes.objects.wire import Pod, read
-from reconciler.interventions.record import Intervention, Subject
-from reconciler.pods.sight import Remembered, Sight, claims_of, seen, snapshot_from
-from reconciler.pods.starts import bindings_of
-from reconciler.pods.views import Logless, PodHoldings, PodJobs
-from reconciler.store.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
+from reconciler.kubernetes.binder.journal import GangBinding, Journal, PodBinding, journal_of, written
+from reconciler.kubernetes.control.sight import Remembered, Sight, claims_of, seen, snapshot_from
+from reconciler.kubernetes.control.starts import bindings_of
+from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.disruption import Budget
+from reconciler.kubernetes.objects.wire import Pod, read
+from reconciler.model.intervention_record import Intervention, Subject
+from reconciler.protocols.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
 from solver.checker.check import violations
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration, Instant

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.documents.files import Files, read_folder
 from reconciler.documents.repository import Reading, read_repository
-from reconciler.policytests.conduct import conduct
+from reconciler.gitops.policytests.conduct import conduct
 from solver.milp.highs import optimise
 from tests.house.tracked import ROOT
 

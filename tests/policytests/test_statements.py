@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
-from reconciler.policytests.conduct import PolicyTestResult, conduct
+from reconciler.gitops.policytests.conduct import PolicyTestResult, conduct
 from solver.milp.highs import optimise
 from solver.plan.violation import Violation
 from tests.documents.repository import queue
@@ -204,7 +204,7 @@ def test_a_world_that_can_not_be_is_said_in_its_place() -> None:
 
 def test_a_plan_that_breaks_a_rule_fails_as_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     found = (Violation("double-booking", "n-1/0", "held twice"),)
-    monkeypatch.setattr("reconciler.policytests.conduct.violations", lambda *_: found)
+    monkeypatch.setattr("reconciler.gitops.policytests.conduct.violations", lambda *_: found)
     (failure,) = conducted(TWO, "job: high, must: start").failures
     assert failure.code == "unlawful-plan"
     assert "double-booking n-1/0: held twice" in failure.message

@@ -21,9 +21,9 @@ from rich.progress import track
 
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
-from reconciler.optimiser.recording import WITHOUT_PROGRAM
-from reconciler.replay import replay
-from reconciler.store.rounds import RoundRecord
+from reconciler.control.recording import WITHOUT_PROGRAM
+from reconciler.control.replay import replay
+from reconciler.protocols.rounds import RoundRecord
 from solver.milp.highs import optimise
 from solver.model.document import decode, encode
 from solver.model.quantities import Duration

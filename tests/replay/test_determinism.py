@@ -10,8 +10,8 @@ import pytest
 
 from hack.rounds.cases import with_limit
 from hack.rounds.load import busy
-from reconciler.optimiser import KillableOptimiser
-from reconciler.optimiser.recording import solver_with
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.recording import solver_with
 from solver.checker.check import violations
 from solver.model.document import encode
 from solver.plan.plan import Bind, Evict, Nominate

@@ -13,9 +13,9 @@ from hack.rounds.cases import with_limit
 from hack.rounds.load import busy
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
-from reconciler.optimiser.recording import solver_with
-from reconciler.replay import replay
-from reconciler.store.rounds import RoundRecord
+from reconciler.control.recording import solver_with
+from reconciler.control.replay import replay
+from reconciler.protocols.rounds import RoundRecord
 from reconciler.store.sql.store import open_store
 from solver.checker.check import violations
 from solver.milp.highs import optimise

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reconciler.meaning import DocumentChange, FieldChange
-from reconciler.reports.paths import Paths
-from reconciler.review.found import (
+from reconciler.analysis.reports.paths import Paths
+from reconciler.gitops.review.meaning import DocumentChange, FieldChange
+from reconciler.model.found import (
     Ahead,
     Breach,
     Converging,

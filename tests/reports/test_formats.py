@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.documents.problem import Problem, Severity
-from reconciler.reports.formats import FORMATS, problems_as
-from reconciler.reports.paths import UNKNOWN
-from reconciler.reports.problems import SEVERITIES
-from reconciler.reports.review_problems import review_problems
+from reconciler.analysis.reports.formats import FORMATS, problems_as
+from reconciler.analysis.reports.paths import UNKNOWN
+from reconciler.analysis.reports.problems import SEVERITIES
+from reconciler.analysis.reports.review_problems import review_problems
+from reconciler.model.problem import Problem, Severity
 from tests.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, unchanged
 from tests.reports.strangers import strangers
 

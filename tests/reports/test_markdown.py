@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from reconciler.reports.markdown import BYTES_MAX, markdown, marker
-from reconciler.reports.markup import SHOWN_CHARACTERS_MAX, code
-from reconciler.reports.outline import Outline
-from reconciler.reports.paths import UNKNOWN
-from reconciler.reports.plain import one_line
-from reconciler.reports.reviewed import outline_of
+from reconciler.analysis.reports.markdown import BYTES_MAX, markdown, marker
+from reconciler.analysis.reports.markup import SHOWN_CHARACTERS_MAX, code
+from reconciler.analysis.reports.outline import Outline
+from reconciler.analysis.reports.paths import UNKNOWN
+from reconciler.analysis.reports.plain import one_line
+from reconciler.analysis.reports.reviewed import outline_of
 from solver.model.workload import JobName
 from tests.reports.reviews import PATHS, losing, moved_quota, of_strangers
 from tests.reports.strangers import HOSTILE, strangers

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.meaning import DocumentChange, FieldChange
-from reconciler.reports.fates import fates
-from reconciler.reports.review_problems import review_problems
-from reconciler.reports.reviewed import outline_of
-from reconciler.reports.text import text
-from reconciler.review.found import Entitlement, JobChange, QueueChange, Review, Stranded
+from reconciler.analysis.reports.fates import fates
+from reconciler.analysis.reports.review_problems import review_problems
+from reconciler.analysis.reports.reviewed import outline_of
+from reconciler.analysis.reports.text import text
+from reconciler.gitops.review.meaning import DocumentChange, FieldChange
+from reconciler.model.found import Entitlement, JobChange, QueueChange, Review, Stranded
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName

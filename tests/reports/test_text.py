@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 from hypothesis import given, settings
 
-from reconciler.reports.outline import Outline
-from reconciler.reports.paths import UNKNOWN
-from reconciler.reports.reviewed import outline_of
-from reconciler.reports.text import text
+from reconciler.analysis.reports.outline import Outline
+from reconciler.analysis.reports.paths import UNKNOWN
+from reconciler.analysis.reports.reviewed import outline_of
+from reconciler.analysis.reports.text import text
 from tests.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, side, unchanged
 from tests.reports.strangers import HOSTILE, strangers
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from reconciler.control import PolicyInForce
+from reconciler.control.control import PolicyInForce
 from reconciler.documents.repository import Reading
-from reconciler.gitsource.errors import NotReadyToPlanError
-from reconciler.gitsource.requirements import Candidate, Held
-from reconciler.meaning import meaning_of
-from reconciler.review.activation import FRESH_MS, AsAccepted, FreshPlans, WithinGuardrails
-from reconciler.review.envelope import Envelope
-from reconciler.review.found import Breach, Review
-from reconciler.review.side import Side
+from reconciler.gitops.review.activation import FRESH_MS, AsAccepted, FreshPlans, WithinGuardrails
+from reconciler.gitops.review.meaning import meaning_of
+from reconciler.gitops.review.side import Side
+from reconciler.gitops.source.errors import NotReadyToPlanError
+from reconciler.gitops.source.requirements import Candidate, Held
+from reconciler.model.envelope import Envelope
+from reconciler.model.found import Breach, Review
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from tests.review.test_guardrails import NOW, compiled, evicted, found

@@ -10,11 +10,11 @@ from threading import Thread
 
 import pytest
 
-from reconciler.gitsource.errors import NotReadyToPlanError
-from reconciler.review import apart
-from reconciler.review.compare import review
-from reconciler.review.found import Review
-from reconciler.review.side import Side
+from reconciler.gitops.review import apart
+from reconciler.gitops.review.compare import review
+from reconciler.gitops.review.side import Side
+from reconciler.gitops.source.errors import NotReadyToPlanError
+from reconciler.model.found import Review
 from solver.milp.highs import optimise
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Cpu, Memory

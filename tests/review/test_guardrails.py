@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconciler.documents.repository import Compiled
-from reconciler.review.found import (
+from reconciler.gitops.review.guardrails import breaches_of
+from reconciler.model.found import (
     Ahead,
     Converging,
     Entitlement,
@@ -15,7 +16,6 @@ from reconciler.review.found import (
     Review,
     RevisionReviewed,
 )
-from reconciler.review.guardrails import breaches_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName

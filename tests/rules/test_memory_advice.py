@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backend import MemoryUse, TaskStatus
-from reconciler.jobs.memory_advice import memory_advice, nice, rounded
+from reconciler.lifecycle.jobs.memory_advice import memory_advice, nice, rounded
+from reconciler.protocols.backend import MemoryUse, TaskStatus
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backend import MemoryUse, TaskState, TaskStatus
-from reconciler.jobs.failure import Failure, FailureKind
-from reconciler.jobs.retries import QUIET, Mishap, classify, in_a_row, rest_before, retry_of, signal_of
-from reconciler.retry_policy import NO_RETRIES, Backoff, FailurePattern, RetryAction, RetryPolicy, RetryRule
+from reconciler.lifecycle.jobs.retries import QUIET, Mishap, classify, in_a_row, rest_before, retry_of, signal_of
+from reconciler.model.failure import Failure, FailureKind
+from reconciler.model.retry_policy import NO_RETRIES, Backoff, FailurePattern, RetryAction, RetryPolicy, RetryRule
+from reconciler.protocols.backend import MemoryUse, TaskState, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant, Memory
 from solver.model.workload import JobName

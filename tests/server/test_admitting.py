@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from hack.rounds.world import World
-from reconciler.control import PolicyInForce
+from reconciler.control.control import PolicyInForce
 from reconciler.server import admitting
 from reconciler.server.admitting import Admitting
 from reconciler.server.services import Watch

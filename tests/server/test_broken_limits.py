@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.broken_limits import BrokenLimit, broken_limits
+from reconciler.control.broken_limits import BrokenLimit, broken_limits
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName
 from tests.rules.test_departures import HOUR, H, Q, clock, policy, world

@@ -10,13 +10,13 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from reconciler.backend import Epoch
-from reconciler.checkpoints.keeper import Keeper
-from reconciler.checkpoints.policy import CheckpointPolicy
-from reconciler.control import PolicyInForce
-from reconciler.jobs.record import JobOutcome
-from reconciler.loop import one_pass
-from reconciler.operations import Operations
+from reconciler.control.control import PolicyInForce
+from reconciler.control.loop import one_pass
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.checkpoints.keeper import Keeper
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.backend import Epoch
 from reconciler.server.checkpoints import LATE_PARTS, LONG_ENDED_EVERY_S, CheckpointKeeping
 from solver.model.quantities import Duration
 from solver.model.workload import Checkpoint, JobName

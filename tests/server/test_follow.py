@@ -12,15 +12,15 @@ import pytest
 import structlog
 
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.clock import Clock, SystemClock
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.record import Approval, Suspension
-from reconciler.gitsource.requirements import Candidate, FastForward, Held, Requirement, Valid
-from reconciler.gitsource.signatures import NOT_ASKED, Signed
-from reconciler.gitsource.standing import StandingPolicy
-from reconciler.meaning import meaning_of
+from reconciler.gitops.review.meaning import meaning_of
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.requirements import Candidate, FastForward, Held, Requirement, Valid
+from reconciler.gitops.source.signatures import NOT_ASKED, Signed
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.git_record import Approval, Suspension
 from reconciler.server.follow import AcceptedByPeople, PolicyFollower
 from reconciler.store.sql.store import SqlStore, open_store
 from tests.contracts.local_worlds import eventually

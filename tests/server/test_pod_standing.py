@@ -10,13 +10,13 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.api.payloads import Condition
-from reconciler.backends.kubernetes.followed import Standing
-from reconciler.backends.kubernetes.mirror import Mirror
-from reconciler.backends.kubernetes.resource import NODES, PODS, Resource
-from reconciler.control import NoPolicyError, PolicyInForce
-from reconciler.followed import BEHIND_S, FollowedFigures, FollowedKind
-from reconciler.metrics import Metrics
-from reconciler.pods.standing import followed_in, say_what_is_behind
+from reconciler.control.control import NoPolicyError, PolicyInForce
+from reconciler.control.metrics import Metrics
+from reconciler.kubernetes.client.followed import Standing
+from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.standing import followed_in, say_what_is_behind
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.model.followed import BEHIND_S, FollowedFigures, FollowedKind
 from reconciler.server.pod_standing import PodStanding
 from solver.model.quantities import Duration, Instant
 from solver.policy.policy import Policy, PriorityClass, policy_of

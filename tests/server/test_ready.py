@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from reconciler.control import NoPolicyError
-from reconciler.runner import Condition, LoopStatus
+from reconciler.control.control import NoPolicyError
+from reconciler.control.runner import Condition, LoopStatus
 from reconciler.server.services import Watch
 
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)

@@ -12,11 +12,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.control import NoPolicyError
-from reconciler.gitsource.mirror import Mirror
-from reconciler.gitsource.requirements import Candidate, FastForward, Held, Valid
-from reconciler.gitsource.standing import StandingPolicy
-from reconciler.runner import Runner
+from reconciler.control.control import NoPolicyError
+from reconciler.control.runner import Runner
+from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.requirements import Candidate, FastForward, Held, Valid
+from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
 from reconciler.server.folder import StateFolder
 from reconciler.server.opened import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member
@@ -24,7 +25,6 @@ from reconciler.server.persevering import persevering
 from reconciler.server.pruning import Pruning
 from reconciler.server.settings import Settings
 from reconciler.server.together import Together
-from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from tests.contracts.test_history import record_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.traces import TraceUnreadableError, read_philly
+from reconciler.analysis.traces import TraceUnreadableError, read_philly
 from solver.checker.check import violations
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName

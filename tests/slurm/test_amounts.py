@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.slurm.amounts import Gpus, count, dependencies, gpus, gres, memory, seconds
+from reconciler.documents.slurm.amounts import Gpus, count, dependencies, gpus, gres, memory, seconds
 
 
 @pytest.mark.parametrize(

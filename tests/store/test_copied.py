@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from reconciler.store.protocols import Event
+from reconciler.protocols.stores import Event
 from reconciler.store.sql.checked import problems_of
 from reconciler.store.sql.copied import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError, back_up, restore
 from reconciler.store.sql.schema import metadata

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, inspect, text
 
-from reconciler.store.protocols import StoreUnusableError
+from reconciler.protocols.stores import StoreUnusableError
 from reconciler.store.sql import migrations
 from reconciler.store.sql.checked import problems_of
 from reconciler.store.sql.migrations import BASELINE, DowngradeRefusedError, downgrade

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import make_url, text
 
 from hack.postgresql.server import private_server
-from reconciler.backend import StaleEpochError
-from reconciler.store.protocols import Event, NotLeaderError, StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.stores import Event, NotLeaderError, StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql import engines
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.store import SqlStore, open_store

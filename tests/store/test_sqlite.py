@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from reconciler.store.protocols import StoreUnusableError
+from reconciler.protocols.stores import StoreUnusableError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.schema import metadata
 from reconciler.store.sql.store import SqlStore, open_store

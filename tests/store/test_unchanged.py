@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.jobs.record import JobOutcome
+from reconciler.model.job_record import JobOutcome
 from reconciler.store.sql.jobs import SqlJobSource
 from reconciler.store.sql.store import SqlStore, open_store
 from solver.model.quantities import Duration, Instant

@@ -7,14 +7,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from reconciler.backends.kubernetes import binding, leader
-from reconciler.backends.kubernetes.finishing import Finished, Finisher
-from reconciler.backends.kubernetes.journal import PodBinding
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.objects.wire import Pod
-from reconciler.backends.kubernetes.watching import Key
-from reconciler.pods.hands import Hands
-from reconciler.store.protocols import NotLeaderError
+from reconciler.kubernetes.binder import binding
+from reconciler.kubernetes.binder.finishing import Finished, Finisher
+from reconciler.kubernetes.binder.journal import PodBinding
+from reconciler.kubernetes.client import leader
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.watching import Key
+from reconciler.kubernetes.control.hands import Hands
+from reconciler.kubernetes.objects.wire import Pod
+from reconciler.protocols.stores import NotLeaderError
 
 Patches = Iterable[Any]
 

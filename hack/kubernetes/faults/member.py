@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 import structlog
 
 from hack.kubernetes.faults.bugs import seeded
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE, Timing
-from reconciler.clock import SystemClock
-from reconciler.control import LEASE as STORE_LEASE
-from reconciler.control import PolicyInForce
-from reconciler.optimiser.recording import solver_with
-from reconciler.pods.connected import Cluster, connected
-from reconciler.pods.memory import Memory
-from reconciler.pods.plane import Handed, PodPlane
-from reconciler.pods.runner import PodRunner
-from reconciler.runner import LoopStatus, Pace
+from reconciler.control.control import LEASE as STORE_LEASE
+from reconciler.control.control import PolicyInForce
+from reconciler.control.recording import solver_with
+from reconciler.control.runner import LoopStatus, Pace
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Timing
+from reconciler.kubernetes.control.connected import Cluster, connected
+from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.plane import Handed, PodPlane
+from reconciler.kubernetes.control.runner import PodRunner
+from reconciler.model.clock import SystemClock
 from reconciler.store.sql.store import open_store
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, MilliGpu

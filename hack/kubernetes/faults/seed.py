@@ -21,13 +21,13 @@ from hack.kubernetes.faults.world import BUSY_S, Happening, Kind, Script, script
 from hack.kubernetes.faulty_proxy import FaultyProxy
 from hack.kubernetes.fence import NAMESPACES, QUORATE, install
 from hack.kubernetes.intervals import Intervals, entries_of
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig
-from reconciler.backends.kubernetes.leader import LEASE, NAMESPACE
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.refusals import NotFoundError
-from reconciler.backends.kubernetes.resource import LEASES
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.leader import LEASE, NAMESPACE
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.refusals import NotFoundError
+from reconciler.kubernetes.objects.resource import LEASES
+from reconciler.model.clock import SystemClock
 
 ADMINS = ("system:masters",)
 ROUNDS_MAX = 150

@@ -17,11 +17,11 @@ import structlog
 
 from hack.kubernetes.faults.member import FIRST, POOL, QUEUE, URGENT
 from hack.kubernetes.faults.world import GPUS_PER_NODE, Gang
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.refusals import ConflictError, NotFoundError
-from reconciler.backends.kubernetes.resource import NODES, PODS
-from reconciler.backends.kubernetes.watching import Watched
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
+from reconciler.kubernetes.client.watching import Watched
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import NODES, PODS
 
 LOOK_EVERY_S = 0.03
 LEAVES_WITHIN_S = 0.3

@@ -27,8 +27,8 @@ from reconciler.backends.baremetal.certificates import (
 )
 from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.roots import Standing, standing
-from reconciler.clock import Clock
-from reconciler.store.agents import Agent, Agents
+from reconciler.model.clock import Clock
+from reconciler.protocols.agents import Agent, Agents
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 

@@ -9,20 +9,6 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backend import (
-    AttemptKey,
-    BackendUnreachableError,
-    Changes,
-    Cursor,
-    Epoch,
-    GrowGang,
-    Meeting,
-    Order,
-    PartitionGpu,
-    StaleEpochError,
-    StartGang,
-    StopTasks,
-)
 from reconciler.backends.baremetal.door import Door, NotThereError
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import Patience, Stray
@@ -42,9 +28,23 @@ from reconciler.backends.baremetal.wire import (
     ToAgent,
     meeting_port,
 )
-from reconciler.masking import read_masked
-from reconciler.store.protocols import Claim
-from reconciler.terminals import Line, NoTerminalError
+from reconciler.model.masking import read_masked
+from reconciler.protocols.backend import (
+    AttemptKey,
+    BackendUnreachableError,
+    Changes,
+    Cursor,
+    Epoch,
+    GrowGang,
+    Meeting,
+    Order,
+    PartitionGpu,
+    StaleEpochError,
+    StartGang,
+    StopTasks,
+)
+from reconciler.protocols.stores import Claim
+from reconciler.protocols.terminals import Line, NoTerminalError
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName, JobSpec, TaskPlacement

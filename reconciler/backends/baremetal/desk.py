@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.backends.baremetal.authority import Authority
 from reconciler.backends.baremetal.join_token import new_token
-from reconciler.store.agents import Agents, Invitation
+from reconciler.protocols.agents import Agents, Invitation
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from threading import Lock
 
-from reconciler.backend import Changes, Cursor, Epoch
 from reconciler.backends.baremetal.merge import Cluster, Patience, Stray
 from reconciler.backends.baremetal.numbered import Numbered
 from reconciler.backends.baremetal.told import Heard, TaskKey, Told, of_itself
-from reconciler.clock import Clock
-from reconciler.store.protocols import Claim
+from reconciler.model.clock import Clock
+from reconciler.protocols.backend import Changes, Cursor, Epoch
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

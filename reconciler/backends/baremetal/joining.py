@@ -35,9 +35,9 @@ from reconciler.backends.baremetal.join_wire import (
     NotIssued,
     RenewalAsked,
 )
-from reconciler.clock import Clock
-from reconciler.store.agents import AgentRevokedError, Agents, NotInvitedError
-from reconciler.store.protocols import Event, History
+from reconciler.model.clock import Clock
+from reconciler.protocols.agents import AgentRevokedError, Agents, NotInvitedError
+from reconciler.protocols.stores import Event, History
 from solver.model.document import decode, encode
 from solver.model.quantities import Duration
 

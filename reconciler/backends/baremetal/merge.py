@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backend import ENDED, AttemptKey, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
 from reconciler.backends.baremetal.told import Heard, TaskKey, key_of
-from reconciler.store.protocols import Claim
+from reconciler.protocols.backend import ENDED, AttemptKey, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement

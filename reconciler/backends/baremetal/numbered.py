@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator
 
 import msgspec
 
-from reconciler.backend import Changes, Cursor
 from reconciler.backends.baremetal.told import key_of
+from reconciler.protocols.backend import Changes, Cursor
 from solver.model.document import Document
 from solver.model.quantities import Instant
 

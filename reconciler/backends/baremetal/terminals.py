@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.told import TaskKey
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown, Type
-from reconciler.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import Ended, NoTerminalError, Window
 from solver.model.cluster import NodeName
 
 

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.backend import ENDED, AttemptKey, AttemptStopped, Changes, GpuPartitioned, TaskLeft, TaskStatus
-from reconciler.facts import NodeFacts
+from reconciler.model.facts import NodeFacts
+from reconciler.protocols.backend import (
+    ENDED,
+    AttemptKey,
+    AttemptStopped,
+    Changes,
+    GpuPartitioned,
+    TaskLeft,
+    TaskStatus,
+)
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

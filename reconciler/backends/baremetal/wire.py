@@ -15,7 +15,16 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from reconciler.backend import Changes, Epoch, GrowGang, PartitionGpu, StartGang, StopGang, StopTasks, TellGang
+from reconciler.protocols.backend import (
+    Changes,
+    Epoch,
+    GrowGang,
+    PartitionGpu,
+    StartGang,
+    StopGang,
+    StopTasks,
+    TellGang,
+)
 from solver.model.cluster import Node, NodeName
 from solver.model.document import Document
 from solver.model.workload import JobName

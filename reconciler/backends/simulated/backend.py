@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from reconciler.backend import (
+from reconciler.backends.forgetting import forget_each
+from reconciler.backends.simulated.cluster import SimulatedCluster
+from reconciler.protocols.backend import (
     AttemptKey,
     BackendUnreachableError,
     Changes,
@@ -14,8 +16,6 @@ from reconciler.backend import (
     PartitionGpu,
     StaleEpochError,
 )
-from reconciler.backends.forgetting import forget_each
-from reconciler.backends.simulated.cluster import SimulatedCluster
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
 

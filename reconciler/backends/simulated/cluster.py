@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.backend import (
+from reconciler.backends.looks import look_every
+from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_command
+from reconciler.backends.simulated.faults import KIND, Faults
+from reconciler.backends.simulated.figures import SimulatedFigures
+from reconciler.backends.simulated.gpus import SimulatedGpus
+from reconciler.backends.simulated.journal import Entry, Journal
+from reconciler.backends.simulated.tells import SimulatedTells
+from reconciler.model.clock import Clock
+from reconciler.protocols.backend import (
     Activity,
     AttemptStopped,
     GrowGang,
@@ -22,14 +30,6 @@ from reconciler.backend import (
     TaskStatus,
     TellGang,
 )
-from reconciler.backends.looks import look_every
-from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_command
-from reconciler.backends.simulated.faults import KIND, Faults
-from reconciler.backends.simulated.figures import SimulatedFigures
-from reconciler.backends.simulated.gpus import SimulatedGpus
-from reconciler.backends.simulated.journal import Entry, Journal
-from reconciler.backends.simulated.tells import SimulatedTells
-from reconciler.clock import Clock
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.document import Document
 from solver.model.quantities import Duration, Instant

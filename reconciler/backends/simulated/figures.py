@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reconciler.backend import MemoryUse, Progress
+from reconciler.protocols.backend import MemoryUse, Progress
 from solver.model.quantities import Duration, Instant, Memory
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from reconciler.backend import GpuPartitioned, PartitionGpu
+from reconciler.protocols.backend import GpuPartitioned, PartitionGpu
 from solver.model.cluster import DeviceId, Gpu, MigInstance
 from solver.model.quantities import Instant
 from solver.model.workload import TaskPlacement

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
-from reconciler.backend import AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
-from reconciler.facts import NodeFacts
+from reconciler.model.facts import NodeFacts
+from reconciler.protocols.backend import AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from reconciler.backend import TellGang
+from reconciler.protocols.backend import TellGang
 from solver.model.document import Document
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.gathering import Gathering
-from reconciler.backends.kubernetes.refusals import NotAllowedError
 from reconciler.cli.kubectl.reading import Reader
 from reconciler.cli.kubectl.seen import SeenEvent, SeenPod
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.times import local
+from reconciler.kubernetes.client.refusals import NotAllowedError
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.gathering import Gathering
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Instant
 

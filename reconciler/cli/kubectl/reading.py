@@ -10,26 +10,26 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.credentials import CredentialsError
-from reconciler.backends.kubernetes.kubeconfig import from_kubeconfig, kubeconfig_path, namespace_in
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.pace import Pace
-from reconciler.backends.kubernetes.refusals import (
+from reconciler.cli.exits import Exit
+from reconciler.cli.kubectl.seen import SeenEvent, SeenEvents, SeenPod, SeenPods, SeenQueue, SeenQueues
+from reconciler.cli.kubectl.through_kubectl import ThroughKubectl
+from reconciler.cli.output import CommandFailedError
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.credentials import CredentialsError
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_path, namespace_in
+from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.refusals import (
     KubernetesError,
     NotAllowedError,
     NotFoundError,
     UnreachableError,
 )
-from reconciler.backends.kubernetes.resource import PODS
-from reconciler.backends.kubernetes.telling.events import EVENTS
-from reconciler.backends.kubernetes.telling.told_queues import QUEUES
-from reconciler.cli.exits import Exit
-from reconciler.cli.kubectl.seen import SeenEvent, SeenEvents, SeenPod, SeenPods, SeenQueue, SeenQueues
-from reconciler.cli.kubectl.through_kubectl import ThroughKubectl
-from reconciler.cli.output import CommandFailedError
-from reconciler.clock import SystemClock
-from reconciler.documents.problem import did_you_mean
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.status.events import EVENTS
+from reconciler.kubernetes.status.told_queues import QUEUES
+from reconciler.model.clock import SystemClock
+from reconciler.model.problem import did_you_mean
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.backends.kubernetes.objects.wire import Meta, Pod, PodStatus, Wire
+from reconciler.kubernetes.objects.wire import Meta, Pod, PodStatus, Wire
 
 
 class Condition(Wire, frozen=True):

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from reconciler.backends.kubernetes.credentials import CredentialsError
-from reconciler.backends.kubernetes.refusals import (
+from reconciler.kubernetes.client.credentials import CredentialsError
+from reconciler.kubernetes.client.refusals import (
     NotAllowedError,
     NotFoundError,
     RefusedError,

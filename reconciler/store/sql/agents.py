@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
 
-from reconciler.store.agents import Agent, AgentRevokedError, Invitation, NotInvitedError, refusal
+from reconciler.protocols.agents import Agent, AgentRevokedError, Invitation, NotInvitedError, refusal
 from reconciler.store.sql.agent_tables import agent_invitations, agents
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import leadership

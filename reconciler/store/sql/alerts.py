@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Row, delete, insert, select, update
 
-from reconciler.alerts.standing import Standing
-from reconciler.backend import Epoch
+from reconciler.model.webhook_standing import Standing
+from reconciler.protocols.backend import Epoch
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import webhooks
 from reconciler.store.sql.tables import kept

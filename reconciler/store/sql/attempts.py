@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.store.protocols import Claim, ClaimRefusedError
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import Claim, ClaimRefusedError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.divided import refuse_divided
 from reconciler.store.sql.held import held_by, hold, ran, refuse_held

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 
-from reconciler.jobs.groups import Batch, GroupRecord, NewJob, Tally
-from reconciler.store.job_source import DuplicateJobError
+from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Tally
+from reconciler.protocols.job_source import DuplicateJobError
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import groups, jobs
 from solver.model.document import encode

@@ -10,12 +10,12 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Column, Connection, func, select, text
 
-from reconciler.checkpoints.findings import AnyFinding
-from reconciler.jobs.failure import Failure
-from reconciler.jobs.record import ArrayElement, JobOutcome
-from reconciler.review.envelope import Envelope
-from reconciler.store.marks import Marks
-from reconciler.store.rounds import RoundRecord
+from reconciler.model.checkpoint_findings import AnyFinding
+from reconciler.model.envelope import Envelope
+from reconciler.model.failure import Failure
+from reconciler.model.job_record import ArrayElement, JobOutcome
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.rounds import RoundRecord
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.migrations import is_in, version_of
 from reconciler.store.sql.people import accepted_plans

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.checkpoints.findings import AnyFinding
-from reconciler.checkpoints.record import CheckpointKey, CheckpointRecord
-from reconciler.store.checkpoints import CheckpointGoneError
+from reconciler.model.checkpoint_findings import AnyFinding
+from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.checkpoints import CheckpointGoneError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import checkpoints

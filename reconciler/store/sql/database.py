@@ -12,8 +12,8 @@ import msgspec
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from reconciler.backend import Epoch, StaleEpochError
-from reconciler.store.protocols import StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
 from reconciler.store.sql.engines import postgresql_engine, postgresql_url, sqlite_engine
 from reconciler.store.sql.migrations import alone, bring_up_to_date, misfit_of
 from reconciler.store.sql.problems import explain, may_pass

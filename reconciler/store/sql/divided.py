@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, select
 
-from reconciler.store.protocols import ClaimRefusedError
+from reconciler.protocols.stores import ClaimRefusedError
 from reconciler.store.sql.occupancy import Occupancy
 from reconciler.store.sql.tables import holdings, partitions
 from solver.model.cluster import DeviceId

@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 
-from reconciler.store.protocols import StoreUnusableError
+from reconciler.protocols.stores import StoreUnusableError
 from reconciler.store.sql.password import read_password
 
 BUSY_TIMEOUT_S = 10.0

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.gitsource.record import Approval, Suspension
+from reconciler.model.git_record import Approval, Suspension
+from reconciler.protocols.backend import Epoch
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import approvals, suspensions
 from reconciler.store.sql.tables import kept

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import ColumnElement, delete, insert, select
 
-from reconciler.backend import Epoch
+from reconciler.protocols.backend import Epoch
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.gone_tables import ended_gangs, gang_evictions
 from solver.model.inflight import Ended

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import BigInteger, Column, Row, Table, delete, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.health.record import NodeHealth
+from reconciler.model.health_record import NodeHealth
+from reconciler.protocols.backend import Epoch
 from reconciler.store.sql.columns import String, Text
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.schema import metadata, since

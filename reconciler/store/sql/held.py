@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
 
-from reconciler.store.protocols import ClaimRefusedError
+from reconciler.protocols.stores import ClaimRefusedError
 from reconciler.store.sql.occupancy import Held, Occupancy, gpus_under
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.tables import holdings

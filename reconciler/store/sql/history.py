@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Select, delete, func, insert, select
 
-from reconciler.backend import Epoch
-from reconciler.store.protocols import Event, KeptEvent
-from reconciler.store.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.stores import Event, KeptEvent
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import events, rounds
 from solver.model.document import encode

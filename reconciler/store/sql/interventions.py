@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Row, Select, and_, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.interventions.record import Ending, Intervention, InterventionKind, Subject
+from reconciler.model.intervention_record import Ending, Intervention, InterventionKind, Subject
+from reconciler.protocols.backend import Epoch
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import interventions
 from solver.model.quantities import Instant

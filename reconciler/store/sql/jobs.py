@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.jobs.failure import Failure
-from reconciler.jobs.groups import Batch, GroupRecord, Tally
-from reconciler.jobs.record import ArrayElement, JobOutcome, JobRecord
-from reconciler.store.job_source import DuplicateJobError, UnknownJobError
+from reconciler.model.failure import Failure
+from reconciler.model.job_groups import Batch, GroupRecord, Tally
+from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
 from reconciler.store.sql.batches import group_named, group_of, insert_batch, part_of, taken, tallied
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import NAMES_MAX, pieces

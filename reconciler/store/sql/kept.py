@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlalchemy import delete, insert, select
 
-from reconciler.backend import Epoch
-from reconciler.store.past_use import PastUse
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.past_use import PastUse
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import kept, leadership
 from solver.model.document import encode

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.clock import SystemClock
-from reconciler.store.protocols import Claim, ClaimRefusedError, NotLeaderError
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.stores import Claim, ClaimRefusedError, NotLeaderError
 from reconciler.store.sql.attempts import SqlAttempts
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.kept import SqlKept

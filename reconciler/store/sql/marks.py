@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import update
 
-from reconciler.backend import Epoch
-from reconciler.store.marks import Marks
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.marks import Marks
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import claims
 from solver.model.document import encode

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from sqlalchemy import select
 
-from reconciler.store.holdings import JobHoldings
-from reconciler.store.protocols import Claim
+from reconciler.protocols.holdings import JobHoldings
+from reconciler.protocols.stores import Claim
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.pieces import pieces
 from reconciler.store.sql.rows import intent_named, read_claim

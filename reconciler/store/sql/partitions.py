@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import delete, insert, select, update
 
-from reconciler.backend import Epoch
-from reconciler.store.partitionings import COUNTED_MS
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.partitionings import COUNTED_MS
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.divided import refuse_in_use
 from reconciler.store.sql.tables import partition_changes, partitions

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from reconciler.store.protocols import StoreUnusableError
+from reconciler.protocols.stores import StoreUnusableError
 
 
 def read_password(path: Path) -> str:

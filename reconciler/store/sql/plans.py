@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import delete, insert, select
 
-from reconciler.review.envelope import AcceptedPlan, Envelope
+from reconciler.model.envelope import AcceptedPlan, Envelope
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.people import accepted_plans
 from solver.model.document import encode

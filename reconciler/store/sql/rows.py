@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
-from reconciler.store.marks import Marks
-from reconciler.store.protocols import Claim
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.stores import Claim
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.tables import claims, intents
 from solver.model.document import encode

@@ -6,7 +6,7 @@ from collections import Counter
 
 from sqlalchemy import Connection, delete, select, update
 
-from reconciler.store.protocols import Claim, ClaimRefusedError
+from reconciler.protocols.stores import Claim, ClaimRefusedError
 from reconciler.store.sql.database import Database
 from reconciler.store.sql.divided import refuse_divided
 from reconciler.store.sql.held import held_by, hold, ran, refuse_held

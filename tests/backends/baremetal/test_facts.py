@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.agent import hardware as hardware_of_agents
-from reconciler.agent.deeds import NodeDeeds
-from reconciler.agent.folder import AgentFolder
-from reconciler.agent.hardware import Hardware
-from reconciler.backend import Changes, Cursor, TaskStatus
 from reconciler.backends.baremetal.merge import Cluster, Patience
 from reconciler.backends.baremetal.numbered import Numbered
 from reconciler.backends.baremetal.told import Heard
-from reconciler.backends.local.gpus import Gpus
-from reconciler.clock import Clock
-from reconciler.facts import NicFacts, NodeFacts
-from reconciler.health.record import NodeHealth, Trial
-from reconciler.health.trials import claims_of, trial_name
+from reconciler.lifecycle.health.trials import claims_of, trial_name
+from reconciler.model.clock import Clock
+from reconciler.model.facts import NicFacts, NodeFacts
+from reconciler.model.health_record import NodeHealth, Trial
+from reconciler.node.agent import hardware as hardware_of_agents
+from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.folder import AgentFolder
+from reconciler.node.agent.hardware import Hardware
+from reconciler.node.local.gpus import Gpus
+from reconciler.protocols.backend import Changes, Cursor, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from tests.contracts import baremetal_worlds

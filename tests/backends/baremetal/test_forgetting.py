@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.backend import AttemptStopped, BackendUnreachableError, Changes, Cursor, Epoch
 from reconciler.backends.baremetal import backend as baremetal
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import Answer, Done, Forget, ToAgent
-from reconciler.clock import SystemClock
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import AttemptStopped, BackendUnreachableError, Changes, Cursor, Epoch
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from reconciler.agent.identity import Identity, read_identity, renewal_time
-from reconciler.agent.join import ControlPlaneUnreachableError, JoinRefusedError, join, pem_of_request, renew
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, key_pem, new_key, pem_of, read_key
 from reconciler.backends.baremetal.join_wire import Asked, Issued, JoinAsked, NotIssued, RenewalAsked
 from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.key_files import KeyFileError
+from reconciler.node.agent.identity import Identity, read_identity, renewal_time
+from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, join, pem_of_request, renew
 from solver.model.document import decode, encode
 from solver.model.quantities import Instant
 from tests.backends.baremetal.trust import HOUR, NODE, OTHER, Trust, der, door, trust_in

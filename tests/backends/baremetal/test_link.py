@@ -14,15 +14,15 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
-from reconciler.agent.folder import Epochs
-from reconciler.agent.identity import Identity
-from reconciler.agent.join import join
-from reconciler.backend import Cursor, Epoch, StaleEpochError, StartGang
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.join_wire import JOIN_PATH
 from reconciler.backends.baremetal.line import Line
 from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, LogRead, Type
-from reconciler.terminals import Ended, NoTerminalError, Window
+from reconciler.node.agent.folder import Epochs
+from reconciler.node.agent.identity import Identity
+from reconciler.node.agent.join import join
+from reconciler.protocols.backend import Cursor, Epoch, StaleEpochError, StartGang
+from reconciler.protocols.terminals import Ended, NoTerminalError, Window
 from solver.model.cluster import NodeName
 from solver.model.document import encode
 from solver.model.workload import JobName

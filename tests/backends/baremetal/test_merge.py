@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.backend import (
+from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.baremetal.merge import Patience
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.model.facts import NodeFacts
+from reconciler.protocols.backend import (
     AttemptStopped,
     Changes,
     Cursor,
@@ -14,11 +18,7 @@ from reconciler.backend import (
     TaskState,
     TaskStatus,
 )
-from reconciler.backends.baremetal.fleet import Fleet
-from reconciler.backends.baremetal.merge import Patience
-from reconciler.facts import NodeFacts
-from reconciler.jobs.sighted import Sighted
-from reconciler.store.protocols import Claim
+from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, TaskPlacement

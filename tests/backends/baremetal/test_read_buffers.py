@@ -10,9 +10,9 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from reconciler.agent.identity import believing
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.read_buffers import TLS_RECORD_BYTES, keep_read_buffers_small
+from reconciler.node.agent.identity import believing
 from tests.backends.baremetal.trust import Trust
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.agent import deeds
-from reconciler.agent.secrets import ReceivedSecrets
-from reconciler.backend import Epoch, StartGang
 from reconciler.backends.baremetal.wire import MESSAGE_BYTES_MAX, SECRETS_BYTES_MAX, Do, Refused, SentSecret
-from reconciler.backends.local.secrets import SecretFolder
+from reconciler.node.agent import deeds
+from reconciler.node.agent.secrets import ReceivedSecrets
+from reconciler.node.local.secrets import SecretFolder
+from reconciler.protocols.backend import Epoch, StartGang
 from reconciler.server.agent_secrets import AgentSecrets
 from reconciler.supervisor import delivery
 from solver.model.cluster import NodeName

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.controllers import controller_of
-from reconciler.backends.kubernetes.objects.jobs import Gang
-from reconciler.backends.kubernetes.objects.podgroups import group_of
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import cluster_of
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.controllers import controller_of
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.podgroups import group_of
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import cluster_of
 
 Sent = dict[str, Any]
 

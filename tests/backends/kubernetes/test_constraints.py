@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.kubernetes.objects.jobs import Gang
-from reconciler.backends.kubernetes.objects.selectors import selects, tolerates_all
-from reconciler.backends.kubernetes.objects.wire import LabelSelector, Taint, Toleration, read
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.selectors import selects, tolerates_all
+from reconciler.kubernetes.objects.wire import LabelSelector, Taint, Toleration, read
 from solver.model.workload import Bundle, Job, Spread
 from tests.backends.kubernetes.samples import Sent, cluster, codes, node, pod, the_gang
 

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.declared import joined
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import World, cluster_of
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.declared import joined
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import World, cluster_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, NodeName
 from solver.model.cluster import Node as SolverNode
 from solver.model.quantities import Cpu, Memory

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 import structlog
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.followed import AGAIN_S, NEEDED_AGAIN_S, Followed, Seams
-from reconciler.backends.kubernetes.refusals import KubernetesError, NotAllowedError, refusal
-from reconciler.backends.kubernetes.resource import Resource
-from reconciler.backends.kubernetes.watching import Change
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.followed import AGAIN_S, NEEDED_AGAIN_S, Followed, Seams
+from reconciler.kubernetes.client.refusals import KubernetesError, NotAllowedError, refusal
+from reconciler.kubernetes.client.watching import Change
+from reconciler.kubernetes.objects.resource import Resource
+from reconciler.model.clock import SystemClock
 
 OLD, NEW = Resource("example.org/v1alpha1", "things"), Resource("example.org/v1", "things")
 

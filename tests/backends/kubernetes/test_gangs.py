@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.kubernetes.objects.podgroups import group_of
+from reconciler.kubernetes.objects.podgroups import group_of
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.quantities import Duration, Instant, Memory, MilliGpu
 from solver.model.workload import TaskPlacement

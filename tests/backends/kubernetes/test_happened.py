@@ -7,13 +7,13 @@ import json
 import msgspec
 import pytest
 
-from reconciler.backends.kubernetes.objects.controllers import Controller, controller_of
-from reconciler.backends.kubernetes.objects.whose import INCUMBENTS, Whose
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import World
-from reconciler.backtest.recorded import Attempt, RecordedJob
+from reconciler.analysis.backtest.recorded import Attempt, RecordedJob
 from reconciler.documents.schemas import validator_of
-from reconciler.pods.happened import KEPT, Happened
+from reconciler.kubernetes.control.happened import KEPT, Happened
+from reconciler.kubernetes.objects.controllers import Controller, controller_of
+from reconciler.kubernetes.objects.whose import INCUMBENTS, Whose
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import World
 from solver.model.document import decode, encode
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

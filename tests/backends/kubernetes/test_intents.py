@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.intents import Found, in_flight_of
-from reconciler.backends.kubernetes.objects.wire import Pod, read
-from reconciler.backends.kubernetes.promises import promise_after
-from reconciler.backends.kubernetes.records import (
+from reconciler.kubernetes.binder.intents import Found, in_flight_of
+from reconciler.kubernetes.binder.promises import promise_after
+from reconciler.kubernetes.binder.records import (
     PLAIN_MAX,
     Departure,
     Promise,
@@ -21,7 +20,8 @@ from reconciler.backends.kubernetes.records import (
     read_record,
     written,
 )
-from reconciler.pods.sight import Remembered, seen, snapshot_from
+from reconciler.kubernetes.control.sight import Remembered, seen, snapshot_from
+from reconciler.kubernetes.objects.wire import Pod, read
 from solver.checker.check import violations
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent, Reservation
@@ -190,7 +190,7 @@ def test_records_are_read_as_they_were_written_long_ones_packed(whys: list[str])
 def test_a_record_that_unfolds_to_more_than_anybody_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     value = written(Departure("uid", EVICTED, "x" * 100_000))
     assert len(value) < 2_000
-    monkeypatch.setattr("reconciler.backends.kubernetes.records.READ_MAX", 50_000)
+    monkeypatch.setattr("reconciler.kubernetes.binder.records.READ_MAX", 50_000)
     with pytest.raises(UnreadableRecordError, match="longer"):
         read_record(value, Departure)
 

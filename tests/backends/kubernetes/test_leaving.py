@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.budgets import as_protected, by_namespace, forbidden, protected_gangs
-from reconciler.backends.kubernetes.leaving import (
+from reconciler.kubernetes.binder.budgets import as_protected, by_namespace, forbidden, protected_gangs
+from reconciler.kubernetes.binder.leaving import (
     BeginEnding,
     Call,
     CallOff,
@@ -24,10 +24,10 @@ from reconciler.backends.kubernetes.leaving import (
     leavings,
     next_moves,
 )
-from reconciler.backends.kubernetes.objects.disruption import Budget
-from reconciler.backends.kubernetes.objects.saves import ExecHook
-from reconciler.backends.kubernetes.objects.wire import Pod, read
-from reconciler.backends.kubernetes.records import Departure
+from reconciler.kubernetes.binder.records import Departure
+from reconciler.kubernetes.objects.disruption import Budget
+from reconciler.kubernetes.objects.saves import ExecHook
+from reconciler.kubernetes.objects.wire import Pod, read
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName

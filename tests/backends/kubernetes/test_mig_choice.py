@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.kubernetes.mig.choice import Wish, choose
-from reconciler.backends.kubernetes.mig.configs import ConfigsUnreadableError, as_written, read_configs
-from reconciler.backends.kubernetes.mig.slots import changed_between, layouts_of, offers_of, slots_of
+from reconciler.kubernetes.mig.choice import Wish, choose
+from reconciler.kubernetes.mig.configs import ConfigsUnreadableError, as_written, read_configs
+from reconciler.kubernetes.mig.slots import changed_between, layouts_of, offers_of, slots_of
 from solver.policy.division import MigGeometry
 
 SEVEN = {"1g.10gb": 7}

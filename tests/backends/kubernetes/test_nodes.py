@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.kubernetes.objects.domains import position, positions
-from reconciler.gpu_products import TYPE_OF_PRODUCT, type_of_product
+from reconciler.kubernetes.objects.domains import position, positions
+from reconciler.model.gpu_products import TYPE_OF_PRODUCT, type_of_product
 from solver.model.mig_layout import model_of_type
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of

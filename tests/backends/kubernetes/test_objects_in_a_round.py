@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.backends.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import Cluster
 from solver.checker.check import violations
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.jobs import Gang
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import snapshot_of
 from tests.backends.kubernetes.samples import Sent, cluster, node, pod

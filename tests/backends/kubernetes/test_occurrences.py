@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from reconciler.backends.kubernetes.eviction import Event, Outcome
-from reconciler.backends.kubernetes.journal import PodBinding
-from reconciler.backends.kubernetes.telling.conditions import Said, Told
-from reconciler.backends.kubernetes.telling.occurrences import (
+from reconciler.kubernetes.binder.eviction import Event, Outcome
+from reconciler.kubernetes.binder.journal import PodBinding
+from reconciler.kubernetes.binder.unfinished import BoundPod
+from reconciler.kubernetes.binder.unfinished import Release as Releasing
+from reconciler.kubernetes.status.conditions import Said, Told
+from reconciler.kubernetes.status.occurrences import (
     Occurrence,
     Regarding,
     of_bindings,
@@ -17,7 +19,7 @@ from reconciler.backends.kubernetes.telling.occurrences import (
     scheduled,
     standing,
 )
-from reconciler.backends.kubernetes.telling.series import (
+from reconciler.kubernetes.status.series import (
     BURST,
     COUNTED_EVERY,
     LATE,
@@ -26,8 +28,6 @@ from reconciler.backends.kubernetes.telling.series import (
     Book,
     OnChange,
 )
-from reconciler.backends.kubernetes.unfinished import BoundPod
-from reconciler.backends.kubernetes.unfinished import Release as Releasing
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, TaskPlacement

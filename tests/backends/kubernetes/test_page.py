@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler import gpu_products
-from reconciler.backends.kubernetes import declared, intents
-from reconciler.backends.kubernetes.objects import domains, names
+from reconciler.kubernetes.binder import declared, intents
+from reconciler.kubernetes.objects import domains, names
+from reconciler.model import gpu_products
 from tests.house.tracked import ROOT
 
 PAGE = (ROOT / "docs" / "kubernetes-objects.md").read_text()

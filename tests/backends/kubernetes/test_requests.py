@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from reconciler.backends.kubernetes.objects.amounts import amount, down, up
-from reconciler.backends.kubernetes.objects.requests import requests_of
-from reconciler.backends.kubernetes.objects.wire import PodSpec, read
+from reconciler.kubernetes.objects.amounts import amount, down, up
+from reconciler.kubernetes.objects.requests import requests_of
+from reconciler.kubernetes.objects.wire import PodSpec, read
 from tests.backends.kubernetes.samples import from_yaml
 
 

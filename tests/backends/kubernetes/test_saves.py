@@ -9,9 +9,10 @@ import pytest
 import structlog
 from aiohttp import web
 
-from reconciler.backends.kubernetes.api import Api
-from reconciler.backends.kubernetes.objects.limits import LONGEST
-from reconciler.backends.kubernetes.objects.saves import (
+from reconciler.kubernetes.binder.saving import Hooks, hook_url
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects.limits import LONGEST
+from reconciler.kubernetes.objects.saves import (
     ONLY_WHEN_ASKED,
     ExecHook,
     HttpHook,
@@ -19,8 +20,7 @@ from reconciler.backends.kubernetes.objects.saves import (
     main_container,
     termination_of,
 )
-from reconciler.backends.kubernetes.objects.wire import Pod, read
-from reconciler.backends.kubernetes.saving import Hooks, hook_url
+from reconciler.kubernetes.objects.wire import Pod, read
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import Checkpoint, Job

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.backend import Epoch
-from reconciler.backends.kubernetes.api import AT_ONCE_MAX, Api
-from reconciler.backends.kubernetes.binding import Binder, GangBinding, PodBinding
-from reconciler.backends.kubernetes.leader import Leadership
-from reconciler.backends.kubernetes.refusals import NotFoundError
-from reconciler.backends.kubernetes.sending import PODS_AT_ONCE_MAX, pods_at_once
-from reconciler.backends.kubernetes.together import worked_off
-from reconciler.clock import SystemClock
+from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding
+from reconciler.kubernetes.binder.sending import PODS_AT_ONCE_MAX, pods_at_once
+from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
+from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import NotFoundError
+from reconciler.kubernetes.client.together import worked_off
+from reconciler.model.clock import SystemClock
+from reconciler.protocols.backend import Epoch
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName
 

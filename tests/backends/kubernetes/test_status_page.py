@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.backends.kubernetes import telling
+from reconciler.kubernetes import status as telling
 from tests.house.tracked import ROOT
 
 PAGE = (ROOT / "docs" / "kubernetes-status.md").read_text()

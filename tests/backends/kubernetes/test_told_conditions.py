@@ -6,9 +6,9 @@ import typing
 
 import pytest
 
-from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.wire import Pod, read
-from reconciler.backends.kubernetes.telling.conditions import (
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.wire import Pod, read
+from reconciler.kubernetes.status.conditions import (
     MESSAGE_MAX,
     NODES_WOULD_DO,
     Said,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reconciler.backends.kubernetes.telling.queues import Standing, queues_of
+from reconciler.kubernetes.status.queues import Standing, queues_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of

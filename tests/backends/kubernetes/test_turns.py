@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.telling.turns import Change, Turns, without_numbers
+from reconciler.kubernetes.status.turns import Change, Turns, without_numbers
 from solver.model.quantities import Duration, Instant
 from tests.drawn import worlds
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.pods.starts import bindings_of
+from reconciler.kubernetes.control.starts import bindings_of
 from solver.checker.check import violations
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.kubernetes.objects.whose import INCUMBENTS, OURS, Whose
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import World, cluster_of
+from reconciler.kubernetes.objects.whose import INCUMBENTS, OURS, Whose
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import World, cluster_of
 from tests.backends.kubernetes.samples import codes, node, pod
 
 THEIRS = Whose(frozenset(INCUMBENTS))

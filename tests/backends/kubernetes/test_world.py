@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.controllers import Controller, controller_of
-from reconciler.backends.kubernetes.objects.podgroups import Group, group_of
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import World, cluster_of
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.controllers import Controller, controller_of
+from reconciler.kubernetes.objects.podgroups import Group, group_of
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import World, cluster_of
 from solver.model.document import encode
 from tests.backends.kubernetes.samples import Sent, node, pod, queued
 from tests.drawn import worlds

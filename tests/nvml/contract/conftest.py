@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.agent.nvml.driver import Driver
-from reconciler.agent.nvml.here import driver_here
+from reconciler.node.here import driver_here
+from reconciler.node.nvml.driver import Driver
 from tests.nvml.conftest import Install
 from tests.nvml.library import Library
 from tests.nvml.made import PRODUCTS, card_of, workstation

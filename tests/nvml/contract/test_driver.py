@@ -1,4 +1,4 @@
-"""What every Driver does; see reconciler/agent/nvml/driver.py. Nothing here changes a GPU, so real ones are asked too."""
+"""What every Driver does; see reconciler/node/nvml/driver.py. Nothing here changes a GPU, so real ones are asked too."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from reconciler.agent.nvml.driver import Driver, GpuLostError, GpuUuid
-from reconciler.agent.nvml.inventory import read_inventory
-from reconciler.agent.nvml.profiles import vocabulary_of
+from reconciler.node.nvml.driver import Driver, GpuLostError, GpuUuid
+from reconciler.node.nvml.inventory import read_inventory
+from reconciler.node.nvml.profiles import vocabulary_of
 from solver.model.mig import mig_model
 
 UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from hack.kubernetes.devices import DRIVER
-from reconciler.backends.kubernetes.dra.allocator import Grant, NoRoom
-from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.wire import (
+from reconciler.kubernetes.dra.allocator import Grant, NoRoom
+from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.wire import (
     Allocation,
     ClaimStatus,
     Exactly,

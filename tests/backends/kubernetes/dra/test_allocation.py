@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from hack.kubernetes import devices
-from reconciler.backends.kubernetes.dra.allocation import allocation_of
-from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant, NoRoom
-from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.expressions import Expressions
-from reconciler.backends.kubernetes.dra.usage import devices_of
-from reconciler.backends.kubernetes.dra.wanted import RefusedClaimError, wanted_of
-from reconciler.backends.kubernetes.dra.wire import ResourceClaim
+from reconciler.kubernetes.dra.allocation import allocation_of
+from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
+from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.expressions import Expressions
+from reconciler.kubernetes.dra.usage import devices_of
+from reconciler.kubernetes.dra.wanted import RefusedClaimError, wanted_of
+from reconciler.kubernetes.dra.wire import ResourceClaim
 from tests.backends.kubernetes.dra.worlds import (
     ANY,
     CLASSES,
@@ -337,8 +337,8 @@ def test_gpus_that_are_used_alike_are_not_alike_to_a_constraint_that_has_met_one
 
 
 def test_what_is_remembered_is_bounded_and_forgetting_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.backends.kubernetes.dra.allocator.KINDS_MAX", 0)
-    monkeypatch.setattr("reconciler.backends.kubernetes.dra.expressions.COMPILED_MAX", 1)
+    monkeypatch.setattr("reconciler.kubernetes.dra.allocator.KINDS_MAX", 0)
+    monkeypatch.setattr("reconciler.kubernetes.dra.expressions.COMPILED_MAX", 1)
     allocator, done = Allocator(), list[ResourceClaim]()
     for number, wanted in enumerate(["3g.40gb", "1g.10gb", "3g.40gb", "2g.20gb"]):
         claim = a_claim(profile(wanted), name=f"c{number}")

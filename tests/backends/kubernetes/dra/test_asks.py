@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from hack.kubernetes import devices
-from reconciler.backends.kubernetes.dra.asks import Asked, asked_of
-from reconciler.backends.kubernetes.dra.expressions import Expressions
-from reconciler.backends.kubernetes.dra.inventory import gpus_of
-from reconciler.backends.kubernetes.dra.pools import Device, pools_of
-from reconciler.backends.kubernetes.dra.wanted import wanted_of
-from reconciler.backends.kubernetes.dra.wire import ResourceClaim
-from reconciler.backends.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.dra.asks import Asked, asked_of
+from reconciler.kubernetes.dra.expressions import Expressions
+from reconciler.kubernetes.dra.inventory import gpus_of
+from reconciler.kubernetes.dra.pools import Device, pools_of
+from reconciler.kubernetes.dra.wanted import wanted_of
+from reconciler.kubernetes.dra.wire import ResourceClaim
+from reconciler.kubernetes.objects.said import Refusal
 from solver.model.cluster import GpuType, MigInstance
 from tests.backends.kubernetes.dra.worlds import (
     ANY,

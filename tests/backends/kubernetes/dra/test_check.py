@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.devices import DRIVER
-from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.wire import Allocation, ClaimStatus, ResourceClaim, Result, Results
+from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.wire import Allocation, ClaimStatus, ResourceClaim, Result, Results
 from tests.backends.kubernetes.dra.worlds import a_claim, a_device, a_request, a_slice, exactly
 
 

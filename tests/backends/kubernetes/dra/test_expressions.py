@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.kubernetes.dra.expressions import Expression, Expressions, Look, SelectorError, look_of
-from reconciler.backends.kubernetes.dra.wire import Attribute, Counter
+from reconciler.kubernetes.dra.expressions import Expression, Expressions, Look, SelectorError, look_of
+from reconciler.kubernetes.dra.wire import Attribute, Counter
 
 D = "gpu.nvidia.com"
 TEN = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"

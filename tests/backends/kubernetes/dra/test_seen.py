@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 
 from hack.kubernetes import devices
-from reconciler.backends.kubernetes.dra.allocator import NoRoom
-from reconciler.backends.kubernetes.dra.seen import ClaimsSeen
-from reconciler.backends.kubernetes.dra.stock import Needs
-from reconciler.backends.kubernetes.dra.wire import ClaimStatus, ResourceClaim
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.cluster import Cluster
-from reconciler.backends.kubernetes.objects.jobs import Gang
-from reconciler.backends.kubernetes.objects.wire import Node, Pod, read
-from reconciler.backends.kubernetes.objects.world import World
+from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.seen import ClaimsSeen
+from reconciler.kubernetes.dra.stock import Needs
+from reconciler.kubernetes.dra.wire import ClaimStatus, ResourceClaim
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import World
 from solver.model.cluster import MigInstance, NodeName
 from tests.backends.kubernetes.dra.test_stock import written
 from tests.backends.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_request, profile, slices_of

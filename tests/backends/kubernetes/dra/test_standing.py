@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.backends.kubernetes.dra.standing import readiness, releases
-from reconciler.backends.kubernetes.dra.wire import (
+from reconciler.kubernetes.dra.standing import readiness, releases
+from reconciler.kubernetes.dra.wire import (
     FINALIZER,
     Allocation,
     ClaimMeta,
@@ -17,8 +17,8 @@ from reconciler.backends.kubernetes.dra.wire import (
     Result,
     Results,
 )
-from reconciler.backends.kubernetes.objects import names
-from reconciler.backends.kubernetes.objects.wire import Condition, Meta, Pod, PodSpec, PodStatus
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.wire import Condition, Meta, Pod, PodSpec, PodStatus
 from solver.model.quantities import Instant
 from tests.backends.kubernetes.dra.worlds import NOW
 

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from hack.kubernetes import devices
-from reconciler.backends.kubernetes.dra.allocator import NoRoom
-from reconciler.backends.kubernetes.dra.check import violations
-from reconciler.backends.kubernetes.dra.standing import Allotment
-from reconciler.backends.kubernetes.dra.stock import Needs, Stock, consumer_of
-from reconciler.backends.kubernetes.dra.wire import (
+from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.standing import Allotment
+from reconciler.kubernetes.dra.stock import Needs, Stock, consumer_of
+from reconciler.kubernetes.dra.wire import (
     Allocation,
     ClaimStatus,
     Consumer,
     ResourceClaim,
     ResourceSlice,
 )
-from reconciler.backends.kubernetes.objects.said import Missing, Refusal
-from reconciler.backends.kubernetes.objects.wire import Pod, read
+from reconciler.kubernetes.objects.said import Missing, Refusal
+from reconciler.kubernetes.objects.wire import Pod, read
 from solver.model.cluster import NodeName
 from tests.backends.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_node, a_request, profile, slices_of
 

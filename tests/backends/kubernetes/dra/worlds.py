@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hack.kubernetes import devices
-from reconciler.backends.kubernetes.dra.allocation import allocation_of
-from reconciler.backends.kubernetes.dra.allocator import Allocator, Grant, NoRoom
-from reconciler.backends.kubernetes.dra.expressions import Expressions
-from reconciler.backends.kubernetes.dra.pools import pools_of
-from reconciler.backends.kubernetes.dra.prospects import node_devices
-from reconciler.backends.kubernetes.dra.usage import usage_of
-from reconciler.backends.kubernetes.dra.wanted import wanted_of
-from reconciler.backends.kubernetes.dra.wire import DeviceClass, ResourceClaim, ResourceSlice
-from reconciler.backends.kubernetes.objects.wire import Node, read
+from reconciler.kubernetes.dra.allocation import allocation_of
+from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
+from reconciler.kubernetes.dra.expressions import Expressions
+from reconciler.kubernetes.dra.pools import pools_of
+from reconciler.kubernetes.dra.prospects import node_devices
+from reconciler.kubernetes.dra.usage import usage_of
+from reconciler.kubernetes.dra.wanted import wanted_of
+from reconciler.kubernetes.dra.wire import DeviceClass, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects.wire import Node, read
 
 NOW = "2026-01-01T00:00:00Z"
 ANY = "any"

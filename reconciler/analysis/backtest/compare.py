@@ -1,0 +1,83 @@
+"""The same jobs replayed under one policy after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.analysis.backtest.figures import PolicyFigures
+from reconciler.analysis.backtest.observed import Observation
+from reconciler.analysis.backtest.summary import Finished
+from solver.milp.optimiser import Optimiser
+from solver.model.cluster import Node
+from solver.model.quantities import Duration, Instant
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.tree import QueueTree
+from solver.simulation.simulate import Replay
+from solver.simulation.traced import Round, TraceJob
+
+Follow = Callable[[str, Iterator[Round]], Iterator[Round]]
+"""Hands rounds of a policy on as they are held, to show how far the replay is."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy that is to be tried, by the name under which it is reported, and the cluster it is tried on.
+
+    `commit`: the revision it comes from; "": it comes from files.
+    """
+
+    name: str
+    policy: Policy
+    nodes: tuple[Node, ...]
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """What every policy is tried with. `forecasts`: whether jobs are told when they might start, to see how good that is."""
+
+    jobs: Sequence[TraceJob]
+    start: Instant
+    end: Instant
+    cadence: Duration
+    optimiser: Optimiser | None
+    forecasts: bool = True
+
+    def under(self, candidate: Candidate, follow: Follow) -> PolicyFigures:
+        """Replay the jobs under a policy."""
+        policy, notes = with_queues_of(self.jobs, candidate.policy)
+        if not self.forecasts:
+            # It changes no decision, and takes time.
+            scheduling = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
+            policy = msgspec.structs.replace(policy, scheduling=scheduling)
+        replay, seen = Replay(candidate.nodes, policy, self.optimiser, self.cadence), Observation()
+        for decided in follow(candidate.name, replay.rounds(self.jobs, self.end)):
+            seen.note(decided)
+        seen.close(replay.runs, self.end)
+        found = Finished(replay, self.jobs, self.start, self.end, seen).figures(candidate.name, candidate.commit, notes)
+        return msgspec.structs.replace(found, digest=candidate.policy.digest)
+
+
+def with_queues_of(jobs: Sequence[TraceJob], policy: Policy) -> tuple[Policy, tuple[str, ...]]:
+    """The policy with the jobs' queues in it, and what is to be said of those that it did not have."""
+    tree = QueueTree.of(policy)
+    wanted = {job.job.spec.queue for job in jobs}
+    missing = sorted(wanted - set(tree.by_name))
+    added = tuple(Queue(queue) for queue in missing)
+    if missing and len(missing) == len(wanted):
+        said = f"none of the trace's {len(wanted)} queues is in the policy: they share the cluster equally, without its quota tree"
+        return policy_of(added, policy.priority_classes, policy.scheduling, policy.sharing, policy.mig), (said,)
+    notes = []
+    if missing:
+        notes.append(
+            f"not in the policy, so added beside its roots without a guarantee of their own: {', '.join(missing)}"
+        )
+        of = (policy.priority_classes, policy.scheduling, policy.sharing, policy.mig, policy.reservations)
+        policy = policy_of((*policy.queues, *added), *of)
+    inner = sorted(queue for queue in wanted if queue in tree.by_name and not tree.is_leaf(queue))
+    if inner:
+        notes.append(f"other queues lie below these in the policy, so none of their jobs can run: {', '.join(inner)}")
+    return policy, tuple(notes)

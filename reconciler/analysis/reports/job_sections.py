@@ -1,0 +1,179 @@
+"""What a review says of jobs: who gives something up, who starts, who waits shorter or longer, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from reconciler.analysis.reports.fates import Fates, Jobs
+from reconciler.analysis.reports.outline import Given, Section, When, Words
+from reconciler.analysis.reports.paths import Paths
+from reconciler.model.found import JobChange, Loss, Review, Stranded
+from reconciler.model.spans import span
+from solver.model.quantities import Instant, MilliGpu
+from solver.plan.reason import count
+
+_WHY = {
+    "move": "fits once it has moved",
+    "reclaim": "takes back what is borrowed",
+    "preempt": "outranks it in its queue",
+    "turn": "has waited longer above its guarantee",
+    "straddle": "is inside its own guarantee",
+    "drain": "the queue is drained",
+    "converge": "a lowered limit is to be kept",
+    "return": "a reservation is due",
+    "overdue": "the tasks were not ready in time",
+}
+"""Means and rules of `EvictedBy` and `ShrunkBy`, as what they say of whoever gets the room, or of the rule itself."""
+
+
+def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iterator[Section]:
+    """Running jobs that give something up because of the change."""
+    for title, jobs in (
+        ("Evicted by the change", fates.evicted),
+        ("Shrunk by the change", fates.shrunk),
+        ("Moved by the change", fates.moved),
+    ):
+        if jobs:
+            rows = tuple(_lost_row(job, found.time, paths, when) for job in jobs)
+            yield Section(
+                title, rows, _LOST, frozenset({"GPUs", "GPU-hours lost"}), (f"Together {sum_of(jobs)}.",), weighty=True
+            )
+
+
+def stranded_sections(found: Review, paths: Paths) -> Iterator[Section]:
+    """Jobs that run on nodes that are removed."""
+    if found.stranded:
+        rows = tuple(_stranded_row(one, paths) for one in found.stranded)
+        note = ("They run on, and what they hold there is neither counted nor taken back.",)
+        yield Section(
+            "Run on nodes that are removed", rows, (*_NAMED, "Nodes"), frozenset({"GPUs"}), note, weighty=True
+        )
+
+
+def _stranded_row(one: Stranded, paths: Paths) -> tuple[Words, ...]:
+    more = len(one.nodes) - _NODES_MAX
+    nodes: Words = (Given(", ".join(one.nodes[:_NODES_MAX])), f" and {more} more" if more > 0 else "")
+    return (Given(one.job),), (Given(paths.path(one.queue)),), (str(one.gpus),), nodes
+
+
+_NODES_MAX = 4
+"""Of a job's nodes: enough to know which machines are meant."""
+_LOST = ("Job", "Queue", "GPUs", "GPU-hours lost", "Asked", "Grace", "For")
+
+
+def sum_of(jobs: Jobs) -> str:
+    """`64 GPUs, 12.5 GPU-hours of work lost`."""
+    losses = [job.loss for job in jobs if job.loss]
+    gpus = MilliGpu(sum(loss.gpus for loss in losses))
+    return f"{count(gpus.number, 'GPU')}, {hours(sum(loss.lost_gpu_h for loss in losses))} GPU-hours of work lost"
+
+
+def hours(gpu_h: float) -> str:
+    """GPU-hours to a tenth."""
+    return f"{gpu_h:,.1f}"
+
+
+def _lost_row(job: JobChange, now: Instant, paths: Paths, when: When) -> tuple[Words, ...]:
+    loss = job.loss
+    if loss is None:
+        return _named(job, paths)
+    asked: Words = ("now",) if loss.at <= now else (when(loss.at),)
+    return (
+        (Given(job.job),),
+        (Given(paths.path(job.queue)),),
+        (str(loss.gpus),),
+        (hours(loss.lost_gpu_h),),
+        asked,
+        (str(loss.grace),),
+        _for_whom(loss, paths),
+    )
+
+
+def _for_whom(loss: Loss, paths: Paths) -> Words:
+    """Who gets the room, and by what right; or the rule that asks for it."""
+    why = _WHY.get(loss.why) or Given(loss.why)
+    if loss.by is None:
+        return "nobody: ", why
+    queue: Words = (" of ", Given(paths.path(loss.by_queue))) if loss.by_queue else ()
+    return Given(loss.by), *queue, ", which ", why
+
+
+def changed_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
+    """Pending jobs that fare differently."""
+    reasons = _reasons_row
+    yield from _section("Start now, and would not", fates.starts, paths, _base_start(found), "Would start")
+    yield from _section("No longer start now", fates.starts_no_more, paths, _head_start(found), "Starts", reasons)
+    yield from _section("Inadmissible, and were not", fates.never, paths, None, "", reasons)
+    yield from _section(
+        "Admissible, and were not; they wait", fates.admitted, paths, _head_start(found), "Starts", reasons
+    )
+    for title, jobs in (("Wait longer", fates.later), ("Wait shorter", fates.sooner)):
+        if jobs:
+            rows = tuple(_wait_row(job, found.time, paths) for job in jobs)
+            yield Section(title, rows, _WAIT, frozenset({"GPUs", "Would start", "Starts", "Difference"}))
+
+
+_WAIT = ("Job", "Queue", "GPUs", "Would start", "Starts", "Difference")
+
+
+def unchanged_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
+    """Jobs that fare the same under both, and those that the change spares."""
+    for title, jobs in (
+        ("Spared by the change", fates.spared),
+        ("Give something up under both", fates.lost_anyway),
+    ):
+        if jobs:
+            yield Section(title, tuple(_named(job, paths) for job in jobs), _NAMED, frozenset({"GPUs"}))
+    yield from _section("Would still wait", fates.waits_anyway, paths, _head_start(found), "Starts", _reasons_row)
+    yield from _section("Inadmissible under both", fates.never_anyway, paths, None, "", _reasons_row)
+    yield from _section("Start under both", fates.starts_anyway, paths, None, "")
+
+
+_NAMED = ("Job", "Queue", "GPUs")
+
+
+def _section(
+    title: str,
+    jobs: Jobs,
+    paths: Paths,
+    starts: Callable[[JobChange], Words] | None,
+    starts_heading: str,
+    why: Callable[[JobChange], Words] | None = None,
+) -> Iterator[Section]:
+    """A table of pending jobs, with when they start and why they wait where that is asked for."""
+    headings = (*_NAMED, *((starts_heading,) if starts else ()), *(("Why",) if why else ()))
+    rows = tuple(
+        (*_named(job, paths), *((starts(job),) if starts else ()), *((why(job),) if why else ())) for job in jobs
+    )
+    if rows:
+        yield Section(title, rows, headings, frozenset({"GPUs", starts_heading}))
+
+
+def _named(job: JobChange, paths: Paths) -> tuple[Words, ...]:
+    return (Given(job.job),), (Given(paths.path(job.queue)),), (str(job.gpus),)
+
+
+def _reasons_row(job: JobChange) -> Words:
+    return (Given("; ".join(job.reasons)),) if job.reasons else ()
+
+
+def _wait_row(job: JobChange, now: Instant, paths: Paths) -> tuple[Words, ...]:
+    delay_ms = job.delay_ms
+    sign = "" if delay_ms is None else "+" if delay_ms > 0 else "-"
+    difference = "" if delay_ms is None else f"{sign}{span(abs(delay_ms))}"
+    return (*_named(job, paths), _start(job.starts_before, now), _start(job.starts_after, now), (difference,))
+
+
+def _base_start(found: Review) -> Callable[[JobChange], Words]:
+    return lambda job: _start(job.starts_before, found.time)
+
+
+def _head_start(found: Review) -> Callable[[JobChange], Words]:
+    return lambda job: _start(job.starts_after, found.time)
+
+
+def _start(at: Instant | None, now: Instant) -> Words:
+    """A span from the snapshot, which needs no zone."""
+    if at is None:
+        return ("not foreseen",)
+    return ("now",) if at <= now else (f"in {span(at - now)}",)

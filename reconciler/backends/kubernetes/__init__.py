@@ -1,1 +1,0 @@
-"""What is said to Kubernetes: a client of its API server, and watches."""

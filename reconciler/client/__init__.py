@@ -1,0 +1,1 @@
+"""The client of the API, for commands and for other programs."""

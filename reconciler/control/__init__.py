@@ -1,0 +1,1 @@
+"""The loop: observe, settle, decide, record, act."""

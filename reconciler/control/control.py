@@ -1,0 +1,75 @@
+"""Everything one control plane is made of, handed in as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from reconciler.documents.operations import Operations
+from reconciler.model.clock import Clock
+from reconciler.protocols.backend import Backend, Logs
+from reconciler.protocols.checkpoints import CheckpointRegistry
+from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.interventions import Interventions
+from reconciler.protocols.job_source import JobSource
+from reconciler.protocols.stores import History, Ledger
+from reconciler.protocols.terminals import NO_TERMINALS, Terminals
+from solver.model.cluster import Node
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
+from solver.plan.plan import Plan
+from solver.policy.policy import Policy
+
+LEASE = Duration(10_000)
+"""How long a leader that is not heard of keeps the lead. The loop renews it every second, and beside passes that take longer."""
+
+
+class Solved(NamedTuple):
+    """A plan, and what the optimiser answered where a clock may have decided it ("" where solving again gives the same)."""
+
+    plan: Plan
+    solution: str = ""
+
+
+Solve = Callable[[Snapshot, Policy], Solved]
+
+
+class NoPolicyError(Exception):
+    """There has not been a good revision yet, so nothing can be decided."""
+
+
+class PolicyInForce(NamedTuple):
+    """What Git wants: where it comes from, the policy, the declared nodes, and the rules that rounds do not read."""
+
+    revision: str
+    policy: Policy
+    nodes: tuple[Node, ...]
+    operations: Operations = Operations()
+
+
+class PolicySource(Protocol):
+    """Where the policy comes from: Git, or a test."""
+
+    def current(self) -> PolicyInForce:
+        """The newest good revision. Raises NoPolicyError."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """`holder` names this process in the lease: no two living ones may share it."""
+
+    holder: str
+    jobs: JobSource
+    ledger: Ledger
+    history: History
+    checkpoints: CheckpointRegistry
+    interventions: Interventions
+    health: NodeHealths
+    backend: Backend
+    logs: Logs
+    policies: PolicySource
+    solve: Solve
+    clock: Clock
+    lease: Duration = LEASE
+    terminals: Terminals = NO_TERMINALS

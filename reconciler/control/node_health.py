@@ -1,0 +1,122 @@
+"""What the loop does about health: it judges every declared node, keeps that, tries those that may be well, and says so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.control.deeds import Deeds
+from reconciler.lifecycle.health.cap import within_cap
+from reconciler.lifecycle.health.judge import judge
+from reconciler.lifecycle.health.signs import signs_of
+from reconciler.lifecycle.health.stragglers import Accusation, accusations
+from reconciler.lifecycle.health.trials import due, followed, order_of, trial_name
+from reconciler.lifecycle.jobs.ground import gpus_of
+from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.model.health_policy import HealthPolicy, NodeTest
+from reconciler.model.health_record import NodeHealth, PartHealth
+from solver.model.cluster import Node, NodeName
+from solver.model.quantities import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Ward(Deeds):
+    """What a leader does about nodes that are not well."""
+
+    def settle(self, sighted: Sighted, policy: HealthPolicy | None, declared: Iterable[Node]) -> int:
+        """Judge anew; returns how much has changed. Raises StaleEpochError."""
+        known = {record.node: record for record in self.plane.health.all()}
+        now, nodes = self.plane.clock.now(), tuple(declared)
+        before = {name: _with_trial(record, policy, sighted, now) for name, record in known.items()}
+        judged = {}
+        if policy is not None:
+            judged = within_cap(dict(judgements(before, sighted, policy, nodes, now)), before, nodes, policy)
+        if policy is not None and policy.test is not None:
+            judged |= dict(self._to_try(judged, policy.test, sighted, nodes, now))
+        after = {name: judged.get(name, NodeHealth(name)) for name in known.keys() | judged.keys()}
+        changed = [after[name] for name in sorted(after) if after[name] != known.get(name, NodeHealth(name))]
+        if changed:
+            self.plane.health.keep(self.epoch, changed)
+        said = sum(self._say(known.get(record.node), before.get(record.node), record, now) for record in changed)
+        # The record before the deed: whoever leads next sends the same order.
+        self._try(after.values(), policy, sighted)
+        return said
+
+    def _to_try(
+        self, judged: dict[NodeName, NodeHealth], test: NodeTest, sighted: Sighted, nodes: Iterable[Node], now: Instant
+    ) -> Iterator[tuple[NodeName, NodeHealth]]:
+        """Those that a trial is to begin on: they are there, and nothing runs on them."""
+        closed = [node for node in nodes if node.name in judged and judged[node.name].parts]
+        if not closed:
+            return
+        tasks = [task for claim in self.plane.ledger.claims() for task in claim.tasks]
+        held = {task.node for task in tasks} | gpus_of(tasks) | self.changing()
+        for node in closed:
+            seen, record = sighted.nodes.get(node.name), judged[node.name]
+            trial = due(record, test, node, held, now) if seen is not None and seen.ready else None
+            if trial is not None:
+                yield node.name, msgspec.structs.replace(record, trial=trial)
+
+    def _try(self, records: Iterable[NodeHealth], policy: HealthPolicy | None, sighted: Sighted) -> None:
+        if policy is None or policy.test is None:
+            return
+        for record in records:
+            trial = record.trial
+            if trial is not None and trial.ended_at is None and not _seen(record, sighted).tasks:
+                self.send(order_of(record.node, trial, policy.test))
+
+    def _say(self, known: NodeHealth | None, before: NodeHealth | None, after: NodeHealth, now: Instant) -> int:
+        said = 0
+        if before is not None and before.trial is not None and known != before:
+            told = "it passed its test" if before.trial.passed else f"it failed its test: {before.trial.detail}"
+            self.note("node-tested", after.node, told)
+            said += 1
+        for part in news_of(known, after, now):
+            self.note(f"node-{part.state}", after.node, f"GPU {part.part}: {part.reason}" if part.part else part.reason)
+            said += 1
+        return said
+
+
+def judgements(
+    known: dict[NodeName, NodeHealth],
+    sighted: Sighted,
+    policy: HealthPolicy,
+    declared: Iterable[Node],
+    now: Instant,
+) -> Iterator[tuple[NodeName, NodeHealth]]:
+    """The health of every declared node of which there is anything to say; what is remembered of others is forgotten."""
+    accused: defaultdict[NodeName, list[Accusation]] = defaultdict(list)
+    tasks = (task for attempt in sighted.attempts.values() for task in attempt.tasks)
+    for accusation in accusations(tasks, policy.straggler, now):
+        accused[accusation.node].append(accusation)
+    for node in declared:
+        facts = sighted.facts.get(node.name)
+        signs = tuple(signs_of(sighted.nodes.get(node.name), facts, accused.get(node.name, ()), policy))
+        if signs or node.name in known:
+            before = known.get(node.name, NodeHealth(node.name))
+            yield node.name, judge(before, signs, facts is not None, policy, now)
+
+
+def news_of(before: NodeHealth | None, after: NodeHealth, now: Instant) -> Iterator[PartHealth]:
+    """The parts of a node whose state has changed, or that are held back now, as they are now."""
+    old = {part.part: part for part in before.parts} if before else {}
+    new = {part.part: part for part in after.parts}
+    for name in sorted(old.keys() | new.keys()):
+        part = new.get(name, PartHealth(name, "well", now, "nothing speaks against it any more"))
+        if name not in old or part.state != old[name].state or (part.held_back and not old[name].held_back):
+            yield part
+
+
+def _seen(record: NodeHealth, sighted: Sighted) -> Attempt:
+    return sighted.attempt(trial_name(record.node), int(record.trial.at)) if record.trial else Attempt()
+
+
+def _with_trial(record: NodeHealth, policy: HealthPolicy | None, sighted: Sighted, now: Instant) -> NodeHealth:
+    """What is known of a node, with what has come of its trial."""
+    if record.trial is None:
+        return record
+    test = policy.test if policy is not None else None
+    return msgspec.structs.replace(record, trial=followed(record.trial, test, _seen(record, sighted), now))

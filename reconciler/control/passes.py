@@ -1,0 +1,113 @@
+"""One pass of a control plane, whatever it runs on: what it saw and did, and what every pass has to do the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.model.clock import Clock
+from reconciler.model.intervention_record import Intervention
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.past_use import PastUse
+from reconciler.protocols.rounds import RoundRecord, summarise
+from reconciler.protocols.stores import Claim, History, Ledger
+from solver.checker.check import violations
+from solver.model.cluster import Node
+from solver.model.document import digest
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.plan.plan import Plan
+from solver.plan.violation import Violation
+from solver.policy.policy import Policy
+from solver.quota.usage import accrued, holds_of
+
+
+class NoPlanError(Exception):
+    """The solver failed. Nothing was done."""
+
+
+class PlanRefusedError(Exception):
+    """The checker found the plan unsafe. Nothing was done; the fault is in the solver."""
+
+    def __init__(self, found: tuple[Violation, ...]) -> None:
+        super().__init__("the plan breaks rules and was not acted on: " + "; ".join(map(str, found)))
+        self.violations = found
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass saw (`sighted`: of the backend; `by_hand`: what people have put in force) and did.
+
+    `round` is None where it had nothing new to say; `refused` counts claims not granted; `fault` says what went wrong with the
+    solver, where only the greedy answer may be acted on.
+    """
+
+    epoch: Epoch
+    revision: str
+    policy: Policy
+    snapshot: Snapshot
+    plan: Plan
+    round: int | None
+    settled: int
+    refused: int
+    phase_ms: dict[str, float]
+    sighted: Sighted
+    by_hand: tuple[Intervention, ...]
+    fault: str = ""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing was to be done."""
+        return not self.settled and not self.plan.steps
+
+
+def refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:
+    """Let no plan be acted on that the checker finds unsafe. Raises PlanRefusedError."""
+    found = violations(snapshot, policy, plan)
+    if found:
+        raise PlanRefusedError(found)
+
+
+def record_news(history: History, epoch: Epoch, record: RoundRecord) -> int | None:
+    """Keep a round that has steps, or says something else of the jobs than the round before it."""
+    said_before = next((summary.verdicts for summary in history.rounds(limit=1)), digest(()))
+    if not record.plan.steps and summarise(record).verdicts == said_before:
+        return None
+    return history.record_round(epoch, record)
+
+
+def accrue(
+    ledger: Ledger,
+    epoch: Epoch,
+    now: Instant,
+    policy: Policy,
+    holders: Iterable[tuple[QueueName, Claim]],
+    nodes: Iterable[Node],
+) -> None:
+    """Bring past use up to date, where the policy lets it count: before a pass changes who holds what. Raises StaleEpochError.
+
+    `holders`: each claim with the queue that it is charged to; they are read only where it counts.
+    """
+    half_life = policy.scheduling.usage_half_life
+    if half_life is None:
+        return
+    past, types = ledger.past_use(), {node.name: node.gpu_type for node in nodes}
+    holds = [hold for queue, claim in holders for hold in holds_of(queue, claim.tasks, types, claim.since)]
+    ledger.keep_past_use(epoch, PastUse(accrued(past.usage, past.at, holds, now, half_life), now))
+
+
+class Laps:
+    """How long each phase took, in milliseconds; one that there was twice, in all."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.phase_ms: dict[str, float] = {}
+        self._clock = clock
+        self._since = clock.monotonic_s()
+
+    def end(self, phase: str) -> None:
+        """The phase that began where the last one ended is over."""
+        now = self._clock.monotonic_s()
+        self.phase_ms[phase] = self.phase_ms.get(phase, 0.0) + (now - self._since) * 1_000
+        self._since = now

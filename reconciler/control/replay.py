@@ -1,0 +1,58 @@
+"""Solves a recorded round again and compares: the same snapshot and policy must give the same plan, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from reconciler.control.recording import optimiser_of
+from reconciler.protocols.rounds import RoundRecord
+from solver.milp.optimiser import Optimiser
+from solver.model.document import API_VERSION, Document, digest, encode
+from solver.round.solve import solve
+
+
+class Replayed(Document, frozen=True, omit_defaults=False):
+    """What came of it. `difference` is the first place where the plans differ; "" where they are identical."""
+
+    round: int
+    identical: bool
+    recorded_plan: str
+    replayed_plan: str
+    difference: str
+    from_recorded_answer: bool
+    """A clock had decided the round, or the program could not: what came of it was recorded, and is not computed again."""
+    api_version: Literal["quorate.dev/v1"] = API_VERSION
+    kind: Literal["Replayed"] = "Replayed"
+
+
+def replay(record: RoundRecord, optimiser: Optimiser) -> Replayed:
+    """Solve a round again. Pure, but for the optimiser handed in. Raises BadRecordingError."""
+    plan = solve(record.snapshot, record.policy, optimiser_of(record.solution, optimiser))
+    before, after = encode(record.plan), encode(plan)
+    return Replayed(
+        record.number,
+        before == after,
+        digest(record.plan),
+        digest(plan),
+        first_difference(msgspec.json.decode(before), msgspec.json.decode(after)),
+        bool(record.solution),
+    )
+
+
+def first_difference(recorded: Any, replayed: Any, place: str = "plan") -> str:
+    """Where two documents differ first, and how; "" for equal ones."""
+    if recorded == replayed:
+        return ""
+    if isinstance(recorded, dict) and isinstance(replayed, dict):
+        pairs = [(f"{place}.{key}", recorded.get(key), replayed.get(key)) for key in sorted({*recorded, *replayed})]
+    elif isinstance(recorded, list) and isinstance(replayed, list) and len(recorded) == len(replayed):
+        pairs = [
+            (f"{place}[{number}]", old, new) for number, (old, new) in enumerate(zip(recorded, replayed, strict=True))
+        ]
+    elif isinstance(recorded, list) and isinstance(replayed, list):
+        return f"{place} had {len(recorded)} entries and has {len(replayed)} now"
+    else:
+        return f"{place} was {recorded!r} and is {replayed!r} now"
+    return next(filter(None, (first_difference(old, new, where) for where, old, new in pairs)), "")

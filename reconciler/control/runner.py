@@ -1,0 +1,150 @@
+"""Runs the loop's passes in real time: when woken, after a debounce; otherwise at a steady poll, which also renews the lease."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from reconciler.control.control import ControlPlane, NoPolicyError
+from reconciler.control.loop import one_pass
+from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
+from reconciler.control.renewal import renewing
+from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
+from reconciler.protocols.stores import NotLeaderError, StoreUnreachableError, StoreUnusableError
+
+Condition = Literal[
+    "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused", "solver-failed",
+    "store-unreachable", "store-unusable", "ended",
+]  # fmt: skip
+
+_AWAY: Final[frozenset[Condition]] = frozenset({"beginning", "standing-by", "store-unusable", "ended"})
+"""Where it does not lead, or does not know yet whether it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`debounce_s` gathers wake-ups that come together; woken passes are `apart_s` apart; `poll_s` is the longest rest."""
+
+    debounce_s: float = 0.1
+    apart_s: float = 1.0
+    poll_s: float = 1.0
+
+    def next_pass_s(self, last_s: float, last_woken_s: float, woken_s: float | None) -> float:
+        """When the next pass is due, given when the last pass and the last woken pass began, and who woke since."""
+        polled_s = last_s + self.poll_s
+        if woken_s is None:
+            return polled_s
+        return min(polled_s, max(woken_s + self.debounce_s, last_woken_s + self.apart_s))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStatus:
+    """How the loop fares: `message` says why it does not lead or act, `last` is the last pass that went through."""
+
+    condition: Condition = "beginning"
+    message: str = ""
+    last: Pass | None = None
+
+
+class Runner:
+    """Call `run` in a thread of its own; `wake`, `stop` and `status` from any. `report` hears what came of each pass."""
+
+    def __init__(
+        self, plane: ControlPlane, pace: Pace = Pace(), report: Callable[[LoopStatus], None] = lambda _: None
+    ) -> None:
+        self.status = LoopStatus()
+        self._plane = plane
+        self._pace = pace
+        self._report = report
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._woken_s: float | None = plane.clock.monotonic_s()
+        self._last_s = self._last_woken_s = self._led_s = float("-inf")
+
+    def wake(self) -> None:
+        """Something happened that a pass should see soon: a job, a commit, the end of a task."""
+        with self._changed:
+            if self._woken_s is None:
+                self._woken_s = self._plane.clock.monotonic_s()
+                self._changed.notify()
+
+    def epoch(self) -> Epoch | None:
+        """The epoch of the last pass; None before there was one. It may be over: whoever uses it is told by the store."""
+        return self.status.last.epoch if self.status.last else None
+
+    def leads(self) -> bool:
+        """Whether it does, as it knows: who has not reached the store for as long as a lease lasts may have been followed."""
+        condition = self.status.condition
+        if condition == "store-unreachable":
+            return self._plane.clock.monotonic_s() < self._led_s + self._plane.lease.seconds
+        return condition not in _AWAY
+
+    def stop(self) -> None:
+        """Let `run` return after the pass that is under way."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        """Take passes until stopped, then give leadership up. Raises StoreUnusableError: nothing can be done without a store.
+
+        While it can't be reached, the pass is taken again: it begins by reading what is true, also of a write
+        whose outcome is not known.
+        """
+        try:
+            while self._wait():
+                self.status = self._one_pass()
+                self._report(self.status)
+            if self.leads() and self.status.last is not None:
+                # A store that does not answer now: who stands by waits until the lease is over.
+                with suppress(StoreUnreachableError):
+                    self._plane.ledger.resign(self.status.last.epoch)
+        except StoreUnusableError as error:
+            self.status = replace(self.status, condition="store-unusable", message=str(error))
+            raise
+        self.status = replace(self.status, condition="ended", message="")
+
+    def _wait(self) -> bool:
+        """Rest until the next pass is due; False once the runner shall stop."""
+        with self._changed:
+            while not self._stopping:
+                now_s = self._plane.clock.monotonic_s()
+                due_s = self._pace.next_pass_s(self._last_s, self._last_woken_s, self._woken_s)
+                if now_s >= due_s:
+                    self._last_s = now_s
+                    if self._woken_s is not None:
+                        self._last_woken_s, self._woken_s = now_s, None
+                    return True
+                self._changed.wait(due_s - now_s)
+            return False
+
+    def _one_pass(self) -> LoopStatus:
+        began_s, status = self._plane.clock.monotonic_s(), self._passed()
+        if status.condition != "store-unreachable":
+            self._led_s = float("-inf") if status.condition in _AWAY else max(began_s, self._led_s)
+        return status
+
+    def _renewed(self, at_s: float) -> None:
+        self._led_s = at_s
+
+    def _passed(self) -> LoopStatus:
+        try:
+            with renewing(self._plane, self._renewed):
+                done = one_pass(self._plane)
+        except (NotLeaderError, StaleEpochError) as other:
+            # What was true when this process led is not any more.
+            return LoopStatus("standing-by", str(other))
+        except StoreUnreachableError as error:
+            return replace(self.status, condition="store-unreachable", message=str(error))
+        except NoPolicyError as error:
+            return replace(self.status, condition="no-policy", message=str(error))
+        except BackendUnreachableError as error:
+            return replace(self.status, condition="backend-unreachable", message=str(error))
+        except PlanRefusedError as error:
+            return replace(self.status, condition="plan-refused", message=str(error))
+        except NoPlanError as error:
+            return replace(self.status, condition="solver-failed", message=str(error))
+        return LoopStatus("leading", done.fault, done)

@@ -1,0 +1,35 @@
+"""What Git says beside what a round decides: how jobs are kept alive, who may ask for what, who is told."""
+
+from __future__ import annotations
+
+from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.policy import AlertPolicy
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.retry_policy import NO_RETRIES, RetryPolicy
+from solver.model.document import Document
+from solver.policy.images import ImagePolicy
+
+
+class Operations(Document, frozen=True):
+    """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
+
+    `checkpoints`, `retry` and `alerts` are sorted by name. `access` None: the holder of the state folder's token may do everything.
+    `health` None: nobody judges whether nodes are well.
+    """
+
+    checkpoints: tuple[CheckpointPolicy, ...] = ()
+    retry: tuple[RetryPolicy, ...] = ()
+    access: AccessPolicy | None = None
+    alerts: tuple[AlertPolicy, ...] = ()
+    health: HealthPolicy | None = None
+    images: ImagePolicy = ImagePolicy()
+
+    @property
+    def storages(self) -> dict[str, CheckpointPolicy]:
+        """The CheckpointPolicies by name."""
+        return {policy.name: policy for policy in self.checkpoints}
+
+    def retry_policy(self, name: str) -> RetryPolicy:
+        """The RetryPolicy of this name; NO_RETRIES where a job names none, or one that a later revision no longer has."""
+        return next((policy for policy in self.retry if policy.name == name), NO_RETRIES)

@@ -1,0 +1,1 @@
+"""From commits to a policy in force: the source, signatures, the plan of a change, guardrails and policy tests."""

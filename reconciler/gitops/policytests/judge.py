@@ -1,0 +1,197 @@
+"""Judges the statements of a policy test by what became of its jobs, and says what happened instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from reconciler.documents.policy_test import Must, PolicyTest, Statement
+from reconciler.gitops.policytests.course import Course, Story, spelled
+from reconciler.gitops.policytests.holdings import hold, share
+from reconciler.gitops.policytests.told import instead, left, told, why_not
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName, TaskPlacement
+from solver.plan.plan import Evict, Inadmissible, Shrink, Waits
+
+_SHOWN_MAX = 3
+"""Of many jobs alike that broke a statement, so many are told of."""
+
+
+class Broken(NamedTuple):
+    """A statement, by its place in `then`, that does not hold: what happened instead, and why."""
+
+    statement: int
+    message: str
+    why: str
+
+
+class _Said(NamedTuple):
+    """What one job did instead, and why."""
+
+    message: str
+    why: str = ""
+
+
+def broken(test: PolicyTest, course: Course) -> Iterator[Broken]:
+    """Every statement that does not hold, in the order in which they are written."""
+    for index, statement in enumerate(test.then):
+        if statement.must in ("hold", "have-share"):
+            said = hold(statement, course) if statement.must == "hold" else share(statement, course)
+            if said:
+                yield Broken(index, said, "")
+        else:
+            yield from _of_jobs(index, statement, test, course)
+
+
+def _of_jobs(index: int, statement: Statement, test: PolicyTest, course: Course) -> Iterator[Broken]:
+    stories = list(_about(statement, test, course))
+    if not stories:
+        yield Broken(index, "it is about no job: none was there while the test lasted", "")
+        return
+    findings = [found for story in stories if (found := _JUDGES[statement.must](statement, story, course, test))]
+    if not findings:
+        return
+    count = f"{len(findings)} of {len(stories)} jobs: " if len(stories) > 1 else ""
+    rest = f"; and {len(findings) - _SHOWN_MAX} more" if len(findings) > _SHOWN_MAX else ""
+    shown = "; ".join(found.message for found in findings[:_SHOWN_MAX])
+    yield Broken(index, f"{count}{shown}{rest}", findings[0].why)
+
+
+def _about(statement: Statement, test: PolicyTest, course: Course) -> Iterator[Story]:
+    """The jobs that a statement is about. To start, be refused or wait is asked only of those that do not run already."""
+    named = set(_names(statement.job, test)) if statement.job else None
+    queues = course.leaves_below(statement.queue) if statement.queue else None
+    for name, story in sorted(course.stories.items()):
+        known = course.policy.priority_class_name(story.job)
+        if (
+            (named is None or name in named)
+            and (queues is None or story.job.spec.queue in queues)
+            and statement.priority_class in (None, known)
+            and not (story.ran_already and statement.must in ("start", "wait", "be-inadmissible"))
+        ):
+            yield story
+
+
+def _names(name: JobName, test: PolicyTest) -> tuple[JobName, ...]:
+    """The jobs that a name means: all of those alike, or one."""
+    return next((job.names for job in test.given.jobs if job.name == name), (name,))
+
+
+def _start(statement: Statement, story: Story, course: Course, test: PolicyTest) -> _Said | None:
+    name = story.job.name
+    if not story.starts:
+        return _Said(f"{name} never starts: {instead(story, course)}", told(story, course))
+    at, tasks = story.starts[0]
+    # Before the first round nobody can start: who has waited already is counted from there.
+    waited = at - max(story.job.submitted_at, course.begins)
+    if statement.within is not None:
+        if waited > statement.within:
+            late = f"{name} starts only {spelled(waited)} after its submission, at {course.since_begin(at)}"
+            return _Said(f"{late}; within {statement.within} was asked", told(story, course, until=at))
+    elif statement.before is None and at != story.verdicts[0][0]:
+        return _Said(f"{name} does not start at once but at {course.since_begin(at)}", told(story, course, until=at))
+    return _before(statement, at, story, course, test) or _where(statement, name, tasks, course)
+
+
+def _before(statement: Statement, at: Instant, story: Story, course: Course, test: PolicyTest) -> _Said | None:
+    for name in _names(statement.before, test) if statement.before else ():
+        other = course.stories.get(name)
+        if other is not None and other.starts and other.starts[0][0] <= at:
+            first = f"{name} starts at {course.since_begin(other.starts[0][0])}"
+            late = f"{story.job.name} at {course.since_begin(at)}"
+            return _Said(f"{first}, {late}", told(story, course, until=at))
+    return None
+
+
+def _where(statement: Statement, name: JobName, tasks: tuple[TaskPlacement, ...], course: Course) -> _Said | None:
+    nodes = [course.nodes[task.node] for task in tasks]
+    types = {node.gpu_type for node, task in zip(nodes, tasks, strict=True) if task.devices}
+    if statement.gpu_type is not None and types != {statement.gpu_type}:
+        return _Said(f"{name} starts on {' and '.join(sorted(types)) or 'no GPUs'}, not on {statement.gpu_type}")
+    domains = sorted({node.domain(statement.in_one) for node in nodes}) if statement.in_one else []
+    if len(domains) > 1:
+        return _Said(f"{name} starts over {len(domains)} {statement.in_one}s: {', '.join(domains)}")
+    return None
+
+
+def _wait(statement: Statement, story: Story, course: Course, _: PolicyTest) -> _Said | None:
+    name = story.job.name
+    first = story.verdicts[0][1] if story.verdicts else None
+    started = story.starts[0][0] if story.starts else None
+    if not isinstance(first, Waits):
+        return _Said(f"{name} does not wait: {instead(story, course)}", told(story, course))
+    if statement.until is not None and started is not None and started < course.begins.after(statement.until):
+        return _Said(f"{name} starts at {course.since_begin(started)}, and was to wait until {statement.until}")
+    return _told_so(statement, story, course)
+
+
+def _be_inadmissible(statement: Statement, story: Story, course: Course, _: PolicyTest) -> _Said | None:
+    if not story.blocked or not isinstance(story.blocked[0][1], Inadmissible):
+        return _Said(f"{story.job.name} is not refused: {instead(story, course)}", told(story, course))
+    return _told_so(statement, story, course)
+
+
+def _told_so(statement: Statement, story: Story, course: Course) -> _Said | None:
+    """Whether the reason that is asked for is among those that the job was ever told."""
+    if statement.because is None or any(
+        reason.__struct_config__.tag == statement.because for _, verdict in story.blocked for reason in verdict.reasons
+    ):
+        return None
+    return _Said(f"{story.job.name} is never told {statement.because}, but {why_not(story)}", told(story, course))
+
+
+def _stay(_: Statement, story: Story, course: Course, __: PolicyTest) -> _Said | None:
+    gone = next(((at, step) for at, step in story.asked if isinstance(step, Evict)), None)
+    return _Said(*left(story, course, *gone)) if gone else None
+
+
+def _leave(statement: Statement, story: Story, course: Course, test: PolicyTest) -> _Said | None:
+    return _asked(statement, story, course, test, Evict)
+
+
+def _shrink(statement: Statement, story: Story, course: Course, test: PolicyTest) -> _Said | None:
+    return _asked(statement, story, course, test, Shrink)
+
+
+def _asked(
+    statement: Statement, story: Story, course: Course, test: PolicyTest, kind: type[Evict | Shrink]
+) -> _Said | None:
+    asked = [(at, step) for at, step in story.asked if isinstance(step, kind)]
+    word = "asked to leave" if kind is Evict else "asked to shrink"
+    name, beneficiaries = story.job.name, _names(statement.beneficiary, test) if statement.beneficiary else ()
+    if not asked:
+        return _Said(f"{name} is never {word}: {instead(story, course)}")
+    fitting = [
+        at
+        for at, step in asked
+        if statement.by in (None, step.means) and (not beneficiaries or step.beneficiary in beneficiaries)
+    ]
+    if not fitting:
+        said, why = left(story, course, *asked[0])
+        return _Said(f"{said}, which is not as asked", why)
+    if statement.within is not None and fitting[0] > course.begins.after(statement.within):
+        return _Said(f"{name} is {word} only at {course.since_begin(fitting[0])}; within {statement.within} was asked")
+    return None
+
+
+def _keep(statement: Statement, story: Story, course: Course, _: PolicyTest) -> _Said | None:
+    asked = statement.at_least or MilliGpu(0)
+    for at, held in story.held:
+        if held < asked:
+            why = [left(story, course, when, step)[1] for when, step in story.asked if when == at]
+            short = f"{story.job.name} holds {held} GPUs at {course.since_begin(at)}"
+            return _Said(f"{short}; at least {statement.at_least} were asked", "\n".join(why))
+    if not story.held:
+        return _Said(f"{story.job.name} never holds anything: {instead(story, course)}", told(story, course))
+    return None
+
+
+_JUDGES: dict[Must, Callable[[Statement, Story, Course, PolicyTest], _Said | None]] = {
+    "start": _start,
+    "wait": _wait,
+    "be-inadmissible": _be_inadmissible,
+    "stay": _stay,
+    "leave": _leave,
+    "shrink": _shrink,
+    "keep": _keep,
+}

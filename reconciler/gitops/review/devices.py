@@ -1,0 +1,86 @@
+"""How GPUs are left under two revisions: what is free and of no use, and how MIG GPUs are partitioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from reconciler.gitops.review.side import Played
+from reconciler.model.found import Fragments, Repartitioned, Stranded
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.room import Room
+from solver.capacity.sharing import sharing_of
+from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.placement.fragmentation import expected_of
+
+
+class Free(NamedTuple):
+    """Milli-GPU of one type that are free, and of them those that the shapes of the cluster's jobs can't use."""
+
+    milli: int = 0
+    unusable: int = 0
+
+
+def fragments(base: Played, head: Played) -> Iterator[Fragments]:
+    """GPU types of which something else is free, or of use."""
+    before, after = free_by_type(base), free_by_type(head)
+    for gpu_type in sorted(before.keys() | after.keys()):
+        old, new = before.get(gpu_type, Free()), after.get(gpu_type, Free())
+        if old != new:
+            free, unusable = (
+                (MilliGpu(old.milli), MilliGpu(new.milli)),
+                (MilliGpu(old.unusable), MilliGpu(new.unusable)),
+            )
+            yield Fragments(gpu_type, *free, *unusable)
+
+
+def free_by_type(side: Played) -> Mapping[GpuType, Free]:
+    """What is free once the next round has come true. GPUs in MIG mode are not counted: what they can become is open."""
+    after, policy = side.ahead.after, side.policy
+    sharing = sharing_of(policy, side.shares.tree, after.nodes)
+    room = Room.of(after, sharing.domain, pool_rules(policy, after))
+    left = [
+        [max(0, gpu.free_milli) for gpu in room.shared.get(node, ())] * bool(room.open_nodes[node])
+        for node in range(len(room.nodes))
+    ]
+    divided = np.zeros((len(left), max(map(len, left), default=0) or 1), dtype=np.int64)
+    for node, parts in enumerate(left):
+        divided[node, : len(parts)] = parts
+    whole = np.maximum(room.free_gpus, 0)
+    expected = expected_of(side.snapshot.jobs, room.gpu_types, sharing)
+    free = whole * MILLI_PER_GPU + divided.sum(axis=1)
+    # Instances are no part of the measure: where jobs ask for nothing else, nothing that is free is lost on anybody.
+    wanted = any(need.uses_gpus for need in expected.tasks)
+    cpu, memory = room.free_cpu, room.free_memory
+    unusable = expected.unusable(room.type_of_node, cpu, memory, whole, divided) if wanted else np.zeros(len(whole))
+    return {
+        gpu_type: Free(int(free[of_type].sum()), round(float(unusable[of_type].sum())))
+        for gpu_type in room.gpu_types
+        if gpu_type and (of_type := room.of_type(gpu_type)).any()
+    }
+
+
+def repartitioned(base: Played, head: Played) -> Iterator[Repartitioned]:
+    """GPUs that have other instances under the head once the next round has come true, by node and GPU."""
+    before, after = _instances(base), _instances(head)
+    for known in sorted(before.keys() & after.keys()):
+        if before[known] != after[known]:
+            yield Repartitioned(*known, before[known], after[known])
+
+
+def _instances(side: Played) -> Mapping[tuple[NodeName, DeviceId], tuple[MigInstance, ...] | None]:
+    return {(node.name, gpu.id): gpu.instances for node in side.ahead.after.nodes for gpu in node.gpus}
+
+
+def stranded(snapshot: Snapshot, base: Played, head: Played) -> Iterator[Stranded]:
+    """Jobs that run on nodes of which only the base knows, by name."""
+    removed = {node.name for node in base.snapshot.nodes} - {node.name for node in head.snapshot.nodes}
+    for job in snapshot.jobs:
+        tasks = [task for task in job.placement if task.node in removed]
+        if tasks:
+            gpus = MilliGpu(sum(task.gpus for task in tasks))
+            yield Stranded(job.name, job.spec.queue, gpus, tuple(sorted({task.node for task in tasks})))

@@ -1,0 +1,175 @@
+"""What differs in meaning between two revisions: documents compared field by field, so that layout and comments don't count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from reconciler.access.policy import AccessPolicy
+from reconciler.documents.operations import Operations
+from reconciler.documents.repository import Compiled
+from reconciler.documents.topology import TopologySpec
+from reconciler.model.health_policy import HealthPolicy
+from solver.model.cluster import Node
+from solver.model.document import Document, digest, to_builtins
+from solver.model.quantities import Memory
+
+Fields = Mapping[str, str]
+"""A document as flat fields: `quota[H100-SXM5-80GB].max` and what it says."""
+
+_ONE_OF_A_KIND: Mapping[str, Callable[[Operations], AccessPolicy | HealthPolicy | None]] = {
+    "AccessPolicy": lambda operations: operations.access,
+    "HealthPolicy": lambda operations: operations.health,
+}
+"""Documents of operations whose names mean nothing, since a cluster has at most one of each."""
+
+
+class FieldChange(Document, frozen=True, omit_defaults=False):
+    """One field that says something else at the head; None: nothing. `origin`: its line, where that is not its document's."""
+
+    field: str
+    before: str | None
+    after: str | None
+    origin: str = ""
+
+
+class DocumentChange(Document, frozen=True, omit_defaults=False):
+    """One document, named as `Kind name`, that is new, gone, or means something else. Fields are sorted by name.
+
+    `origin`: where it stands at the head (`file:line`), at the base where it is gone; "": nowhere, it is all defaults.
+    """
+
+    document: str
+    change: Literal["added", "removed", "changed"]
+    fields: tuple[FieldChange, ...]
+    origin: str = ""
+
+
+def document_changes(before: Compiled, after: Compiled) -> Iterator[DocumentChange]:
+    """What differs, sorted by document."""
+    old, new = documents_of(before), documents_of(after)
+    for document in sorted(old.keys() | new.keys()):
+        at = after if document in new else before
+        fields = tuple(_field_changes(old.get(document, {}), new.get(document, {}), _lines_of(document, before, after)))
+        if document not in old:
+            yield DocumentChange(document, "added", fields, place_of(document, at))
+        elif document not in new:
+            yield DocumentChange(document, "removed", fields, place_of(document, at))
+        elif fields:
+            yield DocumentChange(document, "changed", fields, place_of(document, at) or place_of(document, before))
+
+
+def place_of(document: str, compiled: Compiled) -> str:
+    """Where a document stands, as `file:line`; "" where nobody wrote it."""
+    if document == "SchedulingPolicy":
+        return compiled.policy.scheduling.origin
+    if document in _ONE_OF_A_KIND:
+        only = _ONE_OF_A_KIND[document](compiled.operations)
+        return only.origin if only else ""
+    return compiled.places.get(document, "")
+
+
+def _lines_of(document: str, *revisions: Compiled) -> Fields:
+    """The places of a queue's quotas, by field: the later revision's where both have one."""
+    kind, _, name = document.partition(" ")
+    queues = (revision.policy.queue(name) for revision in revisions if kind == "Queue")
+    return {f"quota[{entry.gpu_type}]": entry.origin for queue in queues if queue for entry in queue.quota}
+
+
+def documents_of(compiled: Compiled) -> dict[str, Fields]:
+    """Every document by `Kind name`. Inventory is told pool by pool."""
+    policy = compiled.policy
+    documents: dict[str, Fields] = {f"Queue {queue.name}": flat(to_builtins(queue)) for queue in policy.queues}
+    documents |= {f"SharingPolicy {known.name}": flat(to_builtins(known)) for known in policy.sharing}
+    documents |= {f"MigGeometry {known.name}": flat(to_builtins(known)) for known in policy.mig}
+    documents |= {f"Reservation {known.name}": flat(to_builtins(known)) for known in policy.reservations}
+    documents |= {
+        f"CheckpointPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.checkpoints
+    }
+    documents |= {f"RetryPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.retry}
+    documents |= {f"AlertPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.alerts}
+    documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
+    documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
+    for kind, only in _ONE_OF_A_KIND.items():
+        if only(compiled.operations):
+            documents[kind] = flat(to_builtins(only(compiled.operations)))
+    documents |= {f"Topology {name}": _topology_fields(known) for name, known in compiled.topologies.items()}
+    pools: dict[str, list[Node]] = {}
+    for node in compiled.nodes:
+        pools.setdefault(node.pool, []).append(node)
+    return documents | {f"NodePool {name}": _pool_fields(nodes) for name, nodes in pools.items()}
+
+
+def meaning_of(compiled: Compiled) -> str:
+    """Names a revision by all that its documents say: layout, comments and the order of files don't count."""
+    return digest(sorted((name, sorted(fields.items())) for name, fields in documents_of(compiled).items()))
+
+
+def flat(value: Any, path: str = "") -> dict[str, str]:
+    """Nested fields as `a.b`, list entries by what names them (`quota[H100].max`). Names and places in files are left out."""
+    if isinstance(value, dict):
+        inside = [(f"{path}.{key}" if path else key, entry) for key, entry in value.items() if key not in _NOT_MEANING]
+    elif isinstance(value, list | tuple):
+        inside = [(f"{path}[{_name_of(entry, number)}]", entry) for number, entry in enumerate(value)]
+    else:
+        return {path: str(value)}
+    return {field: text for where, entry in inside for field, text in flat(entry, where).items()}
+
+
+_NOT_MEANING = ("name", "origin", "gpuType")
+"""What a document or an entry is called, and where it stands."""
+
+
+def _name_of(entry: Any, number: int) -> str:
+    return str(entry.get("gpuType", entry.get("name", number))) if isinstance(entry, dict) else str(number)
+
+
+def _field_changes(before: Fields, after: Fields, lines: Fields) -> Iterator[FieldChange]:
+    for field in sorted(before.keys() | after.keys()):
+        if before.get(field) != after.get(field):
+            yield FieldChange(field, before.get(field), after.get(field), lines.get(field.rpartition(".")[0], ""))
+
+
+def _topology_fields(topology: TopologySpec) -> Fields:
+    """The nodes of a domain as one list: where one stands in it means nothing."""
+    fields = flat(to_builtins(msgspec.structs.replace(topology, domains=None)))
+    for domain in topology.domains or ():
+        bare = flat(to_builtins(msgspec.structs.replace(domain, nodes=())), f"domains[{domain.name}]")
+        fields = {**fields, **bare}
+        if domain.nodes:
+            fields[f"domains[{domain.name}].nodes"] = ", ".join(sorted(domain.nodes))
+    return fields
+
+
+def _pool_fields(nodes: Iterable[Node]) -> Fields:
+    """A pool by what its nodes have: `cpu: 96`, or `64 (2 nodes), 96 (14 nodes)` where they differ; and by its domains."""
+    nodes = tuple(nodes)
+    machines: dict[str, list[object]] = {
+        "gpuType": [node.gpu_type for node in nodes],
+        "gpusPerNode": [len(node.gpus) for node in nodes],
+        "gpuMemory": [min((gpu.memory for gpu in node.gpus), default=Memory(0)) for node in nodes],
+        "cpu": [node.cpu for node in nodes],
+        "memory": [node.memory for node in nodes],
+    }
+    domains = {
+        "islands": {node.island for node in nodes},
+        "racks": {node.rack for node in nodes},
+        "blocks": {node.block for node in nodes},
+    }
+    cordoned = [node.name for node in nodes if node.cordoned]
+    return {
+        "nodes": str(len(nodes)),
+        **({"cordoned": ", ".join(cordoned)} if cordoned else {}),
+        **{field: _summary(values) for field, values in machines.items() if any(values)},
+        **{field: str(len(names)) for field, names in domains.items() if any(names)},
+    }
+
+
+def _summary(values: Iterable[object]) -> str:
+    tally = Counter(str(value) for value in values)
+    if len(tally) == 1:
+        return next(iter(tally))
+    return ", ".join(f"{value or 'none'} ({nodes} node{'s' * (nodes > 1)})" for value, nodes in sorted(tally.items()))

@@ -1,0 +1,84 @@
+"""Whether PodDisruptionBudgets let all pods of a gang be evicted: what the API server decides one by one, decided of them together.
+
+As its eviction does it: kubernetes 1.36, pkg/registry/core/pod/storage/eviction.go.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from reconciler.kubernetes.binder.intents import Pods, members_of
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.disruption import Budget
+from reconciler.kubernetes.objects.selectors import selects
+from reconciler.kubernetes.objects.wire import Pod
+from solver.model.workload import Job, JobName
+from solver.plan.reason import count
+
+Budgets = Mapping[str, Sequence[Budget]]
+"""By namespace."""
+
+
+def by_namespace(budgets: Iterable[Budget]) -> Budgets:
+    """Sorted by name."""
+    found: dict[str, list[Budget]] = defaultdict(list)
+    for budget in sorted(budgets, key=lambda budget: (budget.metadata.namespace, budget.metadata.name)):
+        found[budget.metadata.namespace].append(budget)
+    return found
+
+
+def forbidden(pods: Iterable[Pod], budgets: Budgets) -> str:
+    """Why these pods can't all be evicted now; "": they can."""
+    wanted: dict[str, int] = defaultdict(int)
+    named: dict[str, Budget] = {}
+    for pod in pods:
+        if pod.metadata.deletion_timestamp or pod.is_over or pod.status.phase == "Pending":
+            continue
+        found = [
+            one for one in budgets.get(pod.metadata.namespace, ()) if selects(one.spec.selector, pod.metadata.labels)
+        ]
+        if len(found) > 1:
+            those = " and ".join(one.metadata.name for one in found)
+            return (
+                f"pod {pod.metadata.name} is in the PodDisruptionBudgets {those}, and in more than one none is evicted"
+            )
+        for budget in found:
+            if not _is_free(pod, budget):
+                named[budget.metadata.name] = budget
+                wanted[budget.metadata.name] += 1
+    return next((told for name, many in sorted(wanted.items()) if (told := _refused(named[name], many))), "")
+
+
+def _refused(budget: Budget, wanted: int) -> str:
+    allowed, name = max(0, budget.status.disruptions_allowed), budget.metadata.name
+    if budget.status.observed_generation < budget.metadata.generation:
+        return f"PodDisruptionBudget {name} was changed, and nobody has said yet what it allows"
+    if wanted > allowed:
+        return f"PodDisruptionBudget {name} allows {count(allowed, 'eviction')} now, and it takes {wanted}"
+    return ""
+
+
+def _is_free(pod: Pod, budget: Budget) -> bool:
+    """One that is not ready need not be counted, where the budget is met without it or says so."""
+    if any(known.type == "Ready" and known.status == "True" for known in pod.status.conditions):
+        return False
+    met = budget.status.current_healthy >= budget.status.desired_healthy > 0
+    return met or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+
+
+def protected_gangs(cluster: Cluster, pods: Pods, budgets: Budgets) -> dict[JobName, str]:
+    """The gangs that hold nodes and can't be evicted as a whole now, with what forbids it."""
+    found: dict[JobName, str] = {}
+    for gang in cluster.gangs if budgets else ():
+        if gang.job is not None and gang.job.placement and any(one.namespace in budgets for one in gang.members[:1]):
+            told = forbidden((pod for _, pod in members_of(gang, pods) if pod.holds), budgets)
+            found |= {gang.name: told} if told else {}
+    return found
+
+
+def as_protected(jobs: Iterable[Job], protected: Mapping[JobName, str]) -> tuple[Job, ...]:
+    """The jobs, as a round is to see them: it makes none of the protected leave, not even in part."""
+    return tuple(msgspec.structs.replace(job, leaves="not") if job.name in protected else job for job in jobs)

@@ -1,0 +1,295 @@
+"""Makes evictions true: what was asked of a gang is written on its pods first, and whoever leads goes on from what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.kubernetes.binder.budgets import Budgets, forbidden
+from reconciler.kubernetes.binder.intents import Pods
+from reconciler.kubernetes.binder.leaving import (
+    END_GRACE,
+    Asked,
+    BeginEnding,
+    Call,
+    CallOff,
+    Leaving,
+    Tell,
+    TimeUp,
+    Wait,
+    departure_by,
+    leaving_pods,
+    leavings,
+    next_moves,
+    uids_of,
+)
+from reconciler.kubernetes.binder.leaving import Evict as EvictPods
+from reconciler.kubernetes.binder.pod_deeds import PodDeeds
+from reconciler.kubernetes.binder.promises import Promises
+from reconciler.kubernetes.binder.records import departure_on, written
+from reconciler.kubernetes.binder.saving import Hooks
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.fencing import Leading
+from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError, NotFoundError
+from reconciler.kubernetes.client.together import together
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.wire import Pod
+from reconciler.model.clock import Clock
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
+from solver.plan.plan import Withdraw
+from solver.plan.reason import count
+
+TRIES: Final = 3
+"""A pod that changes while it is told for the first time is looked at again so often in one pass."""
+RETRY: Final = Duration(5_000)
+"""After a PodDisruptionBudget, or the server, refused a pod of a gang that has begun to leave."""
+
+Event = Literal["refused", "waits", "evicting", "called-off", "failed", "limit-near", "limit-over"]
+"""`refused`: nothing was asked; `waits`: for its work to be saved, or a budget; `failed`: tried again in a later pass.
+`limit-near`, `limit-over`: as `waits` and `evicting`, of a gang that has run for its time limit, or soon will have."""
+
+
+class Seen(NamedTuple):
+    """What a pass knows."""
+
+    cluster: Cluster
+    pods: Pods
+    budgets: Budgets
+
+
+class Outcome(NamedTuple):
+    """What became of an eviction in this pass. `only`: the pods that leave, by uid, where their gang goes on; else ()."""
+
+    job: JobName
+    event: Event
+    why: str
+    only: tuple[str, ...] = ()
+
+
+class Evictor:
+    """Remembers nothing that matters: `begin` writes down what a round decided, `advance` does what comes next, in every pass."""
+
+    def __init__(
+        self, api: Api, leading: Leading, promises: Promises, hooks: Hooks, clock: Clock, log: FilteringBoundLogger
+    ) -> None:
+        self._api = api
+        self._deeds = PodDeeds(api, leading)
+        self._promises = promises
+        self._hooks = hooks
+        self._clock = clock
+        self._log = log
+        self._rests: dict[JobName, Instant] = {}
+
+    async def begin(self, steps: Iterable[Asked], seen: Seen) -> tuple[Outcome, ...]:
+        """Asks for these, and goes on as far as it can now. Raises NotLeaderError.
+
+        Where budgets forbid it nothing is asked, but of who has run for its time limit.
+        """
+        gangs = {gang.name: gang for gang in seen.cluster.gangs}
+        return self._told(await together(self._asked(step, gangs.get(step.job), seen) for step in steps))
+
+    async def advance(self, seen: Seen) -> tuple[Outcome, ...]:
+        """Does what comes next for every gang that was asked to leave. Raises NotLeaderError."""
+        now = self._clock.now()
+        known = list(leavings(seen.cluster, seen.pods, seen.budgets))
+        self._rests = {gang.job: self._rests[gang.job] for gang in known if self._rests.get(gang.job, now) > now}
+        outcomes = await together(
+            self._guarded(gang, self._carried_on(gang, seen)) for gang in known if gang.job not in self._rests
+        )
+        self._hooks.forget_others({pod.metadata.uid for gang in known for pod in gang.pods})
+        return self._told(outcomes)
+
+    def _told(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
+        told = tuple(sorted(outcomes))
+        for outcome in told:
+            if outcome.event in ("waits", "limit-near"):
+                continue  # in every pass the same
+            self._log.info("eviction", job=outcome.job, outcome=outcome.event, why=outcome.why)
+        return told
+
+    async def _asked(self, step: Asked, gang: Gang | None, seen: Seen) -> Outcome:
+        if gang is None or gang.job is None or (gang.job.attempt, bool(gang.job.placement)) != (step.attempt, True):
+            return Outcome(step.job, "refused", f"attempt {step.attempt} holds nothing any more")
+        pods = leaving_pods(gang, seen.pods, uids_of(gang, step))
+        if not pods:
+            return Outcome(step.job, "refused", "its pods are gone")
+        against = forbidden(pods, seen.budgets)
+        if against and not isinstance(step, TimeUp):
+            return Outcome(step.job, "refused", against)
+        asked = Leaving(gang.name, departure_by(step, pods, self._clock.now()), pods, against)
+        return await self._guarded(asked, self._first(asked, seen))
+
+    async def _guarded(self, gang: Leaving, deed: Coroutine[Any, Any, Outcome]) -> Outcome:
+        try:
+            return await deed
+        except KubernetesError as error:
+            self._rests[gang.job] = self._clock.now().after(RETRY)
+            return Outcome(gang.job, "failed", str(error))
+
+    async def _first(self, gang: Leaving, seen: Seen) -> Outcome:
+        """Where nobody has to save anything the request and the end are written as one."""
+        if isinstance(next_moves(gang, self._clock.now())[-1], BeginEnding):
+            against = await self._tried(gang)
+            if against and gang.may_stay:
+                return Outcome(gang.job, "refused", against)
+            gang = gang._replace(forbidden=against) if against else self._ended(gang)
+        return await self._carried_on(await self._recorded(gang), seen)
+
+    async def _carried_on(self, gang: Leaving, seen: Seen) -> Outcome:
+        """One move after the other, until the next has to wait."""
+        moves = next_moves(gang, self._clock.now())
+        for call in moves:
+            if isinstance(call, Call):
+                self._call(call, gang)
+        match moves[-1]:
+            case Tell(pods):
+                return await self._carried_on(await self._tell(gang, pods), seen)
+            case BeginEnding() as move:
+                return await self._begin_ending(gang, move, seen)
+            case EvictPods() as move:
+                return await self._evict(gang, move)
+            case CallOff() as move:
+                return await self._call_off(gang, move, seen)
+            case Call() | Wait():
+                return self._waits(gang, ", ".join(move.why for move in moves if isinstance(move, Wait)))
+
+    def _waits(self, gang: Leaving, why: str) -> Outcome:
+        if gang.may_stay:
+            return Outcome(gang.job, "waits", why)
+        if self._clock.now() < gang.intent.deadline:
+            limit = f"its time limit of {gang.departure.limit} is over at {gang.intent.deadline}"
+            return Outcome(gang.job, "limit-near", f"{limit}; {why}")
+        if gang.forbidden:
+            self._rests[gang.job] = self._clock.now().after(RETRY)
+        return Outcome(gang.job, "waits", f"{gang.departure.why}; {why}")
+
+    async def _recorded(self, gang: Leaving, tries: int = TRIES) -> Leaving:
+        """The request stands on the pod that will go last, before anything else is done; what was asked before stays as it is.
+
+        Raises KubernetesError.
+        """
+        bearer, *others = gang.pods
+        try:
+            told = await self._deeds.annotate(bearer, self._request(bearer, gang), bearer.metadata.resource_version)
+        except ConflictError:
+            fresh = await self._fresh(bearer)
+            if tries == 1 or fresh is None:
+                raise
+            known = departure_on(fresh)
+            if known is None or known.intent.id != gang.intent.id:
+                return await self._recorded(gang._replace(pods=(fresh, *others)), tries - 1)
+            # This pass has not seen what an earlier one wrote.
+            return gang._replace(departure=known, pods=(fresh, *others))
+        return gang._replace(pods=(told, *others))
+
+    async def _tell(self, gang: Leaving, pods: Iterable[Pod]) -> Leaving:
+        """As it is afterwards: without the pods that were gone."""
+        there = await together(self._annotate(pod, self._request(pod, gang)) for pod in pods)
+        fresh = {pod.key: new for pod, new in zip(pods, there, strict=True)}
+        return gang._replace(pods=tuple(new for pod in gang.pods if (new := fresh.get(pod.key, pod)) is not None))
+
+    def _request(self, pod: Pod, gang: Leaving) -> dict[str, str | None]:
+        record = msgspec.structs.replace(gang.departure, uid=pod.metadata.uid)
+        by = {names.CHECKPOINT_BY: str(gang.intent.deadline)} if gang.departure.asks_to_save else {}
+        return {names.EVICT: written(record), **by}
+
+    async def _annotate(self, pod: Pod, annotations: dict[str, str | None]) -> Pod | None:
+        """The pod with these (None: taken away); None: it is gone, or another has its name."""
+        try:
+            return await self._deeds.annotate(pod, annotations)
+        except (NotFoundError, ConflictError):
+            return None
+
+    def _call(self, call: Call, gang: Leaving) -> None:
+        async def saved() -> None:
+            await self._annotate(call.pod, {names.CHECKPOINTED: str(self._clock.now())})
+
+        self._hooks.call(call.pod, call.hook, gang.intent.deadline, saved)
+
+    async def _begin_ending(self, gang: Leaving, move: BeginEnding, seen: Seen) -> Outcome:
+        errors = [f"the hook of {name}: {error}" for name, error in self._unanswered(gang)]
+        if against := await self._tried(gang):
+            # What the server refuses in a trial is a fact like what budgets say: the gang waits for that, or stays.
+            return await self._carried_on(gang._replace(forbidden=against), seen)
+        ending = await self._tell(self._ended(gang), (move.bearer,))
+        self._log.info("eviction-begins", job=gang.job, why="; ".join((move.why, *errors)))
+        return await self._carried_on(ending, seen)
+
+    def _ended(self, gang: Leaving) -> Leaving:
+        intent = msgspec.structs.replace(gang.intent, stage="ends", staged_at=self._clock.now())
+        return gang._replace(departure=msgspec.structs.replace(gang.departure, intent=intent, count=len(gang.pods)))
+
+    def _unanswered(self, gang: Leaving) -> list[tuple[str, str]]:
+        """Nobody waits for its hooks any more; what they have answered instead, by the names of pods."""
+        errors = [(pod.metadata.name, self._hooks.forget(pod.metadata.uid)) for pod in gang.pods]
+        return [(name, error) for name, error in errors if error]
+
+    async def _tried(self, gang: Leaving) -> str:
+        """Why the server would refuse one of its pods, "": not; for of a gang all stay where one has to. The like are tried once.
+
+        To try each of 512 pods took as long as to evict them.
+        """
+        if len(gang.pods) == 1:
+            return ""
+        unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in reversed(gang.pods)}
+        answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
+        return next((answer for answer in answers if answer), "")
+
+    async def _evict(self, gang: Leaving, move: EvictPods) -> Outcome:
+        """All but the bearer at once; the bearer once none of them was refused."""
+        refused = [why for why in await together(self._evicted(*one) for one in move.pods) if why]
+        if not refused and move.bearer:
+            refused = [why for why in [await self._evicted(*move.bearer)] if why]
+        if not refused:
+            event: Event = "evicting" if gang.may_stay else "limit-over"
+            return Outcome(gang.job, event, gang.departure.why, gang.departure.leaving)
+        now = self._clock.now()
+        self._rests[gang.job] = now.after(RETRY)
+        late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
+        return Outcome(gang.job, "failed", f"{count(len(refused), 'pod')} refused{late}: {refused[0]}")
+
+    async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False, tries: int = TRIES) -> str:
+        """Asks for one pod to end; why it was refused, "" where it was not, or was gone."""
+        try:
+            await self._deeds.evict(pod, grace, dry=dry)
+        except NotFoundError:
+            return ""
+        except ConflictError as conflict:
+            fresh = await self._fresh(pod)
+            if fresh is None or fresh.metadata.deletion_timestamp:
+                return ""
+            return await self._evicted(fresh, grace, dry=dry, tries=tries - 1) if tries > 1 else str(conflict)
+        except KubernetesError as error:
+            return str(error)
+        return ""
+
+    async def _fresh(self, pod: Pod) -> Pod | None:
+        """The pod as it is now; None: it is gone. Raises KubernetesError."""
+        try:
+            fresh = await self._api.get(PODS.path(*pod.key), Pod)
+        except NotFoundError:
+            return None
+        return fresh if fresh.metadata.uid == pod.metadata.uid else None
+
+    async def _call_off(self, gang: Leaving, move: CallOff, seen: Seen) -> Outcome:
+        """The gang goes on as if nothing had been; first nobody is promised any more what it keeps."""
+        self._unanswered(gang)
+        whom = gang.intent.beneficiary
+        if move.in_vain and whom:
+            gangs = {one.name: one for one in seen.cluster.gangs if one.name == whom}
+            attempt = next((one.job.attempt + 1 for one in gangs.values() if one.job), 1)
+            unkept = await self._promises.keep([Withdraw(whom, attempt)], gangs, seen.pods)
+            if unkept:
+                return Outcome(gang.job, "failed", unkept[0].reason)
+        *others, bearer = move.pods
+        nothing = {names.EVICT: None, names.CHECKPOINT_BY: None}
+        await together(self._annotate(pod, dict(nothing)) for pod in others)
+        await self._annotate(bearer, dict(nothing))
+        return Outcome(gang.job, "called-off", move.why, gang.departure.leaving)

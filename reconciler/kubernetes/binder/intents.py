@@ -1,0 +1,211 @@
+"""What is in flight, read back from what Quorate wrote on pods: who was asked to leave, and what was promised to whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.kubernetes.binder.records import Departure, Promise, departure_on, doubts_on, marked, promise_on
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.jobs import Gang, Member
+from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.wire import Pod
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Intent, Reservation
+from solver.model.pledges import gpus_of
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import Job, JobName, TaskPlacement
+
+Pods = Mapping[tuple[str, str], Pod]
+"""By namespace and name."""
+
+
+class Found(NamedTuple):
+    """`remarks`: what was written and is not believed, by the gang on whose pods it stands."""
+
+    intents: tuple[Intent, ...]
+    reservations: tuple[Reservation, ...]
+    remarks: tuple[tuple[JobName, Remark], ...] = ()
+
+
+def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) -> Found:
+    """What a round has to know of earlier ones. `starts`: of gangs that are being bound, as their bindings say.
+
+    What anybody could have written is believed only where it fits the gang that it stands on, and what two gangs were promised is
+    the first one's. Sorted by gang; equal objects give the same in any order.
+    """
+    nodes = {node.name for node in cluster.nodes}
+    intents: list[Intent] = list(starts)
+    reservations: list[Reservation] = []
+    remarks: list[tuple[JobName, Remark]] = []
+    promised: list[Intent] = []
+    for gang in marked_gangs(cluster, pods):
+        if gang.job is None:
+            continue
+        read = _Read.of(gang, pods)
+        remarks += [(gang.name, remark) for remark in read.remarks]
+        if gang.job.placement:
+            intents += _asked(gang, gang.job, read.departures)
+        promise = _newest_promise(gang.job, read.promises, nodes)
+        promised += [promise] if promise else []
+        reservations += [] if gang.job.placement else _newest_reservation(gang.job, read.promises, nodes)
+    kept, twice = _each_once(promised, _staying(cluster.jobs, intents) if promised else Counter())
+    remarks += [(intent.job, Remark("promised-twice", "what it was promised is another's")) for intent in twice]
+    ordered = sorted((*intents, *kept), key=lambda intent: intent.id)
+    return Found(tuple(ordered), tuple(sorted(reservations, key=lambda held: held.holder)), tuple(sorted(remarks)))
+
+
+def marked_gangs(cluster: Cluster, pods: Pods) -> Iterator[Gang]:
+    """The gangs on whose pods something is written."""
+    keys = marked(pods)
+    return (gang for gang in cluster.gangs if keys and any((one.namespace, one.name) in keys for one in gang.members))
+
+
+class _Read(NamedTuple):
+    """The records on the pods of one gang that say what they are."""
+
+    departures: tuple[Departure, ...]
+    promises: tuple[Promise, ...]
+    remarks: tuple[Remark, ...]
+
+    @classmethod
+    def of(cls, gang: Gang, pods: Pods) -> _Read:
+        departures: list[Departure] = []
+        promises: list[Promise] = []
+        remarks: list[Remark] = []
+        for _, pod in members_of(gang, pods):
+            departure, promise = departure_on(pod), promise_on(pod)
+            departures += [departure] if departure and pod.holds else []
+            promises += [promise] if promise else []
+            remarks += [Remark("record-not-believed", doubt) for doubt in doubts_on(pod)]
+        return cls(tuple(departures), tuple(promises), tuple(remarks))
+
+
+def members_of(gang: Gang, pods: Pods) -> Iterator[tuple[Member, Pod]]:
+    """The gang's pods that are there, in its order."""
+    for member in gang.members:
+        pod = pods.get((member.namespace, member.name))
+        if pod is not None and pod.metadata.uid == member.uid:
+            yield member, pod
+
+
+def departure_in(gang: Gang, pods: Pods) -> Departure | None:
+    """What was asked of a gang that holds something, as far as it has come; None: nothing."""
+    return _departure(gang.job, _Read.of(gang, pods).departures) if gang.job and gang.job.placement else None
+
+
+def _departure(job: Job, departures: Iterable[Departure]) -> Departure | None:
+    """What was asked of this attempt: that it stops, rather than that it shrinks; the newest, as far as it has come.
+
+    Of several that say the same the first, in the order of the gang's pods.
+    """
+    fitting = [
+        known
+        for known in departures
+        if known.intent.kind in ("stop", "shrink")
+        and (known.intent.job, known.intent.attempt) == (job.name, job.attempt)
+        and (known.intent.kind == "stop" or known.leaving)
+    ]
+    return max(fitting, key=_how_far, default=None)
+
+
+_STAGES = ("waits-to-save", "saves", "ends")
+
+
+def _how_far(known: Departure) -> tuple[bool, int, int]:
+    intent = known.intent
+    return intent.kind == "stop", intent.asked_at, _STAGES.index(intent.stage)
+
+
+def _asked(gang: Gang, job: Job, departures: Iterable[Departure]) -> Iterator[Intent]:
+    departure = _departure(job, departures)
+    if departure is None or (departure.limit is not None and departure.intent.stage == "saves"):
+        return  # who only knows that its time limit is near runs until then, and rounds know the limit
+    if departure.intent.kind == "stop":
+        yield departure.intent
+        return
+    # Numbers of tasks are given anew when a pod goes; uids stay.
+    leaving = {(one.group, one.task_index) for one in gang.members if one.uid in departure.leaving}
+    tasks = tuple(task for task in job.placement if (task.group, task.index) in leaving)
+    if tasks:
+        yield msgspec.structs.replace(departure.intent, tasks=tasks)
+
+
+def _newest_promise(job: Job, promises: Iterable[Promise], nodes: set[NodeName]) -> Intent | None:
+    """A promise is of the attempt to come; once that has begun it is kept."""
+    fitting = [
+        intent
+        for promise in promises
+        if (intent := promise.intent) is not None
+        and (intent.kind, intent.job, intent.attempt) == ("nominate", job.name, job.attempt + 1)
+        and _are_tasks_of(job, intent.tasks, nodes)
+    ]
+    return max(fitting, key=lambda intent: (intent.asked_at, intent.deadline), default=None)
+
+
+def _newest_reservation(job: Job, promises: Iterable[Promise], nodes: set[NodeName]) -> list[Reservation]:
+    fitting = [
+        held
+        for promise in promises
+        if (held := promise.reservation) is not None
+        and held.holder == job.name
+        and _are_tasks_of(job, held.tasks, nodes)
+    ]
+    return [max(fitting, key=lambda held: held.start)] if fitting else []
+
+
+def _are_tasks_of(job: Job, tasks: Iterable[TaskPlacement], nodes: set[NodeName]) -> bool:
+    """As many of each group as may start, each once, on nodes that there are."""
+    placed = [(task.group, task.index) for task in tasks]
+    counts = Counter(group for group, _ in placed)
+    groups = {group.name: group for group in job.spec.task_groups}
+    return (
+        len(set(placed)) == len(placed)
+        and all(group in groups and 0 <= index < groups[group].replicas for group, index in placed)
+        and all(counts[name] >= group.least for name, group in groups.items())
+        and all(task.node in nodes for task in tasks)
+    )
+
+
+def _staying(jobs: Iterable[Job], intents: Iterable[Intent]) -> Counter[DeviceId]:
+    """What is held of each GPU by those who were not asked to leave it.
+
+    A promise is written before its victims are asked: who dies in between leaves one that nobody makes room for.
+    """
+    asked = [intent for intent in intents if intent.kind in ("stop", "shrink")]
+    stopping = {(intent.job, intent.attempt) for intent in asked if intent.kind == "stop"}
+    leaving = {(intent.job, task.group, task.index) for intent in asked for task in intent.tasks}
+    return _parts(
+        task
+        for job in jobs
+        if (job.name, job.attempt) not in stopping
+        for task in job.placement
+        if (job.name, task.group, task.index) not in leaving
+    )
+
+
+def _parts(tasks: Iterable[TaskPlacement]) -> Counter[DeviceId]:
+    """How much of each GPU these tasks have together."""
+    parts: Counter[DeviceId] = Counter()
+    for task in tasks:
+        for gpu in gpus_of(task):
+            parts[gpu] += task.mig.cost if task.mig else task.share or MILLI_PER_GPU
+    return parts
+
+
+def _each_once(promised: Iterable[Intent], staying: Counter[DeviceId]) -> tuple[list[Intent], list[Intent]]:
+    """Promises that can come true beside each other and what stays, the older first, and those that can't."""
+    taken = Counter(staying)
+    kept: list[Intent] = []
+    twice: list[Intent] = []
+    for intent in sorted(promised, key=lambda intent: (intent.asked_at, intent.job)):
+        wanted = _parts(intent.tasks)
+        if any(taken[gpu] + part > MILLI_PER_GPU for gpu, part in wanted.items()):
+            twice.append(intent)
+            continue
+        kept.append(intent)
+        taken += wanted
+    return kept, twice

@@ -1,0 +1,1 @@
+"""A client of the API server: credentials, requests, watches, and the election of a leader."""

@@ -1,0 +1,20 @@
+"""What every write of a leader carries, so that the API server can refuse those of one that leads no more."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Leader(Protocol):
+    """Who leads now."""
+
+    @property
+    def stamp(self) -> dict[str, str]:
+        """The annotations that say under whom, and under which epoch, something is written."""
+
+
+class Leading(Protocol):
+    """An election, as those see it who write."""
+
+    def leadership(self) -> Leader:
+        """To be asked right before each write. Raises NotLeaderError (reconciler.protocols.stores) where none may be sent now."""

@@ -1,0 +1,1 @@
+"""The pass of a cluster whose jobs are pods."""

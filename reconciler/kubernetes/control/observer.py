@@ -1,0 +1,119 @@
+"""Says what each round would have done, and keeps a record of what really happened, where nothing is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.analysis.backtest.past import put_in_place, read_recorded, write_history
+from reconciler.analysis.backtest.recorded import HistoryHead, RecordedJob
+from reconciler.kubernetes.control.happened import Happened
+from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.sight import Sight
+from reconciler.kubernetes.control.would import Wish, Wishes, meaning_of, new_in, wishes_of
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.whose import Whose
+from reconciler.model.clock import Clock
+from reconciler.protocols.rounds import RoundRecord
+from reconciler.protocols.stores import StoreUnusableError
+from solver.model.cluster import Node
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.plan.plan import Plan
+
+SAVE_EVERY_S: Final = 60.0
+"""So much of what was seen is lost if the process is killed; what went on meanwhile is seen again at the next start."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedFiles:
+    """Where the history of what happened is kept, and the nodes it happened on."""
+
+    history: Path
+    nodes: Path
+
+
+class Observer:
+    """`whose`: the pods that are looked at. What happened is read back at the start.
+
+    Raises TraceUnreadableError, OSError where it can't be.
+    """
+
+    def __init__(
+        self, whose: Whose, files: ObservedFiles, memory: Memory, clock: Clock, log: FilteringBoundLogger
+    ) -> None:
+        self.whose = whose
+        self._files = files
+        self._memory = memory
+        self._clock = clock
+        self._log = log
+        self._happened = _read(files.history)
+        self._said: Wishes = {}
+        self._meaning = ""
+        self._left_out: frozenset[str] = frozenset()
+        self._nodes: tuple[Node, ...] = ()
+        self._saved_s = float("-inf")
+
+    def keep_round(self, record: RoundRecord) -> int | None:
+        """Keep a round that says something else than the one before: nobody makes its steps true, so the next has them again."""
+        meaning = meaning_of(record.plan)
+        if meaning == self._meaning:
+            return None
+        self._meaning = meaning
+        return self._memory.keep_round(record)
+
+    async def note(self, now: Instant, plan: Plan, sight: Sight) -> None:
+        """One pass is over. Raises StoreUnusableError where the record can't be written."""
+        wishes = wishes_of(plan)
+        # Each line is synced to disk, and there may be thousands at once: off the event loop.
+        await asyncio.to_thread(self._tell, list(new_in(wishes, self._said)))
+        self._said = wishes
+        self._say_left_out(sight.cluster.gangs)
+        self._nodes = sight.cluster.nodes
+        self._happened.look(now, sight.gangs, sight.pods)
+        if self._clock.monotonic_s() - self._saved_s >= SAVE_EVERY_S:
+            await self.save()
+
+    def _tell(self, news: Iterable[tuple[str, Wish]]) -> None:
+        for subject, wish in news:
+            self._memory.note(wish.event, subject, wish.cause, beneficiary=wish.beneficiary)
+
+    def _say_left_out(self, gangs: Iterable[Gang]) -> None:
+        """Once for each cause: rounds and the record are without these gangs, and nothing else says so."""
+        refused = Counter(refusal.code for gang in gangs if gang.job is None for refusal in gang.refusals)
+        for code in sorted(refused.keys() - self._left_out):
+            self._log.warning("left-out", gangs=refused[code], reason=code)
+        self._left_out = frozenset(refused)
+
+    async def save(self) -> None:
+        """Write what happened until now; nothing before the first pass. Raises StoreUnusableError."""
+        if not self._nodes:
+            return
+        self._saved_s, now = self._clock.monotonic_s(), self._clock.now()
+        self._happened.forget(now)
+        try:
+            # Off the event loop: of a large cluster it takes a second, and watches go on.
+            await asyncio.to_thread(_write, self._files, now, self._happened.jobs(), self._nodes)
+        except OSError as error:
+            raise StoreUnusableError(f"{self._files.history}: what happened can't be written: {error}") from error
+
+
+def _read(path: Path) -> Happened:
+    if not path.exists():
+        return Happened()
+    head, jobs = read_recorded(path)
+    return Happened(jobs, head.exported_at)
+
+
+def _write(files: ObservedFiles, now: Instant, jobs: Iterable[RecordedJob], nodes: Iterable[Node]) -> None:
+    write_history(files.history, HistoryHead(now), jobs)
+    unfinished = files.nodes.with_name(f"{files.nodes.name}.part")
+    unfinished.write_bytes(encode(snapshot_of(now, nodes, ())))
+    put_in_place(unfinished, files.nodes)

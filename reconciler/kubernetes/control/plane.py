@@ -1,0 +1,46 @@
+"""Everything the control plane of a cluster of pods is made of, handed in as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.control.control import PolicySource, Solve
+from reconciler.kubernetes.control.hands import Hands
+from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.observer import Observer
+from reconciler.kubernetes.status.teller import Teller
+from reconciler.model.clock import Clock
+from reconciler.protocols.interventions import Interventions
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What every plane is handed, whatever it does in its cluster.
+
+    `stalled`: why a newer policy is not in force; "" where there is none.
+    """
+
+    memory: Memory
+    interventions: Interventions
+    policies: PolicySource
+    solve: Solve
+    clock: Clock
+    chance: Random
+    stalled: Callable[[], str]
+    log: FilteringBoundLogger
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlane:
+    """`hands` and `teller` None: it only looks, and its `observer` says what it would have done."""
+
+    mirror: Mirror
+    handed: Handed
+    hands: Hands | None = None
+    teller: Teller | None = None
+    observer: Observer | None = None

@@ -1,0 +1,125 @@
+"""Takes the passes of a cluster of pods: when its objects change, when somebody wakes it, and at a steady poll."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
+from typing import Final
+
+from reconciler.control.control import NoPolicyError
+from reconciler.control.passes import NoPlanError, PlanRefusedError
+from reconciler.control.runner import LoopStatus, Pace
+from reconciler.kubernetes.client.refusals import KubernetesError
+from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.plane import PodPlane
+from reconciler.kubernetes.control.rounds import one_pass
+from reconciler.kubernetes.control.sight import NOTHING_SEEN, Sight
+from reconciler.kubernetes.control.standing import followed_in
+from reconciler.model.clock import Clock
+from reconciler.model.followed import FollowedKind
+from reconciler.protocols.stores import NotLeaderError, StoreUnusableError
+
+PACE: Final = Pace(debounce_s=0.05, apart_s=0.1, poll_s=2.0)
+"""A gang's pods come one by one: what is looked at too early is a gang that is not whole, and costs little."""
+
+
+class PodRunner:
+    """Call `run` in a thread of its own; `wake`, `stop`, `status`, `sight` and `followed` from any.
+
+    `connect` gives the plane with everything that works beside the passes: watches, the election, what is told.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[PodPlane]],
+        clock: Clock,
+        report: Callable[[LoopStatus], None] = lambda _: None,
+        pace: Pace = PACE,
+    ) -> None:
+        self.status = LoopStatus()
+        self.sight: Sight = NOTHING_SEEN
+        self._connect = connect
+        self._clock = clock
+        self._report = report
+        self._pace = pace
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+        self._woken = asyncio.Event()
+        self._mirror: Mirror | None = None
+
+    def followed(self) -> tuple[FollowedKind, ...]:
+        """How far each kind of its objects is followed; none before it has begun."""
+        return followed_in(self._mirror) if self._mirror else ()
+
+    def wake(self) -> None:
+        """Something happened that a pass should see soon: a commit, a word by hand."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended meanwhile
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    def stop(self) -> None:
+        """Let `run` return after the pass that is under way."""
+        self._stopping = True
+        self.wake()
+
+    def run(self) -> None:
+        """Take passes until stopped, then give leadership up. Raises KubernetesError, StoreUnusableError: a person has to act."""
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with self._connect() as plane:
+            self._mirror = plane.mirror
+            async for _ in self._due(plane):
+                self.status = await self._one_pass(plane)
+                self._report(self.status)
+        self.status = replace(self.status, condition="ended", message="")
+
+    async def _due(self, plane: PodPlane) -> AsyncIterator[None]:
+        """Once for each pass that is to be taken."""
+        last_s = last_woken_s = float("-inf")
+        woken_s: float | None = self._clock.monotonic_s()
+        while not self._stopping:
+            now_s = self._clock.monotonic_s()
+            due_s = self._pace.next_pass_s(last_s, last_woken_s, woken_s)
+            if now_s >= due_s:
+                last_s = now_s
+                if woken_s is not None:
+                    last_woken_s, woken_s = now_s, None
+                yield
+            elif await self._news(plane, due_s - now_s):
+                woken_s = self._clock.monotonic_s() if woken_s is None else woken_s
+
+    async def _news(self, plane: PodPlane, rest_s: float) -> bool:
+        """Rest for so long, or until something is new."""
+        events = self._woken, plane.mirror.changed
+        if not any(event.is_set() for event in events):
+            waiting = [asyncio.ensure_future(event.wait()) for event in events]
+            await asyncio.wait(waiting, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
+            for one in waiting:
+                one.cancel()
+        news = any(event.is_set() for event in events)
+        for event in events:
+            event.clear()
+        return news
+
+    async def _one_pass(self, plane: PodPlane) -> LoopStatus:
+        try:
+            done, self.sight = await one_pass(plane)
+        except NotLeaderError as other:
+            plane.mirror.cluster()  # so that whoever leads next needs no seconds for what has changed since
+            return replace(self.status, condition="standing-by", message=str(other))
+        except NoPolicyError as error:
+            return replace(self.status, condition="no-policy", message=str(error))
+        except KubernetesError as error:
+            return replace(self.status, condition="backend-unreachable", message=str(error))
+        except PlanRefusedError as error:
+            return replace(self.status, condition="plan-refused", message=str(error))
+        except NoPlanError as error:
+            return replace(self.status, condition="solver-failed", message=str(error))
+        except StoreUnusableError as error:
+            self.status = replace(self.status, condition="store-unusable", message=str(error))
+            raise
+        return LoopStatus("leading" if plane.hands else "observing", done.fault, done)

@@ -1,0 +1,205 @@
+"""What the objects of an API server are to a round: a snapshot, and each gang as a job on record. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from reconciler.kubernetes.binder.budgets import Budgets, as_protected, protected_gangs
+from reconciler.kubernetes.binder.intents import Pods, in_flight_of
+from reconciler.kubernetes.binder.journal import Journal
+from reconciler.kubernetes.control.starts import starts_of
+from reconciler.kubernetes.mig.known import Geometry
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.lifecycle.interventions.effects import about, held
+from reconciler.lifecycle.jobs.states import state_of
+from reconciler.model.intervention_record import Intervention
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.stores import Claim
+from solver.model.inflight import ConvergenceClock, Ended, InFlight, Intent, Repartitioning, Reservation, Usage
+from solver.model.inflight import Counter as Tally
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
+from solver.policy.policy import Policy
+from solver.queueing.costs import near
+from solver.queueing.durations import quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look at the cluster: what its objects mean, those that are looked at again, and what is in flight there."""
+
+    cluster: Cluster
+    pods: Pods
+    budgets: Budgets
+    intents: tuple[Intent, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    repartitions: tuple[Repartitioning, ...] = ()
+    counters: tuple[Tally, ...] = ()
+    geometry: Geometry = field(default_factory=Geometry)
+
+    @property
+    def queues(self) -> dict[JobName, QueueName]:
+        """The queue of every job."""
+        return {job.name: job.spec.queue for job in self.cluster.jobs}
+
+    @property
+    def gangs(self) -> Mapping[JobName, Gang]:
+        """All gangs by name."""
+        return {gang.name: gang for gang in self.cluster.gangs}
+
+
+NOTHING_SEEN = Sight(Cluster((), (), ()), {}, {})
+"""Before the first look."""
+
+
+def seen(
+    cluster: Cluster,
+    pods: Pods,
+    budgets: Budgets,
+    start_deadline: Duration,
+    now: Instant,
+    remembered: Iterable[Journal] = (),
+) -> Sight:
+    """One look. `start_deadline`: how long a gang may take from its bindings until it runs.
+
+    `remembered`: starts that this process has begun and goes on with, also where the pod that said so is gone.
+    """
+    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline, now, remembered))
+    return Sight(cluster, pods, budgets, flight.intents, flight.reservations)
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What no object of the cluster says: when gangs were evicted, what queues have used, which lowered limits tick, and how long
+    gangs ran that have `ended`.
+    """
+
+    evictions: Mapping[JobName, tuple[Instant, ...]] = {}
+    usage: tuple[Usage, ...] = ()
+    clocks: tuple[ConvergenceClock, ...] = ()
+    ended: tuple[Ended, ...] = ()
+
+
+def snapshot_from(
+    now: Instant, sight: Sight, policy: Policy, by_hand: Collection[Intervention], past: Remembered
+) -> Snapshot:
+    """The world of a round. Gangs that are not whole yet, refused, or held by hand are not in it."""
+    cordons = about(by_hand, "cordon", "node", now)
+    nodes = (
+        msgspec.structs.replace(node, cordoned=True) if node.name in cordons and not node.cordoned else node
+        for node in sight.cluster.nodes
+    )
+    short = _short(sight, now)
+    intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
+    jobs = tuple(_jobs(now, sight, policy, by_hand, past, short))
+    quantile = policy.scheduling.duration_quantile
+    endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
+    in_flight = InFlight(
+        intents=intents,
+        reservations=sight.reservations,
+        usage=past.usage,
+        counters=sight.counters,
+        durations=quantiles(past.ended, quantile) if endless else (),
+        history=near(past.ended, jobs) if policy.goes_by_history else (),
+        convergence=past.clocks,
+        repartitions=sight.repartitions,
+    )
+    return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
+
+
+def records_of(sight: Sight) -> tuple[JobRecord, ...]:
+    """Every gang that a round can be asked about, as a job on record; sorted by name."""
+    return tuple(JobRecord(job.name, job.spec, job.user, job.submitted_at) for job in sight.cluster.jobs)
+
+
+def claims_of(sight: Sight) -> tuple[Claim, ...]:
+    """What every gang holds, sorted by name."""
+    asked = {intent.job: intent for intent in sight.intents if intent.kind in ("start", "grow")}
+    return tuple(_claim(job, asked.get(job.name)) for job in sight.cluster.jobs if job.placement or job.name in asked)
+
+
+def _claim(job: Job, asked: Intent | None) -> Claim:
+    return Claim(
+        job.name,
+        job.attempt,
+        _whole(job, asked),
+        since=asked.asked_at if asked and asked.kind == "start" else job.started_at or job.submitted_at,
+        running_since=job.started_at,
+        time_limit=job.time_limit,
+    )
+
+
+def _whole(job: Job, asked: Intent | None) -> tuple[TaskPlacement, ...]:
+    """Where its tasks are, and where those will be whose bindings are on their way."""
+    there = {(task.group, task.index) for task in job.placement}
+    coming = asked.tasks if asked else ()
+    both = (*job.placement, *(task for task in coming if (task.group, task.index) not in there))
+    return tuple(sorted(both, key=lambda task: (task.group, task.index)))
+
+
+def _jobs(
+    now: Instant,
+    sight: Sight,
+    policy: Policy,
+    by_hand: Collection[Intervention],
+    past: Remembered,
+    short: Collection[JobName],
+) -> Iterator[Job]:
+    claims = {claim.job: claim for claim in claims_of(sight)}
+    records = records_of(sight)
+    protected = protected_gangs(sight.cluster, sight.pods, sight.budgets)
+    boosts, waiting = about(by_hand, "boost", "job", now), held(by_hand, records, policy, now)
+    of_job = _by_job(sight.intents)
+    for record, job in zip(records, as_protected(sight.cluster.jobs, protected), strict=True):
+        claim = claims.get(job.name)
+        if claim is None and job.name in waiting:
+            continue
+        evicted_at = past.evictions.get(job.name, ())
+        if claim is None and not evicted_at and job.name not in boosts:
+            yield job  # as it is: a round asks thousands of them, and most are what they were a round ago
+            continue
+        standing = _standing(record, claim, of_job.get(job.name, ())) if claim else {"boosted": job.name in boosts}
+        if claim and job.name in short and "phase" not in standing:
+            standing |= {"phase": "running", "spec": _growing(job, claim)}
+        yield msgspec.structs.replace(job, evicted_at=evicted_at, **standing)
+
+
+def _standing(record: JobRecord, claim: Claim, intents: Collection[Intent]) -> dict[str, object]:
+    standing: dict[str, object] = {"placement": claim.tasks, "attempt": claim.attempt}
+    if state_of(record, claim, intents) in ("checkpointing", "evicting", "stopping"):
+        return {**standing, "phase": "stopping"}
+    return standing
+
+
+def _short(sight: Sight, now: Instant) -> frozenset[JobName]:
+    """Gangs that have lost pods since they were bound whole, and whose time to be whole again is not over: they may grow."""
+    jobs = {job.name: job for job in sight.cluster.jobs}
+    return frozenset(
+        intent.job
+        for intent in sight.intents
+        if intent.kind == "start"
+        and intent.deadline > now
+        and len(intent.tasks) < sum(group.replicas for group in jobs[intent.job].spec.task_groups)
+    )
+
+
+def _growing(job: Job, claim: Claim) -> JobSpec:
+    """What the gang has will do, so that a round lets it grow again; where that takes too long its start is overdue."""
+    there = Counter(task.group for task in claim.tasks)
+    groups = tuple(
+        msgspec.structs.replace(group, min_replicas=min(group.least, there[group.name]))
+        for group in job.spec.task_groups
+    )
+    return msgspec.structs.replace(job.spec, task_groups=groups)
+
+
+def _by_job(intents: Iterable[Intent]) -> dict[JobName, list[Intent]]:
+    found: dict[JobName, list[Intent]] = {}
+    for intent in intents:
+        found.setdefault(intent.job, []).append(intent)
+    return found

@@ -1,0 +1,300 @@
+"""A gang as a job of a round: its task groups, what it asks of where they run, and where they run already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.apart import Apart, Company, as_level
+from reconciler.kubernetes.objects.constraints import Places, as_types
+from reconciler.kubernetes.objects.gangs import Gathered, InRole
+from reconciler.kubernetes.objects.limits import began_at, limit_of
+from reconciler.kubernetes.objects.placed import Held, share_of, slot_of
+from reconciler.kubernetes.objects.pods import Others, PodTask
+from reconciler.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
+from solver.model.cluster import LEVELS, NodeName
+from solver.model.document import encode
+from solver.model.node_sets import NodeSet
+from solver.model.shape import Shape, SharingMode
+from solver.model.workload import (
+    GroupTopology,
+    Job,
+    JobName,
+    JobSpec,
+    Phase,
+    QueueName,
+    Spread,
+    TaskGroup,
+    TaskPlacement,
+    TopologyRequest,
+)
+
+SHARING: dict[str, SharingMode] = {"mps": "mps", "time-slicing": "time-slicing"}
+
+
+class Member(NamedTuple):
+    """A pod, and which task of the job it is. `uid` and `resource_version`: what a binding has to name."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    group: str
+    task_index: int
+
+
+class Gang(NamedTuple):
+    """A gang and what is to be said of it. `job` None: a round can't be asked about it, for what is `missing` or `refusals`.
+
+    One that holds nodes has its job whatever is said of where its pods may be: it is there, and gets no node more.
+    `node_sets`: those that its job's groups name.
+    """
+
+    name: JobName
+    members: tuple[Member, ...]
+    bound: int
+    job: Job | None
+    missing: Missing | None = None
+    refusals: tuple[Refusal, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    node_sets: tuple[NodeSet, ...] = ()
+
+
+class _Part(NamedTuple):
+    """Tasks that are alike: one task group."""
+
+    name: str
+    tasks: tuple[PodTask, ...]
+    role: str
+
+
+def gang_of(gang: Gathered, places: Places, held: Held) -> Gang:
+    """Everything about one gang."""
+    parts = _parts(gang.pods)
+    members = tuple(
+        Member(*task.pod.key, task.pod.metadata.uid, task.pod.metadata.resource_version, part.name, index)
+        for part in parts
+        for index, task in enumerate(part.tasks)
+    )
+    bound, missing, refusals = sum(task.pod.holds for task in gang.tasks), gang.missing(), tuple(gang.refusals())
+    said = Gang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
+    if refusals or (missing and not bound):
+        return said
+    groups, apart, node_sets = _groups(gang, parts, places)
+    topology, against, notes = _topology(gang, apart, places)
+    refusals = tuple(dict.fromkeys((*against, *(one for found in apart for one in found.refusals))))
+    notes = (*said.remarks, *notes, *(one for found in apart for one in found.remarks), *_least_remark(gang, parts))
+    said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)))
+    if refusals and not bound:
+        return said
+    if bound and (refusals or gang.is_held_up):
+        groups, node_sets = _closed(groups, places.nowhere)
+    job = _job(gang, groups, topology, _placement(parts, places, held), _phase(parts, groups))
+    return said._replace(job=job, node_sets=node_sets)
+
+
+def _closed(groups: Iterable[TaskGroup], nowhere: NodeSet) -> tuple[tuple[TaskGroup, ...], tuple[NodeSet, ...]]:
+    """Groups of a gang that runs on but must not get a node more: what would join it is refused, or not to be scheduled yet."""
+    return tuple(msgspec.structs.replace(group, nodes=nowhere.name) for group in groups), (nowhere,)
+
+
+def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:
+    """Tasks by role, and within one by what they ask: unlike ones can't be in one group. Groups are named after roles."""
+    alike: dict[tuple[str, bytes], list[PodTask]] = {}
+    for one in pods:
+        alike.setdefault((one.role, _signature(one.task)), []).append(one.task)
+    parts: list[_Part] = []
+    for role, signature in sorted(alike):
+        number = sum(part.role == role for part in parts)
+        parts.append(_Part(f"{role}-{number + 1}" if number else role, tuple(alike[role, signature]), role))
+    return tuple(parts)
+
+
+def _signature(task: PodTask) -> bytes:
+    spec = task.pod.spec
+    wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
+    slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
+    return _asked(task.shape, task.others) + msgspec.json.encode([wishes, slices])
+
+
+@lru_cache(maxsize=8192)
+def _asked(shape: Shape, others: Others) -> bytes:
+    return encode([shape, others])
+
+
+def _groups(
+    gang: Gathered, parts: Sequence[_Part], places: Places
+) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[NodeSet, ...]]:
+    groups: list[TaskGroup] = []
+    aparts: list[Apart] = []
+    node_sets: dict[str, NodeSet] = {}
+    everybody = [task.pod for task in gang.tasks]
+    least = {part.name: _fewest(gang, parts, part) for part in parts}
+    for part in parts:
+        first = part.tasks[0]
+        plain = places.plain(first)
+        alike, fewest = [task.pod for task in part.tasks], least[part.name]
+        company = Company(places, everybody, alike, sum(least.values()), fewest)
+        apart = company.apart(plain.nodes)
+        types, limited = plain.types, plain.limited
+        if apart.nodes is not plain.nodes:  # sets compare node by node, and most gangs ask nothing that leaves fewer
+            types, limited = as_types(places, apart.nodes, first.shape, plain.liked)
+        apart.refusals += plain.refusals
+        apart.remarks += plain.remarks
+        aparts.append(apart)
+        shape = msgspec.structs.replace(first.shape, gpu_types=types)
+        replicas = len(part.tasks)
+        roles = sum(other.role == part.role for other in parts)
+        within = company.one_domain(apart, is_whole_role=roles == 1) if len(parts) > 1 else None
+        groups.append(
+            TaskGroup(
+                name=part.name,
+                replicas=replicas,
+                shape=shape,
+                min_replicas=fewest if fewest < replicas else None,
+                topology=GroupTopology(within, apart.bundle, apart.spread),
+                nodes=limited.name if limited else "",
+            )
+        )
+        node_sets |= {limited.name: limited} if limited else {}
+    return tuple(groups), tuple(aparts), tuple(node_sets.values())
+
+
+def _fewest(gang: Gathered, parts: Sequence[_Part], part: _Part) -> int:
+    """How few tasks of a part do: what the PodGroup or the controller says of its role, or of the gang if this is all of it."""
+    replicas = len(part.tasks)
+    if len(parts) == 1:
+        return min(replicas, max(1, (gang.least or replicas) - gang.done))
+    said = {role.lower(): fewest for role, fewest in gang.group.least_of} if gang.group else {}
+    if gang.controller and not said:
+        said = {role.lower(): fewest for role, _, fewest in gang.controller.roles}
+    alone = sum(other.role == part.role for other in parts) == 1
+    return min(replicas, said[part.role]) if alone and part.role in said else replicas
+
+
+def _least_remark(gang: Gathered, parts: Sequence[_Part]) -> tuple[Remark, ...]:
+    fewest = sum(_fewest(gang, parts, part) for part in parts)
+    if gang.least is None or fewest <= gang.least - gang.done or gang.holds:
+        return ()
+    message = f"starts with {fewest} pods: that {gang.least} of any role would do can't be said here"
+    return (Remark("least-of-any-role", message),)
+
+
+def _topology(
+    gang: Gathered, apart: Sequence[Apart], places: Places
+) -> tuple[TopologyRequest, tuple[Refusal, ...], tuple[Remark, ...]]:
+    """What the gang asks of the whole of it; of several levels that are required the closest, which means the others."""
+    if len(gang.pods) == 1:
+        return TopologyRequest(), (), ()
+    required = {found.required for found in apart} - {None}
+    preferred = {level for found in apart for level in found.preferred}
+    refusals: list[Refusal] = []
+    remarks: list[Remark] = []
+    required_by = (names.KUEUE_REQUIRED,) if len(apart) == 1 else ()  # of several roles each asks for itself
+    for key in _keys(gang, gang.group.required if gang.group else (), *required_by, names.KAI_REQUIRED):
+        level = as_level(places.level(key))
+        required |= {level} if level else set()
+        if level is None:
+            fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
+            refusals.append(Refusal("not-a-level", f"requires one domain of {key}, which is no level here", fix))
+    for key in _keys(gang, gang.group.preferred if gang.group else (), names.KUEUE_PREFERRED, names.KAI_PREFERRED):
+        level = as_level(places.level(key))
+        preferred |= {level} if level else set()
+        if level is None:
+            remarks.append(Remark("not-a-level", f"prefers one domain of {key}, which is no level here"))
+    spreads = {found.gang_spread for found in apart}
+    if len(spreads) > 1:
+        refusals.append(Refusal("part-of-gang", "its roles spread the gang differently", "Let them ask the same."))
+    request = TopologyRequest(
+        required=next((level for level in LEVELS if level in required), None),
+        preferred=tuple(level for level in LEVELS if level in preferred) or None,
+        spread=_only(spreads),
+        placement="spread" if any(found.spreads_out for found in apart) else None,
+    )
+    return request, tuple(refusals), tuple(remarks)
+
+
+def _keys(gang: Gathered, of_group: Iterable[str], *annotations: str) -> list[str]:
+    written = {names.label_or_annotation(task.pod.metadata, key) for task in gang.tasks for key in annotations}
+    return sorted({*of_group, *written} - {""})
+
+
+def _only(spreads: set[Spread | None]) -> Spread | None:
+    return next(iter(spreads)) if len(spreads) == 1 else None
+
+
+def _placement(parts: Sequence[_Part], places: Places, held: Held) -> tuple[TaskPlacement, ...]:
+    return tuple(
+        _placed(part.name, index, task, places, held)
+        for part in parts
+        for index, task in enumerate(part.tasks)
+        if task.pod.holds
+    )
+
+
+def _placed(group: str, index: int, task: PodTask, places: Places, held: Held) -> TaskPlacement:
+    node = NodeName(task.pod.spec.node_name)
+    devices = held.get(task.pod.key, ())
+    if task.shape.mig is not None and node in places.seen and devices:
+        return TaskPlacement(group, index, node, mig=slot_of(places.seen[node], devices[0]))
+    share = share_of(task) if devices else None
+    return TaskPlacement(group, index, node, devices, share, SHARING.get(task.sharing) if share else None)
+
+
+def _job(
+    gang: Gathered,
+    groups: tuple[TaskGroup, ...],
+    topology: TopologyRequest,
+    placement: tuple[TaskPlacement, ...],
+    phase: Phase,
+) -> Job:
+    limits = [task.time_limit for task in gang.tasks if task.time_limit is not None]
+    limit = min(limits, default=None)
+    pods = [task.pod for task in gang.tasks]
+    there = [pod for pod in pods if pod.holds]
+    started_at = began_at(there) if phase == "running" else None
+    return Job(
+        name=gang.key.job,
+        submitted_at=gang.submitted_at,
+        spec=JobSpec(
+            queue=QueueName(gang.queue),
+            task_groups=groups,
+            priority_class=gang.priority_class,
+            topology=topology,
+            time_limit=limit,
+            checkpoint=checkpoint_of(pods),
+        ),
+        phase=phase,
+        attempt=max((task.attempt for task in gang.tasks if task.pod.holds), default=0),
+        started_at=started_at,
+        placement=placement,
+        time_limit=limit_of(there, limit) if placement else None,
+        saved_at=saved_at(pods, started_at),
+        # What takes a pod's place is another one: of what the first was promised it knows nothing.
+        leaves="unpromised" if placement else "freely",
+    )
+
+
+def _phase(parts: Iterable[_Part], groups: Sequence[TaskGroup]) -> Phase:
+    """`running` once all that were bound run, as many as it takes; `stopping` if all that are on nodes were told to go.
+
+    An elastic gang runs once so many do that it can do with them: what joins it, and may never begin, is of its own.
+    """
+    there = {part.name: [task.pod for task in part.tasks if task.pod.holds] for part in parts}
+    everybody = [pod for pods in there.values() for pod in pods]
+    if not everybody:
+        return "pending"
+    if all(pod.metadata.deletion_timestamp for pod in everybody):
+        return "stopping"
+    begun = {name: sum(pod.status.phase == "Running" for pod in pods) for name, pods in there.items()}
+    if any(begun[group.name] < group.least for group in groups):
+        return "starting"
+    # Until the rest of a start is bound, its first pod says so.
+    unbound = any(names.GANG_PLAN in pod.metadata.annotations for pod in everybody)
+    whole = sum(begun.values()) == len(everybody) and not unbound
+    return "running" if whole or any(group.least < group.replicas for group in groups) else "starting"

@@ -1,0 +1,227 @@
+"""A node as the solver knows it: what it offers to Quorate's pods, which is what pods of others leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.amounts import amount, down
+from reconciler.kubernetes.objects.domains import Position
+from reconciler.kubernetes.objects.instances import UnknownProfileError, laid_out
+from reconciler.kubernetes.objects.pods import profile_of
+from reconciler.kubernetes.objects.requests import MOST, Requests, plus, requests_of
+from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.selectors import CONDITION_TAINTS
+from reconciler.kubernetes.objects.wire import Amounts, Meta, Pod
+from reconciler.kubernetes.objects.wire import Node as WireNode
+from reconciler.model.gpu_products import is_of_instances, type_of_product
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.mig import mig_model
+from solver.model.mig_layout import model_of_type
+from solver.model.quantities import Cpu, Memory
+
+POOL_LABELS = (
+    names.POOL,
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+)
+"""What says the pool, the first that is there; where none is, nodes with one GPU type are a pool, named after it."""
+
+_MIB = 2**20
+
+
+class Headroom(NamedTuple):
+    """CPU (cores) and memory (bytes) of a node that are left to others, such as DaemonSets, whether they use them yet or not."""
+
+    cpu: Fraction
+    memory: Fraction
+
+
+class PublishedGpus(NamedTuple):
+    """GPUs of a node that a driver publishes for ResourceClaims, not as a resource. `gpu_type` "": of several types."""
+
+    gpu_type: GpuType
+    gpus: tuple[Gpu, ...]
+
+
+class SeenNode(NamedTuple):
+    """A node as it offers itself, before anybody's pods.
+
+    `offered`: allocatable of each resource. `replicas`: how often the device plugin counts each GPU; more than 1: it is shared.
+    `unwell`: how many of the GPUs are not healthy; which ones, nobody says. `headroom`: what is kept for others.
+    """
+
+    wire: WireNode
+    gpu_type: GpuType
+    gpus: tuple[Gpu, ...]
+    replicas: int
+    unwell: int
+    offered: Requests
+    remarks: tuple[Remark, ...]
+    headroom: Headroom
+
+    @property
+    def name(self) -> NodeName:
+        """Its name."""
+        return NodeName(self.wire.metadata.name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels."""
+        return self.wire.metadata.labels
+
+    @property
+    def pool(self) -> str:
+        """The pool that it belongs to."""
+        said = next((self.labels[key] for key in POOL_LABELS if self.labels.get(key)), "")
+        return said or (self.gpu_type.lower() if self.gpus else "cpu")
+
+
+def seen(wire: WireNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
+    """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked.
+
+    `declared_type`: the type of its GPUs where somebody says it who goes before its labels. `published`: its GPUs for claims.
+    """
+    labels, remarks = wire.metadata.labels, []
+    offered, capacity = _read(wire.status.allocatable), _read(wire.status.capacity)
+    labelled = labels.get(names.GPU_TYPE) or type_of_product(labels.get(names.PRODUCT, ""))
+    gpu_type = declared_type or GpuType(labelled) or (published.gpu_type if published else GpuType(""))
+    replicas = max(1, _number(labels.get(names.REPLICAS)))
+    gpus: tuple[Gpu, ...] = ()
+    unwell = 0
+    if is_of_instances(labels.get(names.PRODUCT, "")):
+        remarks.append(Remark("mig-single", f"counts MIG instances as {names.GPU}: use the strategy mixed"))
+    elif not gpu_type and any(name.startswith("nvidia.com/") for name in offered):
+        remarks.append(Remark("gpu-type-unknown", f"has GPUs and no label {names.PRODUCT} or {names.GPU_TYPE}"))
+    else:
+        resource = names.GPU_SHARED if names.GPU_SHARED in offered else names.GPU
+        whole = down(capacity.get(resource, Fraction(0)) / replicas)
+        unwell = max(0, whole - down(offered.get(resource, Fraction(0)) / replicas))
+        gpus, more = _gpus(wire, gpu_type, offered, whole)
+        remarks += more
+    if published and gpu_type:
+        indices = range(len(gpus), len(gpus) + len(published.gpus))
+        further = zip(published.gpus, indices, strict=True)
+        gpus = (*gpus, *(msgspec.structs.replace(gpu, index=index) for gpu, index in further))
+    elif published and published.gpus:
+        remarks.append(Remark("gpu-types-mixed", "has GPUs of several types for claims: they are left out"))
+    if len(offered) < len(wire.status.allocatable):
+        remarks.append(Remark("unreadable-quantity", "offers something that is no quantity"))
+    headroom = _headroom(wire.metadata, remarks)
+    return SeenNode(wire, gpu_type if gpus else GpuType(""), gpus, replicas, unwell, offered, tuple(remarks), headroom)
+
+
+def shape_of(node: SeenNode) -> tuple[object, ...]:
+    """What of a node says which pods may be on it, and what it offers them: what does not change while it works."""
+    taints = tuple(taint for taint in node.wire.spec.taints if taint.key not in CONDITION_TAINTS)
+    return node.labels, taints, node.gpu_type, node.gpus, node.replicas, node.offered
+
+
+def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], pods: int) -> Node:
+    """The node without what `others` use of it, or what is kept for them, whichever is more.
+
+    `held`: devices of Quorate's pods; `pods`: how many there are on it in all.
+    GPUs that others use are not in it: which ones they have nobody says, so the last that are not held are left out.
+    """
+    used: Requests = {}
+    for pod in others:
+        used = plus(used, used_by(pod))
+    conditions = {condition.type: condition.status for condition in node.wire.status.conditions}
+    closed = any(taint.key in CONDITION_TAINTS for taint in node.wire.spec.taints)
+    is_full = "pods" in node.offered and pods >= node.offered["pods"]
+    return Node(
+        name=node.name,
+        pool=node.pool,
+        cpu=Cpu(down(_spare(node, used, "cpu", node.headroom.cpu), 1000)),
+        memory=Memory(down(_spare(node, used, "memory", node.headroom.memory))),
+        gpu_type=node.gpu_type,
+        gpus=_left(node, used, frozenset(held)),
+        island=position.island,
+        rack=position.rack,
+        block=position.block,
+        ready=conditions.get("Ready") == "True",
+        cordoned=node.wire.spec.unschedulable or closed or is_full,
+    )
+
+
+def _spare(node: SeenNode, used: Requests, resource: str, kept: Fraction) -> Fraction:
+    nothing = Fraction(0)
+    return max(nothing, node.offered.get(resource, nothing) - max(used.get(resource, nothing), kept))
+
+
+def used_by(pod: Pod) -> Requests:
+    """What a pod uses of its node; of one that can't be read, nothing but its place."""
+    try:
+        return requests_of(pod.spec)
+    except ValueError:
+        return {}
+
+
+def _gpus(wire: WireNode, gpu_type: GpuType, offered: Requests, whole: int) -> tuple[tuple[Gpu, ...], list[Remark]]:
+    """Whole GPUs first, then those with MIG instances."""
+    memory = Memory(_number(wire.metadata.labels.get(names.GPU_MEMORY)) * _MIB)
+    name, remarks = wire.metadata.name, []
+    gpus = [Gpu(DeviceId(f"{name}/{index}"), index, memory=memory) for index in range(whole)]
+    counts = {profile_of(key): down(count) for key, count in offered.items() if key.startswith(names.MIG_PREFIX)}
+    model = model_of_type(gpu_type)
+    if any(counts.values()) and not model:
+        remarks.append(Remark("mig-model-unknown", f"has MIG instances, and GPU type {gpu_type} is no known MIG model"))
+    elif any(counts.values()):
+        try:
+            for instances in laid_out(mig_model(model), counts):
+                index = len(gpus)
+                gpus.append(Gpu(DeviceId(f"{name}/{index}"), index, memory=memory, instances=instances))
+        except UnknownProfileError as unknown:
+            remarks.append(Remark("mig-profile-unknown", str(unknown)))
+    return tuple(gpus), remarks
+
+
+def _left(node: SeenNode, used: Requests, held: frozenset[DeviceId]) -> tuple[Gpu, ...]:
+    gone = -(-(used.get(names.GPU, Fraction(0)) + used.get(names.GPU_SHARED, Fraction(0))) // node.replicas)
+    instances = {profile_of(name): int(count) for name, count in used.items() if name.startswith(names.MIG_PREFIX)}
+    unwell, left = node.unwell, list[Gpu]()
+    for gpu in reversed(node.gpus):
+        is_held = any(device == gpu.id or device.startswith(f"{gpu.id}/") for device in held)
+        here = [one.profile for one in gpu.instances or () if instances.get(one.profile, 0) > 0]
+        if is_held:
+            left.append(gpu)
+        elif gpu.instances is None and gone > 0:
+            gone -= 1
+        elif gpu.instances is None and unwell > 0:
+            unwell -= 1
+            left.append(msgspec.structs.replace(gpu, healthy=False))
+        elif here:
+            # An instance of somebody else's keeps the whole GPU from being partitioned anew.
+            instances |= {profile: instances[profile] - here.count(profile) for profile in here}
+        else:
+            left.append(gpu)
+    return tuple(reversed(left))
+
+
+def _headroom(meta: Meta, remarks: list[Remark]) -> Headroom:
+    said = {key: names.label_or_annotation(meta, key) for key in (names.HEADROOM_CPU, names.HEADROOM_MEMORY)}
+    written: Amounts = {key: value for key, value in said.items() if value}
+    found = _read(written)
+    if len(found) < len(written):
+        remarks.append(Remark("unreadable-headroom", f"{names.HEADROOM_CPU} or {names.HEADROOM_MEMORY} is no quantity"))
+    return Headroom(*(found.get(key, Fraction(0)) for key in said))
+
+
+def _read(written: Amounts) -> Requests:
+    found: Requests = {}
+    for name, value in written.items():
+        try:
+            found[name] = min(amount(value), Fraction(MOST[name])) if name in MOST else amount(value)
+        except ValueError:
+            continue
+    return found
+
+
+def _number(written: str | None) -> int:
+    return int(written) if written and written.isdecimal() and len(written) <= 9 else 0

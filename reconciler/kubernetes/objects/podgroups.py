@@ -1,0 +1,203 @@
+"""PodGroup objects of four makers, read into one form.
+
+Kubernetes' own (scheduling.k8s.io, v1alpha2 in 1.36 and v1beta1 in 1.37: a group carries its policy itself, so its Workload need
+not be read), Volcano's (scheduling.volcano.sh/v1beta1), KAI's (scheduling.run.ai/v2alpha2), and coscheduling's
+(scheduling.x-k8s.io/v1alpha1). What each calls a thing is known here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from reconciler.kubernetes.objects.pods import label_priority, queue_of
+from reconciler.kubernetes.objects.resource import Resource
+from reconciler.kubernetes.objects.said import Refusal, Remark
+from reconciler.kubernetes.objects.wire import Meta, Wire
+from reconciler.kubernetes.objects.written import Kind, read_as
+
+Source = Literal[
+    "gang", "podgroup", "volcano", "kai", "coscheduling", "kueue", "lws", "jobset", "kubeflow", "ray", "job", "pod"
+]
+"""What made pods a gang: the second word of its name."""
+
+
+class Group(NamedTuple):
+    """What a PodGroup says. `least` None: its pods are each of their own. `least_of`: how many of a role, where it says so.
+
+    `required`, `preferred`: labels of nodes, all pods in one domain of which.
+    """
+
+    source: Source
+    namespace: str
+    name: str
+    least: int | None
+    queue: str = ""
+    priority_class: str = ""
+    least_of: tuple[tuple[str, int], ...] = ()
+    required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+class _Gang(Wire, frozen=True):
+    min_count: int = 1
+
+
+class _Policy(Wire, frozen=True):
+    gang: _Gang | None = None
+
+
+class _Key(Wire, frozen=True):
+    key: str
+
+
+class _Constraints(Wire, frozen=True):
+    topology: tuple[_Key, ...] = ()
+
+
+class _KubernetesSpec(Wire, frozen=True):
+    scheduling_policy: _Policy = _Policy()
+    scheduling_constraints: _Constraints | None = None
+    priority_class_name: str = ""
+    resource_claims: tuple[Any, ...] = ()
+
+
+class _Tiers(Wire, frozen=True):
+    mode: str = "hard"
+
+
+_SUB_GROUPS: Final = Refusal(
+    "sub-groups",
+    "its PodGroup asks for a least number of sub-groups, or rules of their own for them",
+    "Say how many pods of each role it needs (minTaskMember, or minMember of a sub-group).",
+)
+
+
+class _VolcanoSpec(Wire, frozen=True):
+    min_member: int = 1
+    min_task_member: dict[str, int] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    queue: str = ""
+    priority_class_name: str = ""
+    network_topology: _Tiers | None = None
+    sub_group_policy: tuple[Any, ...] = ()
+
+
+class _KaiTopology(Wire, frozen=True):
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""
+
+
+class _SubGroup(Wire, frozen=True):
+    name: str
+    min_member: int = 1
+    parent: str | None = None
+    min_sub_group: int | None = None
+    topology_constraint: _KaiTopology | None = None
+
+
+class _KaiSpec(Wire, frozen=True):
+    min_member: int = 1
+    queue: str = ""
+    priority_class_name: str = ""
+    min_sub_group: int | None = None
+    sub_groups: tuple[_SubGroup, ...] = ()
+    topology_constraint: _KaiTopology | None = None
+
+
+class _Coscheduling(Wire, frozen=True):
+    min_member: int = 1
+
+
+def group_of(sent: bytes | Mapping[str, Any]) -> Group:
+    """A PodGroup of any maker; raises msgspec.ValidationError, and ValueError for an API that is not known."""
+    return read_as(GROUPS, sent, "PodGroup that is understood")
+
+
+def _labelled(meta: Meta, group: Group) -> Group:
+    """What its labels say goes before what it says itself."""
+    queue, priority_class = queue_of(meta) or group.queue, label_priority(meta) or group.priority_class
+    return group._replace(queue=queue, priority_class=priority_class)
+
+
+def _kubernetes(meta: Meta, spec: _KubernetesSpec) -> Group:
+    gang = spec.scheduling_policy.gang
+    claims = Refusal("resource-claims", "its PodGroup asks for devices by ResourceClaims", "Ask for them in the pods.")
+    constraints = spec.scheduling_constraints or _Constraints()
+    group = Group(
+        source="podgroup",
+        namespace=meta.namespace,
+        name=meta.name,
+        least=gang.min_count if gang else None,
+        priority_class=spec.priority_class_name,
+        required=tuple(topology.key for topology in constraints.topology),
+        refusals=(claims,) if spec.resource_claims else (),
+    )
+    return _labelled(meta, group)
+
+
+def _volcano(meta: Meta, spec: _VolcanoSpec) -> Group:
+    mode = spec.network_topology.mode if spec.network_topology else ""
+    hard = Refusal(
+        "hyper-nodes",
+        "its PodGroup requires a tier of HyperNodes, which have no place in the topology here",
+        "Write the annotation kueue.x-k8s.io/podset-required-topology with a label of nodes, or mode: soft.",
+    )
+    soft = Remark("hyper-nodes", "the tier of HyperNodes that its PodGroup would like is not followed")
+    group = Group(
+        source="volcano",
+        namespace=meta.namespace,
+        name=meta.name,
+        least=max(1, spec.min_member),
+        queue=spec.queue,
+        priority_class=spec.priority_class_name,
+        least_of=tuple(sorted(spec.min_task_member.items())),
+        refusals=(*((hard,) if mode == "hard" else ()), *((_SUB_GROUPS,) if spec.sub_group_policy else ())),
+        remarks=(soft,) if mode == "soft" else (),
+    )
+    return _labelled(meta, group)
+
+
+def _kai(meta: Meta, spec: _KaiSpec) -> Group:
+    topology = spec.topology_constraint or _KaiTopology()
+    within = any(group.topology_constraint for group in spec.sub_groups)
+    refusal = Refusal(
+        "sub-group-topology",
+        "a sub-group of its PodGroup has a topology constraint of its own",
+        "Constrain the whole PodGroup.",
+    )
+    some = {spec.min_sub_group, *(group.min_sub_group for group in spec.sub_groups)} != {None}
+    leaves = {group.name for group in spec.sub_groups} - {group.parent for group in spec.sub_groups}
+    group = Group(
+        source="kai",
+        namespace=meta.namespace,
+        name=meta.name,
+        least=max(1, spec.min_member),
+        queue=spec.queue,
+        priority_class=spec.priority_class_name,
+        least_of=tuple(sorted((group.name, group.min_member) for group in spec.sub_groups if group.name in leaves)),
+        required=(topology.required_topology_level,) if topology.required_topology_level else (),
+        preferred=(topology.preferred_topology_level,) if topology.preferred_topology_level else (),
+        refusals=(*((refusal,) if within else ()), *((_SUB_GROUPS,) if some else ())),
+    )
+    return _labelled(meta, group)
+
+
+def _coscheduling(meta: Meta, spec: _Coscheduling) -> Group:
+    return _labelled(meta, Group("coscheduling", meta.namespace, meta.name, max(1, spec.min_member)))
+
+
+def _resources(*versions: str) -> tuple[Resource, ...]:
+    return tuple(Resource(version, "podgroups") for version in versions)
+
+
+GROUPS: Final[tuple[Kind[Any, Group], ...]] = (
+    Kind(
+        "PodGroup", _resources("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"), _KubernetesSpec, _kubernetes
+    ),
+    Kind("PodGroup", _resources("scheduling.volcano.sh/v1beta1"), _VolcanoSpec, _volcano),
+    Kind("PodGroup", _resources("scheduling.run.ai/v2alpha2"), _KaiSpec, _kai),
+    Kind("PodGroup", _resources("scheduling.x-k8s.io/v1alpha1"), _Coscheduling, _coscheduling),
+)
+"""The makers whose PodGroups are understood."""

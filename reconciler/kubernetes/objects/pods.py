@@ -1,0 +1,182 @@
+"""A pod as one task: its shape, whose it is, where it runs, and what can't be kept of what it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.amounts import amount, up
+from reconciler.kubernetes.objects.limits import limit_refusals, own_limit
+from reconciler.kubernetes.objects.requests import MOST, Requests, asking, requests_in
+from reconciler.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.objects.wire import Meta, Pod
+from solver.model.cluster import DeviceId
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
+
+Others = tuple[tuple[str, int], ...]
+"""Resources that a round does not count (`rdma/hca`, `ephemeral-storage`), by name: each node is asked whether it has so many."""
+
+_MIB = 2**20
+
+
+class PodTask(NamedTuple):
+    """A pod that is Quorate's. `queue`, `priority_class`: "" where the pod itself says none.
+
+    `devices`: those that a binding gave it, `share` and `sharing` how it has its only one; `attempt` that of its gang's start.
+    """
+
+    pod: Pod
+    shape: Shape
+    others: Others
+    queue: str
+    priority_class: str
+    time_limit: Duration | None
+    attempt: int
+    devices: tuple[DeviceId, ...]
+    share: MilliGpu | None
+    sharing: str
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def created(self) -> Instant:
+        """When it was created."""
+        written = self.pod.metadata.creation_timestamp
+        return Instant.parse(written) if written else Instant(0)
+
+
+def task_of(pod: Pod) -> PodTask:
+    """The pod as a task. What can't be read is a refusal, never an error: one pod must not stop a round."""
+    meta = pod.metadata
+    shape, others, refusals = _shape(pod)
+    devices = meta.annotations.get(names.DEVICES, "")
+    share = meta.annotations.get(names.SHARE, "")
+    return PodTask(
+        pod=pod,
+        shape=shape,
+        others=others,
+        queue=queue_of(meta),
+        priority_class=label_priority(meta),
+        time_limit=own_limit(pod),
+        attempt=_number(meta.annotations.get(names.ATTEMPT)) or 0,
+        devices=tuple(DeviceId(device) for device in devices.split(",") if device),
+        share=_milli(share),
+        sharing=meta.annotations.get(names.SHARING, ""),
+        refusals=(*refusals, *_refusals(pod)),
+    )
+
+
+def queue_of(meta: Meta) -> str:
+    """The queue that an object names, ours before everybody else's; "" where it names none."""
+    return names.label_or_annotation(
+        meta, names.QUEUE, names.KUEUE_QUEUE, names.KAI_QUEUE, names.VOLCANO_QUEUE, names.VOLCANO_JOB_QUEUE
+    )
+
+
+def label_priority(meta: Meta) -> str:
+    """The priority class that an object's labels or annotations name; "" where they name none."""
+    return names.label_or_annotation(meta, names.PRIORITY_CLASS, names.KUEUE_PRIORITY)
+
+
+def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
+    written = asking(pod.spec)
+    try:
+        asked = requests_in(written)
+    except ValueError as wrong:
+        return Shape(), (), (Refusal("unreadable-quantity", str(wrong), "Correct the pod's resources."),)
+    if beyond := [name for name, most in MOST.items() if asked.get(name, 0) > most]:
+        message = f"asks for more than {MOST[beyond[0]]} of {beyond[0]}, which no node has"
+        return Shape(), (), (Refusal("too-much", message, "Correct the pod's resources."),)
+    fraction, memory = _milli(pod.metadata.annotations.get(names.KAI_FRACTION)), _gpu_memory(pod.metadata)
+    shape, others = _counted(written, fraction, memory)
+    return shape, others, tuple(_gpu_refusals(pod.metadata, asked))
+
+
+@lru_cache(maxsize=8192)
+def _counted(written: bytes, fraction: MilliGpu | None, memory: Memory | None) -> tuple[Shape, Others]:
+    asked = requests_in(written)
+    shape = Shape(
+        gpus=up(asked.get(names.GPU, Fraction(0))),
+        cpu=Cpu(up(asked.get("cpu", Fraction(0)), 1000)),
+        memory=Memory(up(asked.get("memory", Fraction(0)))),
+        gpu_fraction=fraction,
+        gpu_memory=memory,
+        mig=next((profile_of(name) for name in sorted(asked) if name.startswith(names.MIG_PREFIX)), None),
+    )
+    return shape, tuple((name, up(number)) for name, number in sorted(asked.items()) if not _is_counted(name))
+
+
+def profile_of(resource: str) -> str:
+    """The MIG profile that a resource counts: `nvidia.com/mig-1g.10gb.me` is `1g.10gb+me`."""
+    profile = resource.removeprefix(names.MIG_PREFIX)
+    return profile.removesuffix(".me") + "+me" if profile.endswith(".me") else profile
+
+
+def _is_counted(name: str) -> bool:
+    return name in ("cpu", "memory", names.GPU, names.GPU_SHARED) or name.startswith(names.MIG_PREFIX)
+
+
+def _gpu_refusals(meta: Meta, asked: Requests) -> Iterator[Refusal]:
+    instances = sum(number for name, number in asked.items() if name.startswith(names.MIG_PREFIX))
+    if instances > 1:
+        yield Refusal("several-instances", f"asks for {instances} MIG instances in one pod", "Ask for one in each pod.")
+    parts = [key for key in (names.KAI_FRACTION, names.KAI_MEMORY) if key in meta.annotations]
+    if (names.GPU in asked) + bool(instances) + len(parts) > 1:
+        yield Refusal(
+            "mixed-gpus",
+            "asks for GPUs in several ways",
+            f"Keep one of {names.GPU}, {names.MIG_PREFIX}PROFILE, {names.KAI_FRACTION} and {names.KAI_MEMORY}.",
+        )
+    if names.GPU_SHARED in asked:
+        yield Refusal(
+            "shared-resource",
+            f"asks for {names.GPU_SHARED}, of which nobody can say what part of a GPU it is",
+            f"Write the annotation {names.KAI_FRACTION} or {names.KAI_MEMORY} instead.",
+        )
+    if _milli(meta.annotations.get(names.KAI_FRACTION)) is None and names.KAI_FRACTION in meta.annotations:
+        yield Refusal("unreadable-fraction", f"the annotation {names.KAI_FRACTION} is no part of a GPU", 'Write "0.5".')
+    if _gpu_memory(meta) is None and names.KAI_MEMORY in meta.annotations:
+        yield Refusal("unreadable-fraction", f"the annotation {names.KAI_MEMORY} is no number of MiB", 'Write "8192".')
+    if meta.annotations.get(names.KAI_DEVICES, "1") != "1":
+        yield Refusal(
+            "fractions-of-several",
+            "asks for parts of several GPUs",
+            f"Ask for whole GPUs, or drop {names.KAI_DEVICES}.",
+        )
+
+
+def _refusals(pod: Pod) -> Iterator[Refusal]:
+    if pod.spec.unmet_claims:
+        yield Refusal(*pod.spec.unmet_claims)
+    elif pod.spec.resource_claims:
+        message = "asks for devices by ResourceClaims, which the API server does not serve, or not to us"
+        yield Refusal(
+            "resource-claims", message, "Let it serve resource.k8s.io/v1, and let us list and watch all of it."
+        )
+    if any(port.host_port for container in pod.spec.containers for port in container.ports):
+        yield Refusal("host-ports", "asks for ports of its node", "Use a Service, or hostNetwork without hostPort.")
+
+    yield from limit_refusals(pod.metadata)
+    if any(key in pod.metadata.annotations for key in names.EXCLUSIVE):
+        message = "is to have a domain alone, for which its controller holds back pods until others have nodes"
+        yield Refusal("exclusive-topology", message, f"Write the annotation {names.KUEUE_REQUIRED} instead.")
+
+
+def _gpu_memory(meta: Meta) -> Memory | None:
+    number = _number(meta.annotations.get(names.KAI_MEMORY))
+    return Memory(number * _MIB) if number else None
+
+
+def _milli(written: str | None) -> MilliGpu | None:
+    try:
+        milli = amount(written or "") * 1000
+    except ValueError:
+        return None
+    return MilliGpu(int(milli)) if 0 < milli < 1000 and milli.denominator == 1 else None
+
+
+def _number(written: str | None) -> int | None:
+    return int(written) if written and written.isdecimal() and len(written) <= 12 else None

@@ -1,0 +1,82 @@
+"""What a pod asks for in all, as the scheduler of Kubernetes counts it.
+
+Containers run together; init containers one after the other, before them; an init container with `restartPolicy: Always` is a
+sidecar, and runs from its turn on (KEP-753). What the pod says as a whole takes the place of the sum, for CPU, memory and huge
+pages (KEP-2837). The overhead of its runtime class comes on top (KEP-688). KEPs: github.com/kubernetes/enhancements, sig-node.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.amounts import amount
+from reconciler.kubernetes.objects.wire import Amounts, Container, PodSpec, Resources, Wire, read
+
+Requests = dict[str, Fraction]
+
+MOST: Final = {"cpu": 10**6, "memory": 10**18, names.GPU: 10**4}
+"""Of one pod or node, as of documents in Git: no machine has so much, and rounds add such numbers up in 64 bits."""
+
+
+class _Asking(Wire, frozen=True):
+    """What of a pod says how much it needs."""
+
+    containers: tuple[Container, ...]
+    init_containers: tuple[Container, ...]
+    overhead: Amounts
+    resources: Resources | None
+
+
+def requests_of(spec: PodSpec) -> Requests:
+    """Each resource with how much of it the pod needs on its node; raises ValueError for what is no quantity. Not to be changed."""
+    return requests_in(asking(spec))
+
+
+def asking(spec: PodSpec) -> bytes:
+    """What of a pod says how much it needs: what follows from it is worth remembering, since most pods ask for what others ask."""
+    return msgspec.json.encode(_Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources))
+
+
+@lru_cache(maxsize=8192)
+def requests_in(written: bytes) -> Requests:
+    """As `requests_of`, from what `asking` gave. Exact numbers are slow to add up."""
+    spec = read(written, _Asking)
+    sidecars: Requests = {}
+    most: Requests = {}
+    for container in spec.init_containers:
+        asked = _asked(container.resources)
+        if container.restart_policy == "Always":
+            sidecars = plus(sidecars, asked)
+            most = _larger(most, sidecars)
+        else:
+            most = _larger(most, plus(sidecars, asked))
+    running = sidecars
+    for container in spec.containers:
+        running = plus(running, _asked(container.resources))
+    total = _larger(most, running)
+    if spec.resources is not None:
+        total |= _asked(spec.resources)
+    return {name: number for name, number in plus(total, _read(spec.overhead)).items() if number > 0}
+
+
+def plus(one: Requests, other: Requests) -> Requests:
+    """The sum."""
+    return {name: one.get(name, Fraction(0)) + other.get(name, Fraction(0)) for name in (*one, *other)}
+
+
+def _larger(one: Requests, other: Requests) -> Requests:
+    return {name: max(one.get(name, Fraction(0)), other.get(name, Fraction(0))) for name in (*one, *other)}
+
+
+def _asked(resources: Resources) -> Requests:
+    # The API server writes a limit that has no request as a request too; files in tests and dumps may not have been there.
+    return _read({**resources.limits, **resources.requests})
+
+
+def _read(written: Amounts) -> Requests:
+    return {name: amount(value) for name, value in written.items()}

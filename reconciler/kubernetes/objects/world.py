@@ -1,0 +1,181 @@
+"""All objects of a cluster while they change one by one, and what they mean together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from reconciler.kubernetes.objects.asked import Asked
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.constraints import Places
+from reconciler.kubernetes.objects.controllers import Controller
+from reconciler.kubernetes.objects.crowd import Crowd, Question
+from reconciler.kubernetes.objects.gathering import Gathering
+from reconciler.kubernetes.objects.inventory import Inventory
+from reconciler.kubernetes.objects.jobs import Gang, gang_of
+from reconciler.kubernetes.objects.membership import GangKey
+from reconciler.kubernetes.objects.neighbours import Saying, means
+from reconciler.kubernetes.objects.nodes import PublishedGpus
+from reconciler.kubernetes.objects.podgroups import Group
+from reconciler.kubernetes.objects.whose import OURS, Whose
+from reconciler.kubernetes.objects.wire import Node, Pod, PodTerm
+from solver.model.cluster import Node as SolverNode
+from solver.model.cluster import NodeName
+from solver.model.node_sets import NodeSet
+
+
+@dataclass(slots=True)
+class Work:
+    """How much has been made anew so far: nodes, gangs gathered from their pods, and gangs that became jobs."""
+
+    nodes: int = 0
+    gathered: int = 0
+    gangs: int = 0
+
+
+class World:
+    """Told of objects that came (`before` None), changed, and went (`after` None); `cluster()` says what they mean.
+
+    What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
+    that is as it was is the same object as it was. `whose`: which pods are jobs.
+    """
+
+    def __init__(self, whose: Whose = OURS) -> None:
+        self._gathering = Gathering(whose)
+        self._inventory = Inventory()
+        self._asked: Asked[GangKey, Question] = Asked()
+        self._crowd = Crowd(self._inventory.seen, self._asked)
+        self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd, self._asked)
+        self._gangs: dict[GangKey, Gang] = {}
+        self.work = Work()
+
+    def declare(self, declared: Iterable[SolverNode]) -> None:
+        """These are the nodes that Git declares now: what it says of those that are there goes before their labels (`joined`)."""
+        self._inventory.declare({node.name: node for node in declared})
+
+    def node(self, before: Node | None, after: Node | None) -> bool:
+        """A node; whether it makes a difference."""
+        if before and after and _same(before, after):
+            return False
+        self._inventory.node(before, after)
+        return True
+
+    def publish(self, name: NodeName, gpus: PublishedGpus | None) -> None:
+        """A driver publishes these GPUs of a node for claims; None: none any more."""
+        self._inventory.publish(name, gpus)
+
+    def pod(self, before: Pod | None, after: Pod | None) -> bool:
+        """A pod; whether it makes a difference. Of those that are no jobs only what they use and whom they keep away does."""
+        touched = self._crowd.moved(before, after)
+        self._inventory.touch(touched)
+        is_ours = self._gathering.pod(before, after)
+        return bool(touched) or (is_ours and not (before and after and _same(before, after)))
+
+    def group(self, before: Group | None, after: Group | None) -> bool:
+        """A PodGroup; whether it makes a difference."""
+        self._gathering.group(before, after)
+        return before != after
+
+    def controller(self, before: Controller | None, after: Controller | None) -> bool:
+        """An object that makes pods; whether it makes a difference."""
+        self._gathering.controller(before, after)
+        return before != after
+
+    def cluster(self) -> Cluster:
+        """What they all mean now."""
+        stale = self._renewed()
+        for key in stale:
+            if key in self._gathering.gangs:
+                self._derive(key)
+            elif self._gangs.pop(key, None):
+                self._asked.leave(key)
+        self._gangs = dict(sorted(self._gangs.items()))
+        gangs = tuple(self._gangs.values())
+        nodes, seen = self._inventory.nodes, self._inventory.seen
+        return Cluster(
+            nodes=tuple(nodes[name] for name in sorted(nodes)),
+            gangs=gangs,
+            remarks=tuple((name, remark) for name in sorted(seen) for remark in seen[name].remarks),
+            node_sets=_sets_of(gangs),
+        )
+
+    def _renewed(self) -> set[GangKey]:
+        """Everything but the gangs is as it is now; those that may mean something else than before."""
+        changed = self._gathering.renewed()
+        for gang in changed.values():
+            self._inventory.left(gang.before)
+        for gang in changed.values():
+            self._inventory.joined(gang.after)
+        for question in self._asked.dropped():
+            self._crowd.drop(question)
+            self._places.drop(question)
+        renewed = self._inventory.renew(self._crowd)
+        self._crowd.settle(renewed.nodes)
+        pods = set(renewed.pods)
+        if renewed.grounds:
+            self._places = self._places.anew()
+            pods.update(self._inventory.pods_on(renewed.nodes))
+        meant = self._meant_by(self._crowd.new_sayings)
+        self._crowd.new_sayings.clear()
+        self.work.gathered += len(changed)
+        self.work.nodes += len(renewed.nodes)
+        gang_of_pod = self._gathering.gang_of
+        there = {gang_of_pod[pod] for pod in pods if pod in gang_of_pod}
+        return changed.keys() | there | meant | self._asked.stale
+
+    def _derive(self, key: GangKey) -> None:
+        with self._asked.by(key):
+            found = gang_of(self._gathering.gangs[key], self._places, self._inventory.held)
+        self.work.gangs += 1
+        before = self._gangs.get(key)
+        if before is None or before != found:
+            self._gangs[key] = found if before is None or before.job != found.job else found._replace(job=before.job)
+
+    def _meant_by(self, sayings: dict[Saying, PodTerm]) -> set[GangKey]:
+        """The gangs with pods that these keep away."""
+        if not sayings:
+            return set()
+        return {
+            key
+            for key, gang in self._gathering.gangs.items()
+            for said, term in sayings.items()
+            if any(means(term, said.namespace, task.pod) for task in gang.tasks)
+        }
+
+
+def cluster_of(
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    groups: Iterable[Group] = (),
+    controllers: Iterable[Controller] = (),
+    declared: Iterable[SolverNode] = (),
+    whose: Whose = OURS,
+) -> Cluster:
+    """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
+    world = World(whose)
+    world.declare(declared)
+    for node in nodes:
+        world.node(None, node)
+    for pod in pods:
+        world.pod(None, pod)
+    for group in groups:
+        world.group(None, group)
+    for controller in controllers:
+        world.controller(None, controller)
+    return world.cluster()
+
+
+def _same(one: Node | Pod, other: Node | Pod) -> bool:
+    """Nothing differs but the revision, which is another also when something was written that is not read here."""
+    revision = other.metadata.resource_version
+    metadata = msgspec.structs.replace(one.metadata, resource_version=revision)
+    return bool(msgspec.structs.replace(one, metadata=metadata) == other)
+
+
+def _sets_of(gangs: Iterable[Gang]) -> tuple[NodeSet, ...]:
+    """The sets of nodes that gangs are limited to, each once, sorted by name."""
+    return tuple(
+        known for _, known in sorted({known.name: known for gang in gangs for known in gang.node_sets}.items())
+    )

@@ -1,0 +1,163 @@
+"""What happened to pods and nodes, as Events are to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from reconciler.kubernetes.binder.eviction import Event, Outcome
+from reconciler.kubernetes.binder.journal import PodBinding
+from reconciler.kubernetes.binder.unfinished import Release as Releasing
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.jobs import Gang, Member
+from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, Told
+from reconciler.model.causes import geometry_of, names_of, nodes_of, why_evicted
+from solver.model.cluster import NodeName
+from solver.model.quantities import MilliGpu
+from solver.model.workload import JobName, TaskPlacement
+from solver.plan.plan import Evict, Nominate, Plan, Release, Repartition, Reserve, Shrink, Step, Unreserve, Withdraw
+from solver.plan.reason import count
+
+WAITING: Final = "Waiting"
+NODE_REFUSED: Final = "NodeRefused"
+
+
+class Regarding(NamedTuple):
+    """A pod or a node (which has no namespace, and is known to Events by its name)."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Occurrence(NamedTuple):
+    """One thing that happened. `reason` and `action` are stable words; `related`: for whose sake."""
+
+    regarding: Regarding
+    reason: str
+    action: str
+    note: str
+    warning: bool = False
+    related: Regarding | None = None
+
+
+def of_plan(plan: Plan, gangs: Iterable[Gang]) -> Iterator[Occurrence]:
+    """What a round has decided about pods and nodes; what came of it: `of_bindings`, `of_evictions`, `of_releases`."""
+    by_name = {gang.name: gang for gang in gangs if gang.members}
+    for step in plan.steps:
+        yield from _of_step(step, by_name)
+
+
+def _of_step(step: Step, gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
+    if isinstance(step, Repartition):
+        note = f"GPU {step.device} is partitioned anew: {geometry_of(step.instances)}"
+        yield Occurrence(_node(step.node), "Repartitioning", "Repartition", note)
+        return
+    gang = gangs.get(step.job)
+    if gang is None:
+        return  # a Reservation document, or a gang that has just gone
+    first = the_pod(gang.members[0])
+    match step:
+        case Evict() | Shrink():
+            yield from _leaving(step, gang, gangs)
+        case Nominate(tasks=tasks, deadline=deadline):
+            note = f"promised {_holding(tasks)} once all of it is free, within {deadline}"
+            yield Occurrence(first, "PromiseMade", "Promise", note)
+        case Withdraw():
+            note = "what it was promised is not to be had any more, or not by it"
+            yield Occurrence(first, "PromiseWithdrawn", "Withdraw", note)
+        case Reserve(tasks=tasks, start=start):
+            yield Occurrence(first, "Reserved", "Reserve", f"{_holding(tasks)} are kept for it from {start}")
+        case Unreserve():
+            yield Occurrence(first, "ReservationDropped", "Unreserve", "nothing is kept for it any more")
+        case Release(attempt=attempt):
+            note = f"attempt {attempt} did not become ready in time: its pods give back what they hold, and wait again"
+            yield Occurrence(first, "Released", "Release", note, warning=True)
+        case _:
+            return
+
+
+def _leaving(step: Evict | Shrink, gang: Gang, gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
+    to = gangs.get(step.beneficiary) if step.beneficiary else None
+    related = the_pod(to.members[0]) if to else None
+    note = f"{why_evicted(step)}; it has {step.grace} to save and end"
+    if isinstance(step, Evict):
+        members, reason = gang.members, "Evicting"
+    else:
+        left = {(task.group, task.index) for task in step.tasks}
+        members = tuple(member for member in gang.members if (member.group, member.task_index) in left)
+        reason, note = "Shrinking", f"its gang goes on without {names_of(step.tasks)}: {note}"
+    for member in members:
+        yield Occurrence(the_pod(member), reason, "Evict", note, related=related)
+
+
+def the_pod(member: Member) -> Regarding:
+    """The pod that a member of a gang is."""
+    return Regarding("Pod", member.namespace, member.name, member.uid)
+
+
+def of_bindings(bound: Iterable[PodBinding]) -> Iterator[Occurrence]:
+    """Pods that have been bound."""
+    for one in bound:
+        yield scheduled(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
+
+
+def scheduled(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:
+    """A pod has been bound."""
+    what = ", ".join(devices)
+    return Occurrence(pod, "Scheduled", "Binding", f"bound to {node}{f' with {what}' if what else ''}")
+
+
+_EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
+    "evicting": ("Evicted", False),
+    "waits": ("EvictionWaits", False),
+    "limit-near": ("TimeLimitNear", False),
+    "limit-over": ("TimeLimitReached", True),
+    "called-off": ("EvictionCalledOff", False),
+    "refused": ("EvictionRefused", True),
+    "failed": ("EvictionFailed", True),
+}
+
+
+def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
+    """What became of evictions in a pass: that they are told to end to all that are, all else to the first of a gang's pods."""
+    for outcome in outcomes:
+        members = gangs[outcome.job].members if outcome.job in gangs else ()
+        reason, warning = _EVICTIONS[outcome.event]
+        ending = tuple(one for one in members if not outcome.only or one.uid in outcome.only)
+        for member in ending if outcome.event in ("evicting", "limit-over") else members[:1]:
+            yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
+
+
+def of_releases(releases: Iterable[Releasing]) -> Iterator[Occurrence]:
+    """Starts of gangs that are given up: their bound pods are deleted."""
+    for release in releases:
+        note = f"attempt {release.attempt} of its gang is given up: {release.why}"
+        for pod in release.pods:
+            yield Occurrence(
+                Regarding("Pod", pod.namespace, pod.name, pod.uid), "Released", "Release", note, warning=True
+            )
+
+
+def standing(told: Iterable[Told], cluster: Cluster) -> Iterator[Occurrence]:
+    """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes."""
+    first: dict[JobName, Told] = {}
+    for one in told:
+        first.setdefault(one.job, one)
+    for one in first.values():
+        bad = one.said.reason in (REFUSED, INADMISSIBLE)
+        pod = Regarding("Pod", one.namespace, one.name, one.uid)
+        yield Occurrence(pod, one.said.reason if bad else WAITING, "Scheduling", one.said.message, warning=bad)
+    for name, remark in cluster.remarks:
+        yield Occurrence(_node(name), NODE_REFUSED, "Inventory", str(remark), warning=True)
+
+
+def _node(name: NodeName) -> Regarding:
+    return Regarding("Node", "", name, name)
+
+
+def _holding(tasks: Iterable[TaskPlacement]) -> str:
+    listed = tuple(tasks)
+    gpus = MilliGpu(sum(task.gpus for task in listed))
+    return f"{count(gpus.number, 'GPU')} on {nodes_of(listed)}"

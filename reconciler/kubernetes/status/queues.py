@@ -1,0 +1,112 @@
+"""What the objects of queues.quorate.dev are to say: GPUs by type and in sum, jobs, and whether the queue starts any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from reconciler.control.queue_use import QueueLine, QueueUse, queue_uses
+from solver.model.quantities import MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue
+from solver.policy.tree import QueueTree
+
+READY: Final = "Ready"
+STALLED: Final = "Stalled"
+
+Status = dict[str, Any]
+"""JSON as the server has it."""
+
+
+class Condition(NamedTuple):
+    """A condition without the time since when it is so, which the server has."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+class QueueObject(NamedTuple):
+    """A queue as it is to be seen. `figures`: its status but for conditions. `revision`: the policy's, in Git."""
+
+    name: str
+    revision: str
+    figures: Status
+    conditions: tuple[Condition, ...]
+
+
+class Standing(NamedTuple):
+    """What is to be said of the policy beside what it says.
+
+    `revision`: of the one in force. `stalled`: why a newer one is not; "" where there is none. `held`: why queues are on hold by
+    hand.
+    """
+
+    revision: str
+    stalled: str = ""
+    held: Mapping[QueueName, str] = {}
+
+
+def queues_of(snapshot: Snapshot, policy: Policy, standing: Standing) -> dict[str, QueueObject]:
+    """All queues by name. Pure, and of a large cluster the work of a second: away from whatever answers in time."""
+    tree = QueueTree.of(policy)
+    return {queue.name: _object(queue, use, tree, standing) for queue, use in queue_uses(snapshot, policy)}
+
+
+def _object(queue: Queue, use: QueueUse, tree: QueueTree, standing: Standing) -> QueueObject:
+    figures: Status = {
+        # Null takes it away in a merge patch.
+        "parent": queue.parent,
+        "gpus": [_gpus(line) for line in use.gpus],
+        "total": {
+            "guaranteed": _sum(line.guaranteed for line in use.gpus),
+            "used": _sum(line.held for line in use.gpus),
+            "borrowed": _sum(line.borrowed for line in use.gpus),
+            "pending": _sum(line.waiting for line in use.gpus),
+        },
+        "jobs": {"running": use.running, "pending": use.pending},
+    }
+    return QueueObject(queue.name, standing.revision, figures, (_ready(queue, tree, standing), _stalled(standing)))
+
+
+def _gpus(line: QueueLine) -> Status:
+    return {
+        "gpuType": line.gpu_type,
+        "guaranteed": line.guaranteed.number,
+        "fairShare": line.fair_share.number,
+        **({} if line.max is None else {"max": line.max.number}),
+        "used": line.held.number,
+        "borrowed": line.borrowed.number,
+        "pending": line.waiting.number,
+    }
+
+
+def _sum(parts: Iterable[MilliGpu]) -> int | float:
+    return MilliGpu(sum(parts)).number
+
+
+def _ready(queue: Queue, tree: QueueTree, standing: Standing) -> Condition:
+    """A hold above it holds it too."""
+    why = next(_holds(tree.path(queue.name), tree, standing), None)
+    if why is None:
+        return Condition(READY, "True", "StartsJobs", "it starts jobs as its quota and the room allow")
+    reason, message = why
+    return Condition(READY, "False", reason, message)
+
+
+def _holds(path: Iterable[QueueName], tree: QueueTree, standing: Standing) -> Iterator[tuple[str, str]]:
+    for name in path:
+        queue = tree.by_name[name]
+        if queue.stop_policy != "None":
+            origin = f" ({queue.origin})" if queue.origin else ""
+            yield queue.stop_policy, f"queue {name} has stopPolicy {queue.stop_policy}{origin}"
+        elif name in standing.held:
+            yield "HeldByHand", f"queue {name} is on hold: {standing.held[name]}"
+
+
+def _stalled(standing: Standing) -> Condition:
+    if standing.stalled:
+        return Condition(STALLED, "True", "PolicyHeld", standing.stalled)
+    return Condition(STALLED, "False", "PolicyInForce", "the newest policy is in force")

@@ -1,0 +1,162 @@
+"""Tells the cluster what passes find: conditions of pods, Events, queues. Beside the passes, and what fails holds nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.kubernetes.client.api import Api, Check
+from reconciler.kubernetes.client.refusals import KubernetesError
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.status.conditions import Told, told_of
+from reconciler.kubernetes.status.events import Events
+from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing
+from reconciler.kubernetes.status.queues import Standing, queues_of
+from reconciler.kubernetes.status.series import OnChange
+from reconciler.kubernetes.status.told_pods import ToldPods
+from reconciler.kubernetes.status.told_queues import ToldQueues
+from reconciler.kubernetes.status.writing import Written, all_over
+from reconciler.model.clock import Clock
+from reconciler.protocols.stores import NotLeaderError
+from solver.model.snapshot import Snapshot
+from solver.plan.plan import Plan
+from solver.policy.policy import Policy
+
+GO_ON_S: Final = 1.0
+"""After a part was written the next go at it, where something was left, or is new: its budget is for so long."""
+LOOK_S: Final = 0.05
+"""After one look at what is to be told, the next at the soonest."""
+REST_S: Final = 10.0
+"""After a failure the same part is tried again so much later: a right that is missing is not missed each second."""
+QUEUES_EVERY_S: Final = 5.0
+"""How often it is counted what queues hold."""
+_TAKES: Final = {
+    "pods": "pods: list; pods/status: patch",
+    "events": "events.k8s.io events: create, patch",
+    "queues": "deploy/kubernetes/crd-queues.yaml; queues: list, create, patch, delete; queues/status: patch",
+}
+"""What each part needs to be there, for whoever has to give it."""
+
+
+class Facts(NamedTuple):
+    """What a pass knows once it has acted."""
+
+    plan: Plan
+    cluster: Cluster
+    pods: Mapping[tuple[str, str], Pod]
+    snapshot: Snapshot
+    policy: Policy
+    standing: Standing
+
+
+class Teller:
+    """`note` what a pass found and `happened` what it did; `run` writes it. `instance` says who: the holder of the Lease.
+
+    `check` of every write raises NotLeaderError where another may lead by now. Then all is forgotten, since that one writes, but
+    for what was noted while that write was tried: whoever lost the lease may have it again by then.
+    """
+
+    def __init__(self, api: Api, check: Check, clock: Clock, log: FilteringBoundLogger, instance: str) -> None:
+        self._api = api
+        self._check = check
+        self._clock = clock
+        self._log = log
+        self._instance = instance
+        self._news = asyncio.Event()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._facts: Facts | None = None
+        self._looked_at: Facts | None = None
+        self._told: tuple[Told, ...] = ()
+        self._on_change = OnChange()
+        self._due_s: dict[str, float] = {}
+        self._left: dict[str, int] = {}
+        self._dropped = 0
+        self._events = Events(self._api, self._check, self._clock, self._instance)
+        self._pods = ToldPods(self._api, self._check, self._clock)
+        self._queues = ToldQueues(self._api, self._check, self._clock)
+
+    def note(self, facts: Facts) -> None:
+        """What is to be told from now on; what the pass before found is over."""
+        self._facts = facts
+        self.happened(of_plan(facts.plan, facts.cluster.gangs))
+
+    def happened(self, occurrences: Iterable[Occurrence]) -> None:
+        """What was done beside what the plan says: what was bound, or has gone."""
+        self._events.happened(occurrences)
+        self._news.set()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._something()
+            self._news.clear()
+            try:
+                await self.write()
+            except NotLeaderError as other:
+                self._log.info("not-told", part="all", error=str(other))
+                newer = self._facts if self._facts is not self._looked_at else None
+                self._begin()
+                if newer:
+                    self.note(newer)
+            await asyncio.sleep(LOOK_S)
+
+    async def _something(self) -> None:
+        """Return once there is news, or it is the time of a part of which something is left."""
+        turns_s = [self._due_s.get(part, 0.0) for part, left in self._left.items() if left]
+        rest_s = max(0.0, min(turns_s) - self._clock.monotonic_s()) if turns_s else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                await self._news.wait()
+
+    async def write(self) -> dict[str, Written]:
+        """What was written of each part whose time it was. Raises NotLeaderError; all else is logged, and done again later."""
+        if self._facts is not None and self._facts is not self._looked_at:
+            self._looked_at = self._facts
+            # Away from the event loop, as all that takes longer the more pods wait.
+            self._told, fresh = await asyncio.to_thread(_looked_at, self._facts, self._on_change)
+            self._events.happened(fresh)
+        parts = {"pods": self._pods.tell(self._told), "events": self._events.tell(), "queues": self._tell_queues()}
+        done = await all_over(self._tried(part, telling) for part, telling in parts.items())
+        if self._events.dropped > self._dropped:
+            self._log.info("events-dropped", count=self._events.dropped - self._dropped)
+            self._dropped = self._events.dropped
+        return {part: written for part, written in zip(parts, done, strict=True) if written is not None}
+
+    async def _tell_queues(self) -> Written:
+        facts = self._facts
+        if facts is None:
+            return Written(0, 0)
+        wanted = await asyncio.to_thread(queues_of, facts.snapshot, facts.policy, facts.standing)
+        self._due_s["queues"] = self._clock.monotonic_s() + QUEUES_EVERY_S
+        return await self._queues.tell(wanted)
+
+    async def _tried(self, part: str, telling: Coroutine[None, None, Written]) -> Written | None:
+        if self._clock.monotonic_s() < self._due_s.get(part, 0.0):
+            telling.close()
+            self._left[part] = max(1, self._left.get(part, 0))
+            return None
+        try:
+            written = await telling
+        except KubernetesError as error:
+            self._due_s[part] = self._clock.monotonic_s() + REST_S
+            self._left[part] = 1
+            self._log.warning("not-told", part=part, error=str(error), takes=_TAKES[part])
+            return None
+        self._left[part] = written.left
+        if any(written):
+            go_on_s = self._clock.monotonic_s() + GO_ON_S
+            self._due_s[part] = max(go_on_s, self._due_s.get(part, 0.0))
+        return written
+
+
+def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[Told, ...], list[Occurrence]]:
+    """What waiting pods are to say, and what begins to be so."""
+    told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods, facts.snapshot.time))
+    return told, on_change.fresh(standing(told, facts.cluster))

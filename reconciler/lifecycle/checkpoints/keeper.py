@@ -1,0 +1,197 @@
+"""Keeps checkpoints: what is whole is published and recorded, then read again, and in the end deleted. One step at a time.
+
+Everything it does follows from the storage and the registry, and may be done twice: it can be killed anywhere. It remembers only
+how far it has read, and begins that anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.lifecycle.checkpoints.manifest import MANIFEST, Manifest, StepFolder, step_folder
+from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.retention import expired
+from reconciler.lifecycle.checkpoints.storage import Storage, StorageUnusableError
+from reconciler.lifecycle.checkpoints.turns import storage_of
+from reconciler.lifecycle.checkpoints.verify import Verification, verifying
+from reconciler.model.checkpoint_findings import AnyFinding
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.checkpoints import CheckpointRegistry
+from reconciler.protocols.stores import Claim, Event
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
+from solver.plan.reason import count
+
+PUBLISHED: Final = "checkpoint-published"
+VERIFIED: Final = "checkpoint-verified"
+CORRUPT: Final = "checkpoint-corrupt"
+DELETED: Final = "checkpoint-deleted"
+
+PARTIAL_AGE_MAX = Duration(24 * 3_600_000)
+"""For how long a checkpoint may be written to before it counts as one that will never be whole."""
+
+BYTES_PER_STEP = 2**30
+"""What is read again in one step, so that publishing never waits for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What came of a step: events of jobs, and what somebody has to see to, by the name of its policy, or of policy and job."""
+
+    events: tuple[Event, ...]
+    problems: Mapping[str, str]
+
+
+@dataclass
+class Keeper:
+    """Call `step` again and again, from one thread. `actor` signs the events."""
+
+    registry: CheckpointRegistry
+    actor: str
+    open_storage: Callable[[str], Storage] = Storage
+    bytes_per_step: int = BYTES_PER_STEP
+    _reading: dict[CheckpointKey, Verification] = field(default_factory=dict)
+
+    def step(
+        self,
+        epoch: Epoch,
+        policies: Mapping[str, CheckpointPolicy],
+        records: Sequence[JobRecord],
+        claims: Sequence[Claim],
+        now: Instant,
+    ) -> Kept:
+        """`records`: the jobs whose folders are looked at. Raises StaleEpochError, StoreUnusableError."""
+        running = {claim.job: claim.attempt for claim in claims}
+        events: list[Event] = []
+        problems: dict[str, str] = {}
+        for record in records:
+            policy = storage_of(record.spec, policies)
+            if policy is None or policy.name in problems:
+                continue
+            try:
+                for event in self._look(epoch, policy, record.name, running.get(record.name), now):
+                    events.append(event)  # noqa: PERF402  (what happened before it failed did happen)
+            except StorageUnusableError as error:
+                problems |= self._problem(policy, record.name, error)
+        waiting = [record.name for record in records if record.outcome is None and record.name not in running]
+        events += self._verify(epoch, policies, waiting, problems, now)
+        return Kept(tuple(events), problems)
+
+    def _look(
+        self, epoch: Epoch, policy: CheckpointPolicy, job: JobName, running: int | None, now: Instant
+    ) -> Iterator[Event]:
+        """One job's folder: what is new in it, what will never be whole, what has to go."""
+        storage = self.open_storage(policy.folder_of(job))
+        known = {StepFolder(one.attempt, one.step): one for one in self.registry.of(job)}
+        for folder in filter(None, map(step_folder, storage.names(""))):
+            checkpoint = known.get(folder)
+            if checkpoint is not None and checkpoint.state == "deleted":
+                _remove(storage, folder)
+            elif checkpoint is None:
+                manifest = manifest_of(storage, job, folder)
+                if manifest is not None:
+                    yield self._record(epoch, policy, storage, manifest, now)
+                elif _is_abandoned(storage, folder, now):
+                    _remove(storage, folder)
+        yield from self._retain(epoch, policy, storage, job, running, now)
+
+    def _record(
+        self, epoch: Epoch, policy: CheckpointPolicy, storage: Storage, manifest: Manifest, now: Instant
+    ) -> Event:
+        folder = StepFolder(manifest.attempt, manifest.step)
+        known = CheckpointRecord(
+            manifest.job,
+            manifest.attempt,
+            manifest.step,
+            policy.name,
+            f"{storage.url}/{folder}",
+            manifest.world_size,
+            manifest.size,
+            manifest.digest,
+            now,
+            manifest.answers,
+        )
+        self.registry.record(epoch, known)
+        saved = f"saved by {count(known.world_size, 'task')}, {int(known.size)} bytes, in {known.url}"
+        return self._event(now, PUBLISHED, known.key, saved)
+
+    def _retain(
+        self,
+        epoch: Epoch,
+        policy: CheckpointPolicy,
+        storage: Storage,
+        job: JobName,
+        running: int | None,
+        now: Instant,
+    ) -> Iterator[Event]:
+        checkpoints = tuple(one for one in self.registry.of(job) if one.storage == policy.name)
+        needed = {one.key for one in checkpoints if running is not None and one.resumed_by == running}
+        for checkpoint in expired(checkpoints, policy, needed, now):
+            self.registry.delete(epoch, checkpoint.key)
+            self._reading.pop(checkpoint.key, None)
+            _remove(storage, StepFolder(checkpoint.attempt, checkpoint.step))
+            yield self._event(now, DELETED, checkpoint.key, f"CheckpointPolicy {policy.name} keeps it no longer")
+
+    def _verify(
+        self,
+        epoch: Epoch,
+        policies: Mapping[str, CheckpointPolicy],
+        waiting: Collection[JobName],
+        problems: dict[str, str],
+        now: Instant,
+    ) -> Iterator[Event]:
+        """Read on where the last step stopped, until this one has read its share."""
+        left = self.bytes_per_step
+        verified = {name for name, policy in policies.items() if policy.verify and name not in problems}
+        for checkpoint in self.registry.unjudged(verified, waiting):
+            if left <= 0 or checkpoint.storage in problems:
+                continue
+            folder = StepFolder(checkpoint.attempt, checkpoint.step)
+            try:
+                if checkpoint.key not in self._reading:
+                    storage = self.open_storage(checkpoint.url.removesuffix(f"/{folder}"))
+                    self._reading[checkpoint.key] = verifying(storage, checkpoint.job, folder, checkpoint.digest)
+                while left > 0:
+                    left -= next(self._reading[checkpoint.key])
+            except StopIteration as over:
+                del self._reading[checkpoint.key]
+                yield self._judge(epoch, checkpoint.key, over.value, now)
+            except StorageUnusableError as error:
+                self._reading.pop(checkpoint.key, None)
+                problems |= self._problem(policies[checkpoint.storage], checkpoint.job, error)
+
+    def _problem(self, policy: CheckpointPolicy, job: JobName, error: StorageUnusableError) -> dict[str, str]:
+        """Named after the storage, which is left alone until the next step; or after the job, if the storage answers others."""
+        try:
+            concerns_all = not self.open_storage(policy.storage).is_reachable()
+        except StorageUnusableError:
+            concerns_all = True
+        return {policy.name if concerns_all else f"{policy.name}/{job}": str(error)}
+
+    def _judge(self, epoch: Epoch, key: CheckpointKey, findings: tuple[AnyFinding, ...], now: Instant) -> Event:
+        self.registry.judge(epoch, key, findings)
+        if not findings:
+            return self._event(now, VERIFIED, key, "every shard is as it was written")
+        first, more = str(findings[0]), len(findings) - 1
+        return self._event(now, CORRUPT, key, f"{first}{f', and {more} more' if more else ''}")
+
+    def _event(self, now: Instant, kind: str, key: CheckpointKey, cause: str) -> Event:
+        return Event(
+            now, kind, key.job, f"step {key.step} of attempt {key.attempt}: {cause}", self.actor, attempt=key.attempt
+        )
+
+
+def _remove(storage: Storage, folder: StepFolder) -> None:
+    """The manifest goes first: what is left of a checkpoint half deleted is never taken for one."""
+    storage.delete(f"{folder}/{MANIFEST}")
+    storage.delete(str(folder))
+
+
+def _is_abandoned(storage: Storage, folder: StepFolder, now: Instant) -> bool:
+    changed_at = storage.changed_at(str(folder))
+    return changed_at is not None and now - changed_at > PARTIAL_AGE_MAX

@@ -1,0 +1,93 @@
+"""Whether a stored checkpoint is what was published: every shard is read again, in pieces, and compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+
+from reconciler.lifecycle.checkpoints.manifest import (
+    MANIFEST,
+    Manifest,
+    Shard,
+    StepFolder,
+    WrongManifestError,
+    read_manifest,
+    sealed,
+    written,
+)
+from reconciler.lifecycle.checkpoints.storage import Storage
+from reconciler.model.checkpoint_findings import (
+    AnyFinding,
+    MissingShard,
+    UnreadableManifest,
+    WrongDigest,
+    WrongHash,
+    WrongSize,
+)
+from solver.model.quantities import Memory
+from solver.model.workload import JobName
+
+Verification = Generator[int, None, tuple[AnyFinding, ...]]
+"""Yields the bytes of each piece that it has read, so that whoever drives it can rest; returns what it found."""
+
+
+def verify(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> tuple[AnyFinding, ...]:
+    """Everything that is wrong with the checkpoint that was published with a digest; () for an intact one."""
+    verification = verifying(storage, job, folder, digest)
+    while True:
+        try:
+            next(verification)
+        except StopIteration as over:
+            found: tuple[AnyFinding, ...] = over.value
+            return found
+
+
+def verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> Verification:
+    """The same a piece at a time. `storage` is the job's own folder. Raises StorageUnusableError, also where that folder is gone.
+
+    What is judged corrupt is never read again: a file system that is not mounted for a while must not cost a job its work.
+    """
+    found = yield from _verifying(storage, job, folder, digest)
+    if found:
+        storage.require_folder()
+    return found
+
+
+def _verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> Verification:
+    content = storage.read(f"{folder}/{MANIFEST}")
+    if content is None:
+        return (UnreadableManifest("there is none"),)
+    yield len(content)
+    try:
+        manifest = read_manifest(content, job, folder)
+    except WrongManifestError as error:
+        return (UnreadableManifest(str(error)),)
+    # Byte for byte: what reads the same but was written by somebody else was not published.
+    if content != written(manifest) or not manifest.digest == digest == sealed(manifest).digest:
+        return (WrongDigest(),)
+    return (yield from _shards(storage, folder, manifest))
+
+
+def _shards(storage: Storage, folder: StepFolder, manifest: Manifest) -> Verification:
+    found: list[AnyFinding] = []
+    for part in manifest.parts:
+        for shard in part.shards:
+            finding = yield from _shard(storage, f"{folder}/{shard.path}", part.task, shard)
+            found += [finding] if finding else []
+    return tuple(found)
+
+
+def _shard(storage: Storage, path: str, task: str, shard: Shard) -> Generator[int, None, AnyFinding | None]:
+    size = storage.size(path)
+    if size is None:
+        return MissingShard(task, shard.name)
+    if size != shard.size:
+        return WrongSize(task, shard.name, Memory(shard.size), Memory(size))
+    read, digest = 0, hashlib.sha256()
+    for piece in storage.pieces(path):
+        read += len(piece)
+        digest.update(piece)
+        yield len(piece)
+    if read != shard.size:
+        return WrongSize(task, shard.name, Memory(shard.size), Memory(read))
+    return None if digest.hexdigest() == shard.sha256 else WrongHash(task, shard.name)

@@ -1,0 +1,168 @@
+"""From what speaks against a node to what it is fit for: pure, from what was remembered, what is seen and the policy.
+
+What comes and goes does not make a node come and go: something that lasts counts once it has been so for as long as policy says,
+with pauses of at most a quarter of that, and goes on counting until its time is over, measured from when it was seen last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from reconciler.lifecycle.health.signs import Sign
+from reconciler.model.health_policy import Action, HealthPolicy
+from reconciler.model.health_record import Finding, FindingKey, FindingKind, NodeHealth, PartHealth, PartState
+from solver.model.quantities import Duration, Instant
+
+PAUSE_LEAST: Final = Duration(30_000)
+"""Facts are told every few seconds: a pause as short as this says nothing."""
+
+_AT_ONCE: Final = Duration(0)
+_SEVERITY: Final[tuple[Action, ...]] = ("ignore", "suspect", "cordon", "drain")
+_STATES: Final[dict[Action, PartState]] = {"suspect": "suspect", "cordon": "cordoned", "drain": "drained"}
+
+
+class Rule(NamedTuple):
+    """What follows from findings of a kind that have been so for `held`."""
+
+    action: Action
+    held: Duration = _AT_ONCE
+    is_final: bool = False
+    """Only a person ends it."""
+
+    @property
+    def pause(self) -> int:
+        """How long what is not seen may still be so, in milliseconds."""
+        return max(PAUSE_LEAST, self.held // 4)
+
+
+@lru_cache(maxsize=8)
+def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, Rule]:
+    """The rule of every kind of finding."""
+    nic, xid, ecc = policy.nic, policy.xid, policy.ecc
+    straggler = max(policy.straggler.action, policy.straggler.several, key=_SEVERITY.index)
+    return {
+        "lost": Rule(policy.lost, policy.node_lost_after),
+        "nic-down": Rule(nic.action, nic.down_for),
+        "nic-slow": Rule(nic.action, nic.down_for),
+        "straggler": Rule(straggler, policy.straggler.held),
+        "throttled": Rule(policy.throttle.action, policy.throttle.held),
+        "uncorrectable": Rule(ecc.uncorrectable),
+        "remap-pending": Rule(ecc.remap_pending),
+        "remap-failed": Rule(ecc.remap_failed),
+        "xid-application": Rule(xid.application),
+        "xid-reset": Rule(xid.reset),
+        "xid-drain": Rule(xid.drain),
+        "xid-replace": Rule(xid.replace, is_final=True),
+        "gpu-lost": Rule(policy.gpu_lost),
+    }
+
+
+def judge(before: NodeHealth, signs: Iterable[Sign], told: bool, policy: HealthPolicy, now: Instant) -> NodeHealth:
+    """A node's health from now on. `told`: its hardware was told of, so that what is not among the signs is not so."""
+    rules = rules_of(policy)
+    seen = {sign.key: sign for sign in signs if rules[sign.key.kind].action != "ignore"}
+    known = {finding.key: finding for finding in before.findings if rules[finding.kind].action != "ignore"}
+    followed = (
+        _seen(known.get(key), seen[key], rules[key.kind], now)
+        if key in seen
+        else _unseen(known[key], rules[key.kind], told, now)
+        for key in sorted(known.keys() | seen.keys())
+    )
+    findings = tuple(_pardoned(finding, before) for finding in followed if finding is not None)
+    lasting = tuple(_lasting(findings, seen, policy, now))
+    parts = tuple(_parts(lasting, before, policy, now))
+    return msgspec.structs.replace(before, findings=lasting, parts=parts)
+
+
+def _seen(known: Finding | None, sign: Sign, rule: Rule, now: Instant) -> Finding:
+    if sign.mark is not None:
+        if known is not None and known.mark is not None and sign.mark <= known.mark:
+            return known
+        at = now if sign.at is None else sign.at
+        return Finding(*sign.key, at, at, sign.detail, sign.mark, confirmed=True)
+    paused = known is not None and not known.counts and now - known.seen_at > rule.pause
+    if known is None or paused:
+        return Finding(*sign.key, now, now, sign.detail, confirmed=not rule.held)
+    # Not kept anew in every pass: often enough to tell a pause from the time between two looks.
+    fresh = now - known.seen_at >= rule.pause // 2
+    confirmed = known.confirmed or now - known.since >= rule.held
+    if not fresh and confirmed == known.confirmed:
+        return known
+    return msgspec.structs.replace(known, seen_at=now, detail=sign.detail, confirmed=confirmed)
+
+
+def _unseen(known: Finding, rule: Rule, told: bool, now: Instant) -> Finding | None:
+    if known.counts:
+        return known
+    if known.mark is not None:
+        return None if told else known
+    return known if now - known.seen_at <= rule.pause else None
+
+
+def _pardoned(finding: Finding, before: NodeHealth) -> Finding:
+    """Somebody has let the node take work again all the same, or a test that began after it was passed."""
+    at, trial = before.forgiven_at or Instant(0), before.trial
+    if trial is not None and trial.passed and finding.part in trial.parts:
+        at = max(at, trial.at)
+    forgiven = (finding.seen_at if finding.mark is not None else finding.since) <= at
+    return msgspec.structs.replace(finding, forgiven=True) if forgiven and not finding.forgiven else finding
+
+
+def _lasting(
+    findings: tuple[Finding, ...], seen: Mapping[FindingKey, Sign], policy: HealthPolicy, now: Instant
+) -> Iterator[Finding]:
+    """Without those whose time is over; what happened once, and is still told of, is known for what it is."""
+    for finding in findings:
+        until = _until(finding, findings, policy)
+        if not finding.counts or until is None or now < until or _is_tested(finding, findings, policy):
+            yield finding
+        elif finding.key in seen:
+            yield msgspec.structs.replace(finding, forgiven=True)
+
+
+def _until(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> Instant | None:
+    """When a finding stops to count, unless it is seen again; None: when a person says so."""
+    if rules_of(policy)[finding.kind].is_final:
+        return None
+    is_mild = _action(finding, findings, policy) == "suspect"
+    return finding.seen_at.after(policy.suspect_ttl if is_mild else policy.bad_node_ttl)
+
+
+def _is_tested(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> bool:
+    """Its time alone does not end it."""
+    return policy.test is not None and _action(finding, findings, policy) == "drain"
+
+
+def _action(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> Action:
+    """What follows from a finding beside the others of its node."""
+    if finding.kind != "straggler":
+        return rules_of(policy)[finding.kind].action
+    accusers = sum(other.kind == "straggler" and other.counts for other in findings)
+    return policy.straggler.several if accusers > 1 else policy.straggler.action
+
+
+def _parts(
+    findings: tuple[Finding, ...], before: NodeHealth, policy: HealthPolicy, now: Instant
+) -> Iterator[PartHealth]:
+    known = {part.part: part for part in before.parts}
+    counting = [(finding, _action(finding, findings, policy)) for finding in findings if finding.counts]
+    for name in sorted({finding.part for finding, action in counting if action != "ignore"}):
+        own = [(finding, action) for finding, action in counting if finding.part == name]
+        worst = max((action for _, action in own), key=_SEVERITY.index)
+        because = [finding for finding, action in own if action == worst]
+        ends = [_until(finding, findings, policy) for finding in because]
+        end = None if None in ends else max(each for each in ends if each is not None)
+        tested = policy.test is not None and worst == "drain"
+        state, last = _STATES[worst], known.get(name)
+        yield PartHealth(
+            name,
+            state,
+            last.since if last is not None and last.state == state else now,
+            "; ".join(finding.detail for finding in because),
+            None if tested else end,
+            end if tested else None,
+        )

@@ -1,0 +1,47 @@
+"""What failures are judged by, beside what is seen of tasks: the policies in force, the declared nodes, and the ends of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.checkpoints.saving import NOTHING_SAVED, Saving
+from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.tail import last_lines
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.backend import AttemptKey, Logs
+from reconciler.protocols.stores import Claim
+from solver.model.cluster import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """`saving`: whose turn it is to save its work, and who has.
+
+    `tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged.
+    """
+
+    operations: Operations
+    nodes: tuple[Node, ...]
+    tails: Mapping[AttemptKey, str]
+    saving: Saving = NOTHING_SAVED
+
+
+NO_EVIDENCE = Evidence(Operations(), (), {})
+"""No policies, no nodes, and nothing of logs."""
+
+
+def tails_of(
+    records: Iterable[JobRecord], claims: Iterable[Claim], sighted: Sighted, logs: Logs
+) -> dict[AttemptKey, str]:
+    """The ends of the logs that somebody is to judge by. One that can't be read says so, and decides nothing."""
+    records = tuple(records)
+    specs = {record.name: record.spec for record in records}
+    judged = {(record.name, failure.attempt, failure.at) for record in records for failure in record.failures}
+    tails = {}
+    for claim in claims:
+        culprit = sighted.attempt(claim.job, claim.attempt).counted(specs[claim.job]).culprit
+        if culprit is not None and culprit.state == "failed" and (claim.job, claim.attempt, culprit.at) not in judged:
+            tails[claim.job, claim.attempt] = last_lines(logs, culprit)
+    return tails

@@ -1,0 +1,1 @@
+"""What runs on a node: the agent, local processes and containers, and NVIDIA's GPUs."""

@@ -1,5 +1,0 @@
-"""Runs the optimiser in a child process that can be killed."""
-
-from reconciler.optimiser.killable import KillableOptimiser
-
-__all__ = ["KillableOptimiser"]

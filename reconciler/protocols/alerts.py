@@ -1,0 +1,36 @@
+"""The protocol that remembers how far each webhook is, so that a restart loses no alert.
+
+The conformance suite is tests/contracts/test_alert_deliveries.py.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from reconciler.model.webhook_standing import Standing
+from reconciler.protocols.backend import Epoch
+
+
+class AlertDeliveries(Protocol):
+    """Webhooks by POLICY/NAME. Cursors never go back. Every write carries the writer's epoch: only who leads delivers."""
+
+    def store_id(self) -> str:
+        """Names this state among all there are, as a UUID: the same for as long as it lives."""
+
+    def webhooks(self) -> tuple[Standing, ...]:
+        """How every webhook stands, sorted by name."""
+
+    def begin(self, epoch: Epoch, standing: Standing) -> None:
+        """There is a new webhook; one that is known stays as it is. Raises StaleEpochError."""
+
+    def renew(self, epoch: Epoch, webhook: str) -> Standing | None:
+        """How a webhook stands, for who is about to deliver; None: there is none. Raises StaleEpochError."""
+
+    def keep(self, epoch: Epoch, standing: Standing) -> None:
+        """What followed, in place of what was. Without effect for a webhook that is not there, or is further already.
+
+        Raises StaleEpochError.
+        """
+
+    def forget(self, epoch: Epoch, webhook: str) -> None:
+        """There is no such webhook any more: one of that name begins anew. Idempotent. Raises StaleEpochError."""

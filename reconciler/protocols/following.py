@@ -1,0 +1,40 @@
+"""What people decide about following Git, remembered; the protocol's conformance suite is tests/contracts/test_following.py."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from reconciler.model.git_record import Approval, Suspension
+from reconciler.protocols.backend import Epoch
+from solver.model.quantities import Instant
+
+
+class FollowingDecisions(Protocol):
+    """Approvals of held revisions, and suspensions of following, of which at most one is in force."""
+
+    def approve(self, asked: Approval) -> Approval:
+        """Keep an approval, with its number. One of the same commit, reason and place that is not used yet stays as it is."""
+
+    def approval(self, commit: str, reason: str, in_place_of: str) -> Approval | None:
+        """What was accepted of just that, and is not used yet."""
+
+    def use(self, commit: str, at: Instant) -> None:
+        """The commit is in force: every approval of it is used. Idempotent; the first time stays."""
+
+    def put_in_force(self, epoch: Epoch, revision: str) -> None:
+        """What the leader has put in force, for those that stand by. Raises StaleEpochError."""
+
+    def in_force(self) -> str:
+        """The revision that a leader put in force last; "": none did."""
+
+    def suspend(self, asked: Suspension) -> Suspension:
+        """Put a suspension in force in place of the one that is; the same again, by author, reason and end, stays as it is."""
+
+    def resume(self, at: Instant, by: str) -> Suspension | None:
+        """End the suspension: returns it as it is then; None where none was in force."""
+
+    def suspension(self, now: Instant) -> Suspension | None:
+        """The one that is in force."""
+
+    def approvals(self, limit: int = 100) -> tuple[Approval, ...]:
+        """The newest, used or not, newest first."""

@@ -1,0 +1,102 @@
+"""The protocol of what wants to run; its conformance suite is tests/contracts/test_job_source.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from reconciler.model.failure import Failure
+from reconciler.model.job_groups import Batch, GroupRecord, Tally
+from reconciler.model.job_record import JobOutcome, JobRecord
+from reconciler.protocols.backend import Epoch
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec
+
+
+class DuplicateJobError(Exception):
+    """A job or group of that name exists and is not the one this idempotency key submitted."""
+
+
+class UnknownJobError(KeyError):
+    """There is no job of that name."""
+
+
+class NoJobYetError(UnknownJobError):
+    """Something has that name, and is no job so far; `fix` says how to learn why."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+
+class JobsAreElsewhereError(Exception):
+    """Jobs of this source are only read here; `fix` says how what was wanted is done where they are."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+class JobSource(Protocol):
+    """What wants to run. Where jobs are somebody else's to change, what would change one raises JobsAreElsewhereError."""
+
+    def accepts(self) -> None:
+        """Whether jobs are submitted here at all, asked before anything is said of one: raises JobsAreElsewhereError if not."""
+
+    def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
+        """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
+
+    def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
+        """Accept a group with all its jobs, or nothing of it; the same key and name again returns what is there.
+
+        Raises DuplicateJobError where a name of it is taken, by a job or by a group.
+        """
+
+    def group(self, name: JobName) -> GroupRecord:
+        """One array or pipeline. Raises UnknownJobError."""
+
+    def members(self, name: JobName) -> tuple[JobRecord, ...]:
+        """The jobs of a group, live and ended, as they were submitted. Raises UnknownJobError."""
+
+    def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
+        """How the jobs stand that are named, or belong to a group that is; unknown names are left out."""
+
+    def request_cancel_all(self, name: JobName, actor: str) -> None:
+        """Note for every job of a group that it shall end, as `request_cancel` does for one, at once. Raises UnknownJobError."""
+
+    def job(self, name: JobName) -> JobRecord:
+        """One job, live or ended. Raises UnknownJobError."""
+
+    def named(self, names: Collection[JobName]) -> Mapping[JobName, JobRecord]:
+        """The jobs of these names, live and ended; unknown names are left out."""
+
+    def live_jobs(self) -> tuple[JobRecord, ...]:
+        """Jobs without an outcome, sorted by name."""
+
+    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
+        """The newest jobs, live and ended, newest first; with `after`, of those submitted before it. Raises UnknownJobError."""
+
+    def request_cancel(self, name: JobName, actor: str) -> JobRecord:
+        """Note that the job shall end; idempotent, and without effect on an ended one. Raises UnknownJobError."""
+
+    def request_suspend(self, name: JobName, actor: str) -> JobRecord:
+        """Note that the job shall wait until it is resumed; as with a cancellation. Raises UnknownJobError."""
+
+    def resume(self, name: JobName) -> JobRecord:
+        """Let a suspended job go on; idempotent. Raises UnknownJobError."""
+
+    def request_requeue(self, name: JobName, attempt: int, actor: str) -> JobRecord:
+        """Note that this attempt shall stop, and the job begin anew; as with a cancellation. Raises UnknownJobError."""
+
+    def retry(self, epoch: Epoch, name: JobName, failure: Failure) -> None:
+        """Record how an attempt failed that another one follows, or that goes on; the first record of the same failure stays.
+
+        Raises StaleEpochError, UnknownJobError.
+        """
+
+    def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
+        """Record how a job ended; the first outcome stays. Raises StaleEpochError, UnknownJobError."""
+
+    def finish_all(self, epoch: Epoch, ended: Mapping[JobName, JobOutcome]) -> None:
+        """As `finish` for many jobs, in one write, or for none. Raises StaleEpochError, UnknownJobError."""
