@@ -34,8 +34,8 @@ from reconciler.protocols.backend import (
     StopTasks,
     TellGang,
 )
-from reconciler.store.sql import attempts, database
-from reconciler.store.sql.ledger import SqlLedger
+from reconciler.store import attempts, database
+from reconciler.store.ledger import SqlLedger
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

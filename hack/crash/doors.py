@@ -10,7 +10,7 @@ from reconciler.protocols.backend import Backend, Epoch, TellGang
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.stores import History, Ledger
-from reconciler.store.sql.store import SqlStore
+from reconciler.store.store import SqlStore
 from solver.model.workload import JobName
 
 Moment = Literal["before", "after"]

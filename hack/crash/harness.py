@@ -37,7 +37,7 @@ from reconciler.control.recording import solver_with
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
 from reconciler.protocols.stores import Event, NotLeaderError
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
 

@@ -21,8 +21,8 @@ from hack.failover.load import gang, lives, violations
 from hack.failover.planes import Plane, kill_tasks, make_policy
 from hack.postgresql.server import USER, PrivateServer
 from reconciler.model.clock import SystemClock
-from reconciler.store.sql.engines import postgresql_url
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.engines import postgresql_url
+from reconciler.store.store import SqlStore, open_store
 
 WITHIN_S: Final = 90
 LIVE_MAX: Final = 10

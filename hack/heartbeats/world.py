@@ -14,8 +14,8 @@ from reconciler.backends.baremetal.certificates import LIFE, Key, key_pem, node_
 from reconciler.backends.baremetal.roots import standing
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.agents import Agent
-from reconciler.store.sql.agent_tables import agents as table
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.agent_tables import agents as table
+from reconciler.store.store import SqlStore, open_store
 from solver.model.cluster import NodeName
 
 HOST: Final = "127.0.0.1"

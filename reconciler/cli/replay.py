@@ -85,7 +85,7 @@ def _from_folder(state: Path, number: int) -> RoundRecord:
 
 def _from_store(where: Path | str, password_file: Path | None, number: int) -> RoundRecord:
     from reconciler.protocols.stores import StoreUnusableError
-    from reconciler.store.sql.store import open_store
+    from reconciler.store.store import open_store
 
     try:
         found = open_store(where, password_file, as_found=True)

@@ -14,7 +14,7 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.store_options import store_options
 
 if TYPE_CHECKING:
-    from reconciler.store.sql.store import SqlStore
+    from reconciler.store.store import SqlStore
 
 
 @click.group(short_help="Back up, restore, check or take back the store.")
@@ -38,7 +38,7 @@ def _of_a_store(command: Callable[..., Any]) -> Callable[..., Any]:
 def backup(file: Path, state: Path | None, store: str | None, store_password_file: Path | None) -> None:
     """Write a copy of the store as it is at one moment into FILE; control planes may go on meanwhile."""
     from reconciler.model.clock import SystemClock
-    from reconciler.store.sql.copied import back_up
+    from reconciler.store.copied import back_up
 
     with _opened(state, store, store_password_file, is_new=False) as found:
         tail = back_up(found.database, file, SystemClock().now())
@@ -53,8 +53,8 @@ def restore(file: Path, state: Path | None, store: str | None, store_password_fi
 
     Jobs that were started after the copy was made are unknown to it: docs/store.md says what follows.
     """
-    from reconciler.store.sql.copied import restore as fill
-    from reconciler.store.sql.copied import verify
+    from reconciler.store.copied import restore as fill
+    from reconciler.store.copied import verify
 
     with _said():
         verify(file)  # before anything is made
@@ -73,7 +73,7 @@ def check(
     """Read all of the store and say what is wrong with it; exit with 1 if something is."""
     from rich.console import Console
 
-    from reconciler.store.sql.checked import problems_of
+    from reconciler.store.checked import problems_of
 
     with _opened(state, store, store_password_file, is_new=False) as found, Console(stderr=True).status("") as status:
         problems = list(problems_of(found.database, lambda part: status.update(f"Checking {part}")))
@@ -91,7 +91,7 @@ def downgrade(state: Path | None, store: str | None, store_password_file: Path |
 
     What only this release keeps is lost; jobs go on.
     """
-    from reconciler.store.sql.migrations import downgrade as take_back
+    from reconciler.store.migrations import downgrade as take_back
 
     with _opened(state, store, store_password_file, is_new=False, is_alone=True) as found:
         with found.database.changing_schema() as connection:
@@ -110,7 +110,7 @@ def _opened(
     """
     from reconciler.access.token_file import default_state_folder
     from reconciler.server.folder import StateFolder
-    from reconciler.store.sql.store import open_store
+    from reconciler.store.store import open_store
 
     folder = StateFolder((state or default_state_folder()).absolute())
     if url is not None and state is not None:
@@ -133,8 +133,8 @@ def _said() -> Iterator[None]:
     """Whatever a person can do something about, as a command says it."""
     from reconciler.protocols.stores import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
-    from reconciler.store.sql.copied import CopyError
-    from reconciler.store.sql.migrations import DowngradeRefusedError
+    from reconciler.store.copied import CopyError
+    from reconciler.store.migrations import DowngradeRefusedError
 
     try:
         yield

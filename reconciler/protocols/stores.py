@@ -1,7 +1,7 @@
 """The three small protocols of storage. No one of them pretends to own everything.
 
 JobSource (store/job_source.py) says what wants to run, Ledger who holds which device, History what happened. On one
-machine a single database implements all three (reconciler/store/sql); on Kubernetes the API server is source and ledger.
+machine a single database implements all three (reconciler/store); on Kubernetes the API server is source and ledger.
 Each has a conformance suite under tests/contracts that every implementation passes.
 """
 

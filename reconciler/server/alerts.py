@@ -20,7 +20,7 @@ from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.stores import History
 from reconciler.server.folder import StateFolder
-from reconciler.store.sql.store import SqlStore
+from reconciler.store.store import SqlStore
 
 
 @dataclass

@@ -26,7 +26,7 @@ from reconciler.server.parts import Member
 from reconciler.server.place import Place
 from reconciler.server.settings import AgentsSettings, Settings
 from reconciler.server.terms import secret_folder_of
-from reconciler.store.sql.store import SqlStore
+from reconciler.store.store import SqlStore
 from solver.model.cluster import Node, NodeName
 from solver.model.workload import JobName, JobSpec
 

@@ -46,7 +46,7 @@ from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.server.told import ToldHistory
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.model.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"

@@ -37,7 +37,7 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.terms import open_to_accounts, terms_of
 from reconciler.server.told import ToldHistory
-from reconciler.store.sql.store import SqlStore
+from reconciler.store.store import SqlStore
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from reconciler.access.token_file import read_or_make_token
 from reconciler.protocols.stores import StoreUnusableError
 from reconciler.server.settings import Settings, identity_of_this_process
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 
 SOLE_HOLDER: Final = "control-plane"
 """SQLite lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""

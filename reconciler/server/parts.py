@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.api.services import Services
-from reconciler.store.sql.store import SqlStore
+from reconciler.store.store import SqlStore
 
 
 class Member(NamedTuple):

@@ -23,7 +23,7 @@ from reconciler.server.follow import AcceptedByPeople, PolicyFollower
 from reconciler.server.settings import Settings
 from reconciler.server.together import Together
 from reconciler.server.webhook_secret import read_webhook_secret
-from reconciler.store.sql.store import SqlStore
+from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot
 
 

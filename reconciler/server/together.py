@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reconciler.gitops.source.standing import StandingPolicy
 from reconciler.model.git_status import PolicyStatus
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.store.sql.store import SqlStore
+from reconciler.store.store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)

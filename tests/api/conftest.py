@@ -36,7 +36,7 @@ from reconciler.model.retry_policy import RetryPolicy
 from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import Claim
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.cluster import GpuType
 from solver.model.inflight import Intent
 from solver.model.node_sets import NodeSet

@@ -12,8 +12,8 @@ from reconciler.client.client import Client
 from reconciler.model.job_groups import Batch, NewGroup, NewJob
 from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.protocols.stores import Event
-from reconciler.store.sql.jobs import SqlJobSource
-from reconciler.store.sql.ledger import SqlLedger
+from reconciler.store.jobs import SqlJobSource
+from reconciler.store.ledger import SqlLedger
 from solver.model.workload import JobName, TaskPlacement
 from tests.api.conftest import NOW, Site, spec
 from tests.contracts.simulated_worlds import NODES

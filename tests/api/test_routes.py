@@ -22,7 +22,7 @@ from reconciler.model.facts import GpuFacts, NodeFacts
 from reconciler.model.job_groups import NewJob
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.stores import Event
-from reconciler.store.sql.jobs import SqlJobSource
+from reconciler.store.jobs import SqlJobSource
 from solver.model.cluster import MigInstance
 from solver.model.container import Container
 from solver.model.document import digest

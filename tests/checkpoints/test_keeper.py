@@ -19,7 +19,7 @@ from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.stores import Claim, Event
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Checkpoint, JobName
 from tests.checkpoints.storages import JOB, hand_in

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.server.folder import StateFolder
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.milp.highs import optimise
 from solver.model.quantities import Duration, Instant
 from solver.plan.plan import Certificate

@@ -14,9 +14,9 @@ import pytest
 from reconciler.cli.exits import Exit
 from reconciler.protocols.stores import StoreUnusableError
 from reconciler.server.folder import StateFolder
-from reconciler.store.sql.password import read_password
-from reconciler.store.sql.schema import SCHEMA_VERSION
-from reconciler.store.sql.store import open_store
+from reconciler.store.password import read_password
+from reconciler.store.schema import SCHEMA_VERSION
+from reconciler.store.store import open_store
 from solver.model.workload import JobName
 from tests.cli.conftest import Quorate
 from tests.contracts.stores import NOW, SPEC

@@ -25,10 +25,10 @@ from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.plans import AcceptedPlans
 from reconciler.protocols.stores import Claim, History, Ledger
-from reconciler.store.sql.engines import postgresql_url
-from reconciler.store.sql.schema import metadata
-from reconciler.store.sql.store import open_store
-from reconciler.store.sql.tables import leadership
+from reconciler.store.engines import postgresql_url
+from reconciler.store.schema import metadata
+from reconciler.store.store import open_store
+from reconciler.store.tables import leadership
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent, IntentKind, Reservation
 from solver.model.quantities import Duration, Instant

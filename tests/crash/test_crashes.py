@@ -22,7 +22,7 @@ from hack.crash.bugs import (
 )
 from hack.crash.doors import WRITES, Moment
 from hack.crash.harness import Outcome, killed_at, run_seed
-from reconciler.store.sql.ledger import SqlLedger
+from reconciler.store.ledger import SqlLedger
 from tests.drawn import DRAWING
 
 SEEDS = range(8)

@@ -19,8 +19,8 @@ from reconciler.access.token_file import read_token
 from reconciler.client.client import Client
 from reconciler.protocols.stores import Event
 from reconciler.server.folder import StateFolder
-from reconciler.store.sql.engines import postgresql_url
-from reconciler.store.sql.store import open_store
+from reconciler.store.engines import postgresql_url
+from reconciler.store.store import open_store
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

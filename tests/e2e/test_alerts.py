@@ -10,7 +10,7 @@ import pytest
 from reconciler.alerts.kinds import kind_of
 from reconciler.model.job_record import TERMINAL
 from reconciler.protocols.stores import KeptEvent
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from tests.alerts.receiver import Receiver, receiving
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.gitsource.origin import INVALID, Origin

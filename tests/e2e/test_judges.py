@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of
 from tests.e2e.allocations import allocations, audit

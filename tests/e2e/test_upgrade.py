@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from reconciler.store.sql.schema import SCHEMA_VERSION
+from reconciler.store.schema import SCHEMA_VERSION
 from solver.model.workload import JobName
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, in_postgresql, processes_that_mention, sh, until
 from tests.gitsource.origin import Origin
@@ -21,9 +21,9 @@ from tests.gitsource.origin import Origin
 NEXT_RELEASE = (
     "-c",
     "from sqlalchemy import Column, Table, Text\n"
-    "import reconciler.store.sql.schema as schema\n"
+    "import reconciler.store.schema as schema\n"
     "schema.SCHEMA_VERSION += 1\n"
-    "from reconciler.store.sql.tables import kept\n"
+    "from reconciler.store.tables import kept\n"
     "new = schema.since(schema.SCHEMA_VERSION)\n"
     "kept.append_column(Column('later', Text, info=new))\n"
     "Table('later', schema.metadata, Column('what', Text, primary_key=True), info=new)\n"

@@ -19,7 +19,7 @@ from tests.contracts.stores import NOW, POSTGRESQL_URL, SPEC
 
 WITHOUT_A_FENCE = (
     "-c",
-    "import reconciler.store.sql.database as database; database.check_epoch = lambda *_: None; "
+    "import reconciler.store.database as database; database.check_epoch = lambda *_: None; "
     "from reconciler.cli.main import main; main()",
 )
 """`quorate run` of a store that lets every writer through."""

@@ -22,7 +22,7 @@ from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.job_record import JobState
 from reconciler.protocols.backend import Cursor, TaskState
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.model.quantities import Duration
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

@@ -17,7 +17,7 @@ from reconciler.documents.operations import Operations
 from reconciler.model.clock import SystemClock
 from reconciler.model.job_record import JobRecord
 from reconciler.model.retry_policy import Backoff, RetryPolicy
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration, Memory
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

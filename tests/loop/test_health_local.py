@@ -17,7 +17,7 @@ from reconciler.documents.operations import Operations
 from reconciler.model.clock import SystemClock
 from reconciler.model.health_policy import HealthPolicy, NodeTest, StragglerRule
 from reconciler.protocols.backend import Logs
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

@@ -18,7 +18,7 @@ from reconciler.lifecycle.jobs.settlements import Forget, GiveBack, Note, Send, 
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.protocols.backend import Epoch, Order, StopGang
 from reconciler.protocols.marks import Marks
-from reconciler.store.sql.ledger import SqlLedger
+from reconciler.store.ledger import SqlLedger
 from solver.model.quantities import Duration
 from solver.model.shape import Shape
 from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement

@@ -24,7 +24,7 @@ from reconciler.kubernetes.objects.wire import Node, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import StoreUnusableError
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
 from solver.policy.policy import Queue, policy_of

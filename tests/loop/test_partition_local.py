@@ -13,7 +13,7 @@ from reconciler.control.loop import one_pass
 from reconciler.control.recording import solver_with
 from reconciler.model.clock import SystemClock
 from reconciler.node.local.gpus import mig_name
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from solver.policy.division import MigGeometry

@@ -19,8 +19,8 @@ from reconciler.control.recording import solver_with
 from reconciler.control.runner import LoopStatus, Pace, Runner
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
-from reconciler.store.sql.history import SqlHistory
-from reconciler.store.sql.ledger import SqlLedger
+from reconciler.store.history import SqlHistory
+from reconciler.store.ledger import SqlLedger
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy

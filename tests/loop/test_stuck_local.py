@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.model.quantities import Duration
 from solver.model.shape import Shape
 from solver.model.workload import JobSpec, QueueName, Stuck, TaskGroup, TimeLimitWarning

@@ -15,7 +15,7 @@ from reconciler.kubernetes.control.sight import NOTHING_SEEN, Remembered, Sight,
 from reconciler.kubernetes.objects import names
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import Event
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.inflight import DurationQuantile, Ended, Intent
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName

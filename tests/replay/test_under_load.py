@@ -16,7 +16,7 @@ from hack.rounds.world import World
 from reconciler.control.recording import solver_with
 from reconciler.control.replay import replay
 from reconciler.protocols.rounds import RoundRecord
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Program, Solution

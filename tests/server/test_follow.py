@@ -22,7 +22,7 @@ from reconciler.gitops.source.standing import StandingPolicy
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.git_record import Approval, Suspension
 from reconciler.server.follow import AcceptedByPeople, PolicyFollower
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from tests.contracts.local_worlds import eventually
 from tests.contracts.test_plans import PLAN
 from tests.gitsource.origin import INVALID, QUEUE, Origin

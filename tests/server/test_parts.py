@@ -28,7 +28,7 @@ from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
 from reconciler.server.told import ToldHistory
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec, QueueName
 from tests.loop.plane import site_at

@@ -25,7 +25,7 @@ from reconciler.server.persevering import persevering
 from reconciler.server.pruning import Pruning
 from reconciler.server.settings import Settings
 from reconciler.server.together import Together
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from tests.contracts.test_history import record_of
 from tests.gitsource.origin import INVALID, QUEUE, Origin

@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import select, text
 
 from reconciler.protocols.stores import Event
-from reconciler.store.sql.checked import problems_of
-from reconciler.store.sql.copied import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError, back_up, restore
-from reconciler.store.sql.schema import metadata
-from reconciler.store.sql.store import SqlStore, open_store
-from reconciler.store.sql.tables import kept
+from reconciler.store.checked import problems_of
+from reconciler.store.copied import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError, back_up, restore
+from reconciler.store.schema import metadata
+from reconciler.store.store import SqlStore, open_store
+from reconciler.store.tables import kept
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Repartitioning
 from solver.model.workload import JobName

@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import Engine, inspect, text
 
 from reconciler.protocols.stores import StoreUnusableError
-from reconciler.store.sql import migrations
-from reconciler.store.sql.checked import problems_of
-from reconciler.store.sql.migrations import BASELINE, DowngradeRefusedError, downgrade
-from reconciler.store.sql.schema import SCHEMA_VERSION, metadata
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store import migrations
+from reconciler.store.checked import problems_of
+from reconciler.store.migrations import BASELINE, DowngradeRefusedError, downgrade
+from reconciler.store.schema import SCHEMA_VERSION, metadata
+from reconciler.store.store import SqlStore, open_store
 from solver.model.document import encode
 from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema

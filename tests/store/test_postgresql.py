@@ -13,9 +13,9 @@ from sqlalchemy import make_url, text
 from hack.postgresql.server import private_server
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.stores import Event, NotLeaderError, StoreUnreachableError, StoreUnusableError
-from reconciler.store.sql import engines
-from reconciler.store.sql.database import Database
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store import engines
+from reconciler.store.database import Database
+from reconciler.store.store import SqlStore, open_store
 from solver.milp.highs import optimise
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName

@@ -14,9 +14,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from reconciler.protocols.stores import StoreUnusableError
-from reconciler.store.sql.database import Database
-from reconciler.store.sql.schema import metadata
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.database import Database
+from reconciler.store.schema import metadata
+from reconciler.store.store import SqlStore, open_store
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import LEASE, NOW, SPEC
@@ -123,7 +123,7 @@ def test_a_document_that_does_not_decode_is_said(store: SqlStore, path: Path) ->
 
 
 def test_a_database_locked_by_another_is_said(store: SqlStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.store.sql.engines.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("reconciler.store.engines.BUSY_TIMEOUT_S", 0.05)
     impatient = open_store(path)
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.job_record import JobOutcome
-from reconciler.store.sql.jobs import SqlJobSource
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.jobs import SqlJobSource
+from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from tests.api.conftest import spec

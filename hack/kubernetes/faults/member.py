@@ -28,7 +28,7 @@ from reconciler.kubernetes.control.memory import Memory
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.runner import PodRunner
 from reconciler.model.clock import SystemClock
-from reconciler.store.sql.store import open_store
+from reconciler.store.store import open_store
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import QueueName

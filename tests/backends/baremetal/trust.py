@@ -23,7 +23,7 @@ from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
 from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.roots import standing
 from reconciler.model.clock import SystemClock
-from reconciler.store.sql.store import SqlStore, open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 

@@ -1,0 +1,73 @@
+"""How far each webhook is, in SQL."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Row, delete, insert, select, update
+
+from reconciler.model.webhook_standing import Standing
+from reconciler.protocols.backend import Epoch
+from reconciler.store.database import Database
+from reconciler.store.people import webhooks
+from reconciler.store.tables import kept
+from solver.model.quantities import Instant
+
+_STORE_ID: Final = "store-id"
+
+
+class SqlAlerts:
+    """Implements AlertDeliveries."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def store_id(self) -> str:
+        """A UUID, made when it is asked for first."""
+        wanted = select(kept.c.document).where(kept.c.what == _STORE_ID)
+        with self._database.writing() as connection:
+            found: str | None = connection.execute(wanted).scalar_one_or_none()
+            if found is None:
+                found = str(uuid.uuid4())
+                connection.execute(insert(kept).values(what=_STORE_ID, document=found))
+        return found
+
+    def webhooks(self) -> tuple[Standing, ...]:
+        """All, sorted by name."""
+        with self._database.reading() as connection:
+            return tuple(_read(row) for row in connection.execute(select(webhooks).order_by(webhooks.c.webhook)))
+
+    def begin(self, epoch: Epoch, standing: Standing) -> None:
+        """A new one."""
+        known = select(webhooks.c.cursor).where(webhooks.c.webhook == standing.webhook)
+        with self._database.writing(epoch) as connection:
+            if connection.execute(known).scalar_one_or_none() is None:
+                connection.execute(insert(webhooks).values(msgspec.structs.asdict(standing)))
+
+    def renew(self, epoch: Epoch, webhook: str) -> Standing | None:
+        """One, for who leads."""
+        with self._database.writing(epoch) as connection:
+            row = connection.execute(select(webhooks).where(webhooks.c.webhook == webhook)).one_or_none()
+        return None if row is None else _read(row)
+
+    def keep(self, epoch: Epoch, standing: Standing) -> None:
+        """What followed."""
+        behind = (webhooks.c.webhook == standing.webhook) & (webhooks.c.cursor <= standing.cursor)
+        with self._database.writing(epoch) as connection:
+            connection.execute(update(webhooks).where(behind).values(msgspec.structs.asdict(standing)))
+
+    def forget(self, epoch: Epoch, webhook: str) -> None:
+        """It is gone."""
+        with self._database.writing(epoch) as connection:
+            connection.execute(delete(webhooks).where(webhooks.c.webhook == webhook))
+
+
+def _read(row: Row[Any]) -> Standing:
+    times = {
+        name: Instant(value)
+        for name in ("answered_at", "failing_since", "not_before")
+        if (value := row._mapping[name]) is not None
+    }
+    return Standing(**{**row._asdict(), **times})

@@ -1,0 +1,129 @@
+"""Looks for what must never be in a database: damage, documents that can't be read, and holdings that contradict each other."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Column, Connection, func, select, text
+
+from reconciler.model.checkpoint_findings import AnyFinding
+from reconciler.model.envelope import Envelope
+from reconciler.model.failure import Failure
+from reconciler.model.job_record import ArrayElement, JobOutcome
+from reconciler.protocols.marks import Marks
+from reconciler.protocols.rounds import RoundRecord
+from reconciler.store.database import Database
+from reconciler.store.migrations import is_in, version_of
+from reconciler.store.people import accepted_plans
+from reconciler.store.tables import (
+    attempts,
+    checkpoints,
+    claims,
+    failures,
+    holdings,
+    intents,
+    jobs,
+    nominations,
+    partitions,
+    reservations,
+    rounds,
+)
+from solver.model.document import decode
+from solver.model.inflight import Intent, Repartitioning, Reservation
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import JobSpec, TaskPlacement
+
+_DOCUMENTS: Final[tuple[tuple[Column[Any], Any], ...]] = (
+    (jobs.c.spec, JobSpec),
+    (jobs.c.outcome, JobOutcome),
+    (jobs.c.array, ArrayElement),
+    (failures.c.failure, Failure),
+    (claims.c.tasks, tuple[TaskPlacement, ...]),
+    (claims.c.marks, Marks),
+    (intents.c.intent, Intent),
+    (nominations.c.intent, Intent),
+    (reservations.c.reservation, Reservation),
+    (partitions.c.asked, Repartitioning),
+    (checkpoints.c.findings, tuple[AnyFinding, ...]),
+    (accepted_plans.c.envelope, Envelope),
+    (rounds.c.record, RoundRecord),
+)
+
+
+def problems_of(database: Database, tell: Callable[[str], None] = lambda _: None) -> Iterator[str]:
+    """Everything that is wrong, each with its row; reads it all, in one transaction. Raises StoreUnusableError.
+
+    `tell` hears what is looked at.
+    """
+    with database.reading() as connection:
+        tell("pages")
+        yield from _damage(connection)
+        version = version_of(connection)
+        for column, kind in _DOCUMENTS:
+            if not is_in(column, version):
+                continue
+            tell(f"{column.table.name}.{column.name}")
+            yield from _unreadable(connection, column, kind)
+        tell("holdings")
+        yield from _overheld(connection)
+        yield from _unlike_their_claims(connection)
+        yield from _attempts_ahead(connection)
+
+
+def _damage(connection: Connection) -> Iterator[str]:
+    """What SQLite itself finds. PostgreSQL looks at the checksums of pages, where it has them, whenever it reads them."""
+    if connection.dialect.name == "sqlite":
+        for (said,) in connection.execute(text("PRAGMA integrity_check")):
+            if said != "ok":
+                yield f"damage: {said}"
+        for table, row, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
+            yield f"{table} {row}: refers to a row of {parent} that is not there"
+
+
+def _unreadable(connection: Connection, column: Column[Any], kind: Any) -> Iterator[str]:
+    keys = column.table.primary_key.columns
+    stored = select(*keys, column.label("document")).where(column.is_not(None)).execution_options(yield_per=100)
+    for *key, document in connection.execute(stored):
+        try:
+            decode(zlib.decompress(document) if isinstance(document, bytes) else document, kind)
+        except (msgspec.MsgspecError, zlib.error) as error:
+            yield f"{column.table.name} {'/'.join(map(str, key))}: its {column.name} can't be read ({error})"
+
+
+def _overheld(connection: Connection) -> Iterator[str]:
+    """GPUs that are held twice; also a whole GPU beside instances of it."""
+    held = select(holdings.c.device, func.sum(holdings.c.milli)).group_by(holdings.c.device)
+    for device, milli in connection.execute(held.having(func.sum(holdings.c.milli) > MILLI_PER_GPU)):
+        yield f"holdings {device}: {milli} thousandths of it are held"
+    of_gpu: defaultdict[str, set[str]] = defaultdict(set)
+    for device, gpu in connection.execute(select(holdings.c.device, holdings.c.gpu)):
+        of_gpu[gpu].add(device)
+    for gpu, devices in sorted(of_gpu.items()):
+        if gpu in devices and len(devices) > 1:
+            yield f"holdings {gpu}: it is held as a whole, and in instances"
+
+
+def _unlike_their_claims(connection: Connection) -> Iterator[str]:
+    """Claims whose tasks are placed on other devices than those that are held for them."""
+    held: defaultdict[str, set[str]] = defaultdict(set)
+    for job, device in connection.execute(select(holdings.c.job, holdings.c.device)):
+        held[job].add(device)
+    for job, tasks in connection.execute(select(claims.c.job, claims.c.tasks).order_by(claims.c.job)):
+        try:
+            placed = Counter(device for task in decode(tasks, tuple[TaskPlacement, ...]) for device in task.devices)
+        except msgspec.MsgspecError:
+            continue  # said above
+        if set(placed) != held[job]:
+            yield f"claims {job}: its tasks are on {sorted(placed)}, and it holds {sorted(held[job])}"
+
+
+def _attempts_ahead(connection: Connection) -> Iterator[str]:
+    """Claims of an attempt whose number was never given out."""
+    last = select(claims.c.job, claims.c.attempt, attempts.c.last).outerjoin(attempts, attempts.c.job == claims.c.job)
+    for job, attempt, known in connection.execute(last.order_by(claims.c.job)):
+        if known is None or known < attempt:
+            yield f"attempts {job}: attempt {attempt} is held, and the last was {known}"

@@ -1,0 +1,148 @@
+"""Opens the database and runs transactions on it: the epoch is checked inside, and errors say what to do."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
+from reconciler.store.engines import postgresql_engine, postgresql_url, sqlite_engine
+from reconciler.store.migrations import alone, bring_up_to_date, misfit_of
+from reconciler.store.problems import explain, may_pass
+from reconciler.store.tables import leadership
+from solver.model.document import decode
+from solver.model.quantities import Instant
+
+T = TypeVar("T")
+
+LeaseClock = Literal["caller", "database"]
+
+
+class Database:
+    """One SQLite file (given as a path) or PostgreSQL database (given as a URL). Threads may share it.
+
+    Every method raises StoreUnusableError where the database can't do its work, StoreUnreachableError (one of these) where
+    that may pass; what was committed is kept, and after the second, what was being committed may be: read to learn it.
+    `failure` is the first that does not pass, for whoever has to end what depends on the database.
+
+    `lease_clock`: by whose clock leases run out. On one machine all have the same; of PostgreSQL's clients each has its
+    own, so there it is the database's.
+
+    `as_found`: neither made nor brought up to date, for commands that read it.
+    """
+
+    def __init__(
+        self,
+        where: Path | str,
+        password_file: Path | None = None,
+        lease_clock: LeaseClock | None = None,
+        *,
+        as_found: bool = False,
+    ) -> None:
+        self.failure: StoreUnusableError | None = None
+        self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
+        url = postgresql_url(where) if isinstance(where, str) else None
+        self.place = str(where) if url is None else url.render_as_string(hide_password=True)
+        with self._errors():
+            if url is None:
+                self.engine = sqlite_engine(Path(where), may_create=not as_found)
+                self._reader: Engine = self.engine
+                # The same connections; transactions begun here take the write lock at once, not at their first write.
+                self._writer: Engine = self.engine.execution_options(quorate_begin="BEGIN IMMEDIATE")
+            else:
+                self.engine = postgresql_engine(url, password_file)
+                # Several statements of one transaction see one state, as they do in SQLite.
+                self._reader = self.engine.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+                self._writer = self.engine
+            with ExitStack() as undoing:
+                undoing.callback(self.engine.dispose)
+                self._prepare(as_found=as_found)
+                undoing.pop_all()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the database and changes nothing."""
+        with self._errors(), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, epoch: Epoch | None = None) -> Iterator[Connection]:
+        """A transaction that is committed whole at the end, or not at all; with an epoch, only if that one still leads.
+
+        Raises StaleEpochError. Writers come one after the other, whoever they are: each locks the leader's row until its
+        end. So no epoch can end in between, what is read before it is written stays true, and numbers rise in the order
+        in which they are committed.
+        """
+        with self._errors(), self._writer.begin() as connection:
+            newest = connection.execute(select(leadership.c.epoch).with_for_update()).scalar_one()
+            if epoch is not None:
+                check_epoch(epoch, newest)
+            yield connection
+
+    @contextmanager
+    def changing_schema(self) -> Iterator[Connection]:
+        """A transaction in which nobody else changes the tables. Whoever writes meanwhile waits, or fails and tries again."""
+        with self._errors(), self._writer.begin() as connection:
+            alone(connection)
+            yield connection
+
+    def now(self, connection: Connection, caller: Instant) -> Instant:
+        """What time it is for leases. Of the database: as this is asked, which is after any wait for a lock."""
+        if self.lease_clock == "caller":
+            return caller
+        seconds = connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
+        return Instant(int(seconds * 1_000))
+
+    def read_document(self, stored: str | bytes, kind: type[T]) -> T:
+        """A document from a column: JSON, compressed if it is bytes."""
+        try:
+            return decode(zlib.decompress(stored) if isinstance(stored, bytes) else stored, kind)
+        except (msgspec.MsgspecError, zlib.error) as error:
+            raise StoreUnusableError(
+                f"{self.place}: a stored {kind.__name__} can't be read ({error}). "
+                "Restore the database from a backup, and keep the damaged one for examination."
+            ) from error
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            if may_pass(error):
+                # A host that was the primary may still answer, and refuse to write: the next connection finds the right one.
+                if isinstance(error, DBAPIError):
+                    self.engine.dispose()
+                raise StoreUnreachableError(f"{self.place}: {explain(error)}") from error
+            failure = StoreUnusableError(f"{self.place}: {explain(error)}")
+            self.failure = self.failure or failure
+            raise failure from error
+
+    def _prepare(self, *, as_found: bool) -> None:
+        if as_found:
+            with self.reading() as connection:
+                problem = misfit_of(connection)
+        else:
+            with self.changing_schema() as connection:
+                problem = bring_up_to_date(connection)
+        if problem:
+            raise StoreUnusableError(f"{self.place}: {problem}")
+
+
+def check_epoch(epoch: Epoch, newest: int) -> None:
+    """Refuse a writer that does not lead any more; raises StaleEpochError."""
+    if epoch != newest:
+        raise StaleEpochError(f"epoch {epoch} is over; epoch {newest} leads")

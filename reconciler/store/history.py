@@ -1,0 +1,98 @@
+"""What happened, in SQL: rounds kept whole and compressed, events one row each."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from sqlalchemy import Select, delete, func, insert, select
+
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.stores import Event, KeptEvent
+from reconciler.store.database import Database
+from reconciler.store.tables import events, rounds
+from solver.model.document import encode
+from solver.model.quantities import Instant
+
+_FIELDS = Event.__struct_fields__
+
+
+class SqlHistory:
+    """Implements History."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
+        """Keep a round under the next number."""
+        summary = msgspec.structs.asdict(summarise(record))
+        del summary["number"]
+        with self._database.writing(epoch) as connection:
+            added = connection.execute(insert(rounds).values(record=zlib.compress(encode(record)), **summary))
+            return int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
+
+    def round(self, number: int) -> RoundRecord:
+        """One round, whole."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(rounds.c.record).where(rounds.c.number == number)).scalar_one_or_none()
+        if stored is None:
+            raise KeyError(f"there is no round {number}")
+        return msgspec.structs.replace(self._database.read_document(stored, RoundRecord), number=number)
+
+    def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
+        """The newest rounds, newest first."""
+        columns = [rounds.c[name] for name in RoundSummary.__struct_fields__]
+        wanted = select(*columns).order_by(rounds.c.number.desc()).limit(limit)
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted if before is None else wanted.where(rounds.c.number < before)).all()
+        return tuple(RoundSummary(**{**row._asdict(), "time": Instant(row.time)}) for row in rows)
+
+    def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
+        """The oldest go first, so that what a crash leaves is a history without gaps."""
+        newest = select(func.max(rounds.c.number)).scalar_subquery()
+        old = select(rounds.c.number).where(rounds.c.time < before, rounds.c.number < newest)
+        with self._database.writing(epoch) as connection:
+            chosen = old.order_by(rounds.c.number).limit(limit)
+            return connection.execute(delete(rounds).where(rounds.c.number.in_(chosen))).rowcount
+
+    def record_event(self, event: Event) -> None:
+        """Append an event."""
+        self.record_events((event,))
+
+    def record_events(self, told: Iterable[Event]) -> None:
+        """One row for each."""
+        rows = [msgspec.structs.asdict(event) for event in told]
+        if rows:
+            with self._database.writing() as connection:
+                connection.execute(insert(events), rows)
+
+    def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
+        """The newest events of a subject, oldest first."""
+        return tuple(kept.event for kept in self.events_before(subject, limit=limit))
+
+    def events_before(self, subject: str, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """The newest events of a subject, oldest first."""
+        newest = select(events).where(events.c.subject == subject).order_by(events.c.number.desc()).limit(limit)
+        found = self._kept(newest if before is None else newest.where(events.c.number < before))
+        return tuple(reversed(found))
+
+    def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
+        """The oldest events with a larger number, oldest first."""
+        oldest = select(events).where(events.c.number > number).order_by(events.c.number).limit(limit)
+        return self._kept(oldest.where(events.c.subject == subject) if subject else oldest)
+
+    def newest_event(self) -> int:
+        """The number of the newest event; 0 before the first."""
+        with self._database.reading() as connection:
+            return connection.execute(select(func.max(events.c.number))).scalar_one() or 0
+
+    def _kept(self, wanted: Select[Any]) -> tuple[KeptEvent, ...]:
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted).all()
+        return tuple(
+            KeptEvent(row.number, Event(**{name: getattr(row, name) for name in _FIELDS} | {"time": Instant(row.time)}))
+            for row in rows
+        )

@@ -1,0 +1,216 @@
+"""What wants to run, in SQL."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, select, update
+
+from reconciler.model.failure import Failure
+from reconciler.model.job_groups import Batch, GroupRecord, Tally
+from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
+from reconciler.store.batches import group_named, group_of, insert_batch, part_of, taken, tallied
+from reconciler.store.database import Database
+from reconciler.store.pieces import NAMES_MAX, pieces
+from reconciler.store.tables import failures, jobs, nominations, reservations
+from reconciler.store.unchanged import Unchanged
+from solver.model.document import encode
+from solver.model.quantities import Instant
+from solver.model.workload import JobName, JobSpec
+
+
+class SqlJobSource:
+    """Implements JobSource."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._live = Unchanged(self._record)
+
+    def accepts(self) -> None:
+        """They are."""
+
+    def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
+        """Accept a job; an empty key matches nothing."""
+        with self._database.writing() as connection:
+            known = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
+            if known is not None and (not idempotency_key or known.idempotency_key != idempotency_key):
+                raise DuplicateJobError(f"a job {name} exists already, and names are never used again")
+            if known is None and taken(connection, [name]):
+                raise DuplicateJobError(f"an array or pipeline {name} exists already, and names are never used again")
+            if known is None:
+                values = {"user": user, "submitted_at": at, "idempotency_key": idempotency_key}
+                connection.execute(insert(jobs).values(name=name, spec=encode(spec).decode(), **values))
+            return self._read(connection, name)
+
+    def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
+        """Accept a whole group; an empty key matches nothing."""
+        with self._database.writing() as connection:
+            row = group_named(connection, batch.name)
+            if row is not None and idempotency_key and row.idempotency_key == idempotency_key:
+                return group_of(row)
+            insert_batch(connection, batch, user, at, idempotency_key)
+            return GroupRecord(batch.name, batch.groups[0].kind, user, at)
+
+    def group(self, name: JobName) -> GroupRecord:
+        """One array or pipeline."""
+        with self._database.reading() as connection:
+            return self._group(connection, name)
+
+    def members(self, name: JobName) -> tuple[JobRecord, ...]:
+        """The jobs of a group in the order of their submission."""
+        with self._database.reading() as connection:
+            group = self._group(connection, name)
+            rows = connection.execute(select(jobs).where(part_of(group)).order_by(jobs.c.number)).all()
+            return self._records(connection, rows)
+
+    def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
+        """Counted in the database: an array may have thousands of jobs."""
+        with self._database.reading() as connection:
+            return tallied(connection, names)
+
+    def request_cancel_all(self, name: JobName, actor: str) -> None:
+        """In one transaction, so that nothing starts because something else of the group was cancelled a moment before."""
+        with self._database.writing() as connection:
+            unasked = jobs.c.ended_at.is_(None) & (jobs.c.cancel_requested_by == "")
+            of_it = part_of(self._group(connection, name))
+            connection.execute(update(jobs).where(of_it & unasked).values(cancel_requested_by=actor))
+
+    def job(self, name: JobName) -> JobRecord:
+        """One job, live or ended."""
+        with self._database.reading() as connection:
+            return self._read(connection, name)
+
+    def named(self, names: Collection[JobName]) -> dict[JobName, JobRecord]:
+        """Those of these names."""
+        with self._database.reading() as connection:
+            return {record.name: record for record in self._named(connection, names)}
+
+    def live_jobs(self) -> tuple[JobRecord, ...]:
+        """Jobs without an outcome, sorted by name."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
+            names = [row.name for row in rows]
+            failed = self._failures(connection, names)
+        return self._live.read((name, row, failed.get(name, ())) for name, row in zip(names, rows, strict=True))
+
+    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
+        """The newest jobs, newest first."""
+        wanted = select(jobs).order_by(jobs.c.number.desc()).limit(limit)
+        with self._database.reading() as connection:
+            if after is not None:
+                number = connection.execute(select(jobs.c.number).where(jobs.c.name == after)).scalar_one_or_none()
+                if number is None:
+                    raise UnknownJobError(f"there is no job {after}")
+                wanted = wanted.where(jobs.c.number < number)
+            rows = connection.execute(wanted).all()
+            return self._records(connection, rows)
+
+    def request_cancel(self, name: JobName, actor: str) -> JobRecord:
+        """Note that the job shall end; the first who asks is remembered."""
+        return self._note(name, jobs.c.cancel_requested_by == "", cancel_requested_by=actor)
+
+    def request_suspend(self, name: JobName, actor: str) -> JobRecord:
+        """Note that the job shall wait; the first who asks is remembered."""
+        return self._note(name, jobs.c.suspended_by == "", suspended_by=actor)
+
+    def resume(self, name: JobName) -> JobRecord:
+        """Let a suspended job go on."""
+        return self._note(name, jobs.c.suspended_by != "", suspended_by="")
+
+    def request_requeue(self, name: JobName, attempt: int, actor: str) -> JobRecord:
+        """Note that an attempt shall stop; the first who asks is remembered."""
+        return self._note(name, jobs.c.requeue_attempt < attempt, requeue_attempt=attempt, requeued_by=actor)
+
+    def retry(self, epoch: Epoch, name: JobName, failure: Failure) -> None:
+        """Record how an attempt failed; the first record of an attempt stays."""
+        with self._database.writing(epoch) as connection:
+            self._read(connection, name)
+            same = (failures.c.job == name) & (failures.c.attempt == failure.attempt)
+            same &= failures.c.outlived == failure.outlived
+            if connection.execute(select(failures.c.job).where(same)).first() is None:
+                values = {"attempt": failure.attempt, "outlived": failure.outlived, "failure": encode(failure).decode()}
+                connection.execute(insert(failures).values(job=name, **values))
+
+    def finish(self, epoch: Epoch, name: JobName, outcome: JobOutcome) -> None:
+        """Record how a job ended; the first outcome stays."""
+        self.finish_all(epoch, {name: outcome})
+
+    def finish_all(self, epoch: Epoch, ended: Mapping[JobName, JobOutcome]) -> None:
+        """Record how jobs ended, in a few statements."""
+        if not ended:
+            return
+        with self._database.writing(epoch) as connection:
+            known: set[str] = set()
+            for some in pieces(ended):
+                known |= set(connection.execute(select(jobs.c.name).where(jobs.c.name.in_(some))).scalars())
+            for unknown in sorted(set(ended) - known):
+                raise UnknownJobError(f"there is no job {unknown}")
+            rows = [
+                {"of": name, "at": outcome.at, "as": outcome.state, "how": encode(outcome).decode()}
+                for name, outcome in ended.items()
+            ]
+            live = (jobs.c.name == bindparam("of")) & jobs.c.ended_at.is_(None)
+            end = update(jobs).where(live)
+            end = end.values(ended_at=bindparam("at"), ended_as=bindparam("as"), outcome=bindparam("how"))
+            connection.execute(end, rows)
+            for some in pieces(ended):
+                connection.execute(delete(nominations).where(nominations.c.job.in_(some)))
+                connection.execute(delete(reservations).where(reservations.c.holder.in_(some)))
+
+    def _group(self, connection: Connection, name: JobName) -> GroupRecord:
+        row = group_named(connection, name)
+        if row is None:
+            raise UnknownJobError(f"there is no array or pipeline {name}")
+        return group_of(row)
+
+    def _read(self, connection: Connection, name: JobName) -> JobRecord:
+        row = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
+        if row is None:
+            raise UnknownJobError(f"there is no job {name}")
+        return self._records(connection, [row])[0]
+
+    def _note(self, name: JobName, unless_done: ColumnElement[bool], **what: str | int) -> JobRecord:
+        """Note something that was asked of a live job, where it was not before."""
+        with self._database.writing() as connection:
+            live = (jobs.c.name == name) & jobs.c.ended_at.is_(None)
+            connection.execute(update(jobs).where(live & unless_done).values(**what))
+            return self._read(connection, name)
+
+    def _named(self, connection: Connection, names: Collection[JobName]) -> Iterator[JobRecord]:
+        for some in pieces(names):
+            yield from self._records(connection, connection.execute(select(jobs).where(jobs.c.name.in_(some))).all())
+
+    def _records(self, connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> tuple[JobRecord, ...]:
+        failed = self._failures(connection, [row.name for row in rows])
+        return tuple(self._record(row, failed.get(row.name, ())) for row in rows)
+
+    def _failures(self, connection: Connection, names: Sequence[str]) -> dict[str, tuple[Failure, ...]]:
+        """The failures of some jobs, in the order of their attempts."""
+        query = select(failures).order_by(
+            failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived
+        )
+        # A database takes only so many parameters; more jobs than that are asked for all together.
+        few = query.where(failures.c.job.in_(names)) if len(names) <= NAMES_MAX else query
+        found: defaultdict[str, tuple[Failure, ...]] = defaultdict(tuple)
+        for row in connection.execute(few):
+            found[row.job] += (self._database.read_document(row.failure, Failure),)
+        return found
+
+    def _record(self, row: Row[tuple[object, ...]], failed: tuple[Failure, ...]) -> JobRecord:
+        return JobRecord(
+            name=JobName(row.name),
+            spec=self._database.read_document(row.spec, JobSpec),
+            user=row.user,
+            submitted_at=Instant(row.submitted_at),
+            cancel_requested_by=row.cancel_requested_by,
+            outcome=self._database.read_document(row.outcome, JobOutcome) if row.outcome is not None else None,
+            suspended_by=row.suspended_by,
+            requeue_attempt=row.requeue_attempt,
+            requeued_by=row.requeued_by,
+            failures=failed,
+            array=self._database.read_document(row.array, ArrayElement) if row.array is not None else None,
+            pipeline=row.pipeline or "",
+        )

@@ -1,0 +1,70 @@
+"""The protocols of storage on one database, opened together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.store.agents import SqlAgents
+from reconciler.store.alerts import SqlAlerts
+from reconciler.store.checkpoints import SqlCheckpoints
+from reconciler.store.database import Database, LeaseClock
+from reconciler.store.following import SqlFollowing
+from reconciler.store.gone_pods import SqlGonePods
+from reconciler.store.health import SqlNodeHealths
+from reconciler.store.history import SqlHistory
+from reconciler.store.interventions import SqlInterventions
+from reconciler.store.jobs import SqlJobSource
+from reconciler.store.ledger import SqlLedger
+from reconciler.store.plans import SqlAcceptedPlans
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStore:
+    """One open database and what it implements."""
+
+    database: Database
+    jobs: SqlJobSource
+    ledger: SqlLedger
+    history: SqlHistory
+    checkpoints: SqlCheckpoints
+    interventions: SqlInterventions
+    health: SqlNodeHealths
+    alerts: SqlAlerts
+    following: SqlFollowing
+    plans: SqlAcceptedPlans
+    agents: SqlAgents
+    gone_pods: SqlGonePods
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+
+def open_store(
+    where: Path | str,
+    password_file: Path | None = None,
+    lease_clock: LeaseClock | None = None,
+    *,
+    as_found: bool = False,
+) -> SqlStore:
+    """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError.
+
+    `password_file`: of PostgreSQL; without one, libpq looks where it always does (PGPASSFILE). `as_found`: one that has to be
+    there, whose schema is left as it is.
+    """
+    database = Database(where, password_file, lease_clock, as_found=as_found)
+    return SqlStore(
+        database,
+        SqlJobSource(database),
+        SqlLedger(database),
+        SqlHistory(database),
+        SqlCheckpoints(database),
+        SqlInterventions(database),
+        SqlNodeHealths(database),
+        SqlAlerts(database),
+        SqlFollowing(database),
+        SqlAcceptedPlans(database),
+        SqlAgents(database),
+        SqlGonePods(database),
+    )
