@@ -12,8 +12,8 @@ import httpx2
 import jwt
 
 from reconciler.access.policy import OidcIssuer
-from reconciler.documents.access import is_safe_url
 from reconciler.model.clock import Clock
+from reconciler.model.urls import is_safe_url
 
 KEPT_S: Final = 3600.0
 """A key that the issuer has withdrawn is believed this much longer at most."""

@@ -9,8 +9,8 @@ from reconciler.alerts.message import Message, headers_of
 from reconciler.alerts.policy import Webhook
 from reconciler.alerts.post import post
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
-from reconciler.documents.access import is_safe_url
 from reconciler.model.clock import Clock
+from reconciler.model.urls import is_safe_url
 from reconciler.model.webhook_standing import Answer
 
 

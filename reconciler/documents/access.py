@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Sequence
-from urllib.parse import urlsplit
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.commits import commit_problems
 from reconciler.documents.declared import Declared
 from reconciler.model.problem import Path, Problem, did_you_mean
+from reconciler.model.urls import is_safe_url
 
 
 def access_problems(documents: Sequence[Declared[AccessPolicy]], queues: set[str] | None) -> Iterator[Problem]:
@@ -41,22 +40,3 @@ def _issuer_problems(access: Declared[AccessPolicy]) -> Iterator[Problem]:
                 message = "whoever is between could sign tokens: it is no https URL"
                 fix = "Write it as https://HOST/...; http is for loopback alone."
                 yield access.problem((*at, key), "insecure-issuer", message, fix)
-
-
-def is_safe_url(url: str) -> bool:
-    """Whether what is read from a URL comes from who it names: by TLS, or from this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    if parts.username is not None or parts.fragment or not host:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from reconciler.gitops.review.meaning import DocumentChange
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Duration, Instant, MilliGpu
@@ -16,6 +15,27 @@ Outcome = Literal["starts", "waits", "inadmissible", "runs", "shrinks", "leaves"
 
 LOST_DECIMALS = 4
 """Of GPU-hours: a third of a GPU-second. Further digits are of no use, and would differ between machines one day."""
+
+
+class FieldChange(Document, frozen=True, omit_defaults=False):
+    """One field that says something else at the head; None: nothing. `origin`: its line, where that is not its document's."""
+
+    field: str
+    before: str | None
+    after: str | None
+    origin: str = ""
+
+
+class DocumentChange(Document, frozen=True, omit_defaults=False):
+    """One document, named as `Kind name`, that is new, gone, or means something else. Fields are sorted by name.
+
+    `origin`: where it stands at the head (`file:line`), at the base where it is gone; "": nowhere, it is all defaults.
+    """
+
+    document: str
+    change: Literal["added", "removed", "changed"]
+    fields: tuple[FieldChange, ...]
+    origin: str = ""
 
 
 class Loss(Document, frozen=True, omit_defaults=False):

@@ -107,7 +107,7 @@ def test_without_kubectl_the_kubeconfig_is_refused_with_what_to_do(fake_kubectl:
 
 
 def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    unimport(monkeypatch, "reconciler.cli.kubectl.", "reconciler.backends.")
+    unimport(monkeypatch, "reconciler.cli.kubectl.", "reconciler.kubernetes.")
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     assert run(["queues"]) == Exit.ERROR
     assert "pip install 'quorate[kubernetes]'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What every backend says of how far tasks are, and of their memory; see Progress and MemoryUse in reconciler/protocols/backend.py."""
+"""What every backend says of how far tasks are, and of their memory; see Progress and MemoryUse in protocols/backend.py."""
 
 from __future__ import annotations
 

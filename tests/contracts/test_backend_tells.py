@@ -1,4 +1,4 @@
-"""Every backend tells the tasks of a gang what they are to do, each task at most once; see TellGang in reconciler/protocols/backend.py."""
+"""Every backend tells the tasks of a gang what they are to do, each task at most once; see TellGang in protocols/backend.py."""
 
 from __future__ import annotations
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.analysis.reports.paths import Paths
-from reconciler.gitops.review.meaning import DocumentChange, FieldChange
 from reconciler.model.found import (
     Ahead,
     Breach,
     Converging,
+    DocumentChange,
     Entitlement,
+    FieldChange,
     Fragments,
     JobChange,
     Loss,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from reconciler.documents.files import Files
 from reconciler.documents.repository import Compiled, read_repository
-from reconciler.gitops.review.meaning import DocumentChange, FieldChange, document_changes
+from reconciler.gitops.review.meaning import document_changes
+from reconciler.model.found import DocumentChange, FieldChange
 
 HEAD = "apiVersion: quorate.dev/v1\nkind: "
 FILES = {

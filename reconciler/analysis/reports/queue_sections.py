@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.analysis.reports.outline import Given, Section, When, Words, sentences
 from reconciler.analysis.reports.paths import Paths
-from reconciler.gitops.review.meaning import DocumentChange, FieldChange
-from reconciler.model.found import Converging, Entitlement, Fragments, QueueChange, QueueWaits, Repartitioned, Review
+from reconciler.model.found import (
+    Converging,
+    DocumentChange,
+    Entitlement,
+    FieldChange,
+    Fragments,
+    QueueChange,
+    QueueWaits,
+    Repartitioned,
+    Review,
+)
 from reconciler.model.spans import span
 from solver.model.cluster import MigInstance
 from solver.model.quantities import Instant, MilliGpu

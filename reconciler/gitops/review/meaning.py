@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -12,9 +12,10 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.documents.operations import Operations
 from reconciler.documents.repository import Compiled
 from reconciler.documents.topology import TopologySpec
+from reconciler.model.found import DocumentChange, FieldChange
 from reconciler.model.health_policy import HealthPolicy
 from solver.model.cluster import Node
-from solver.model.document import Document, digest, to_builtins
+from solver.model.document import digest, to_builtins
 from solver.model.quantities import Memory
 
 Fields = Mapping[str, str]
@@ -25,27 +26,6 @@ _ONE_OF_A_KIND: Mapping[str, Callable[[Operations], AccessPolicy | HealthPolicy 
     "HealthPolicy": lambda operations: operations.health,
 }
 """Documents of operations whose names mean nothing, since a cluster has at most one of each."""
-
-
-class FieldChange(Document, frozen=True, omit_defaults=False):
-    """One field that says something else at the head; None: nothing. `origin`: its line, where that is not its document's."""
-
-    field: str
-    before: str | None
-    after: str | None
-    origin: str = ""
-
-
-class DocumentChange(Document, frozen=True, omit_defaults=False):
-    """One document, named as `Kind name`, that is new, gone, or means something else. Fields are sorted by name.
-
-    `origin`: where it stands at the head (`file:line`), at the base where it is gone; "": nowhere, it is all defaults.
-    """
-
-    document: str
-    change: Literal["added", "removed", "changed"]
-    fields: tuple[FieldChange, ...]
-    origin: str = ""
 
 
 def document_changes(before: Compiled, after: Compiled) -> Iterator[DocumentChange]:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.kubernetes import status as telling
+from reconciler.kubernetes import status
 from tests.house.tracked import ROOT
 
 PAGE = (ROOT / "docs" / "kubernetes-status.md").read_text()
-CODE = Path(telling.__file__).parent
+CODE = Path(status.__file__).parent
 WORD = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")
 
 
@@ -25,7 +25,7 @@ def reasons() -> Iterator[str]:
 
 NO_REASONS = {
     "Pod", "Node", "Queue", "Warning", "Normal", "True", "False", "None", "Binding", "Evict", "Promise", "Withdraw", "Reserve",
-    "Unreserve", "Release", "Repartition", "Scheduling", "Inventory",
+    "Unreserve", "Release", "Repartition", "Scheduling", "Inventory", "ConfigMap",
 }  # fmt: skip
 """Kinds, types and actions."""
 
