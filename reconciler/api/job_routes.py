@@ -13,7 +13,7 @@ from reconciler.api.answers import BARE, answer, answers, refuses
 from reconciler.api.authority import Authority
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
 from reconciler.api.job_filters import JobFilter
-from reconciler.api.payloads import LOG_BYTES_MAX, EventList, JobList, JobView, Why
+from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
@@ -22,6 +22,7 @@ from reconciler.api.views import JobViews, job_view, words_of
 from reconciler.documents.job import read_job
 from reconciler.model.job_groups import NewJob
 from reconciler.model.job_record import JobRecord
+from reconciler.model.task_log import offset_after
 from reconciler.protocols.job_source import UnknownJobError
 from reconciler.protocols.stores import Event
 from solver.model.cluster import Node
@@ -176,7 +177,7 @@ class JobRoutes:
         offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
         limit: Annotated[int, Query(ge=1, le=LOG_BYTES_MAX)] = LOG_BYTES_MAX,
     ) -> Response:
-        """A task's output from `offset`; empty at the end of what there is so far.
+        """A task's output from `offset`; empty at the end of what there is so far. The next piece begins at `Quorate-Next-Offset`.
 
         By default the first group's first task in the newest attempt.
         """
@@ -187,7 +188,8 @@ class JobRoutes:
             piece = self._services.logs.read_log(name, attempt, group, index, offset, limit)
         except KeyError as error:
             raise _no_log(record, attempt, group, index) from error
-        return Response(piece, headers=BARE, media_type="application/octet-stream")
+        headers = {**BARE, NEXT_OFFSET: str(offset_after(offset, piece))}
+        return Response(piece, headers=headers, media_type="application/octet-stream")
 
     def cancel(self, name: JobName, request: Request) -> Response:
         """Ask for a job to end; harmless to repeat, without effect on one that has ended."""

@@ -28,6 +28,9 @@ from solver.plan.reasons import AnyReason
 from solver.policy.policy import Policy
 
 LOG_BYTES_MAX: Final = 1_000_000
+
+NEXT_OFFSET: Final = "Quorate-Next-Offset"
+"""The header that says where the next piece of a log begins."""
 """Of a log in one answer."""
 
 

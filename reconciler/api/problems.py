@@ -21,7 +21,7 @@ from reconciler.control.control import NoPolicyError
 from reconciler.model.problem import InvalidDocumentsError
 from reconciler.protocols.backend import BackendUnreachableError
 from reconciler.protocols.job_source import DuplicateJobError, JobsAreElsewhereError
-from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.stores import StoreFullError, StoreUnreachableError, StoreUnusableError
 from solver.plan.reasons import AnyReason
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -44,6 +44,12 @@ class NotReadyError(Exception):
 
 _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (DuplicateJobError, 409, "job-exists", "Choose another name; to try again, repeat the idempotency key."),
+    (
+        StoreFullError,
+        503,
+        "store-full",
+        "Whoever runs the server frees some space. Then try again, a submission with the same idempotency key.",
+    ),
     (
         StoreUnreachableError,
         503,

@@ -16,7 +16,8 @@ from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
-from reconciler.protocols.backend import Logs, Unstartable
+from reconciler.model.task_log import Logs
+from reconciler.protocols.backend import Unstartable
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions

@@ -13,6 +13,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.wait import POLL_S
 from reconciler.client.client import ApiError, Client
 from reconciler.lifecycle.jobs.tail import start_of_last_lines
+from reconciler.model.task_log import offset_after
 
 _NOT_FOUND = 404
 
@@ -54,7 +55,7 @@ class TaskLog:
             # Asked before the last read: whatever was written until then is read by it.
             over = not follow or self._is_over()
             while piece := self._read(offset, LOG_BYTES_MAX):
-                offset += len(piece)
+                offset = offset_after(offset, piece)
                 yield piece
             if over:
                 return

@@ -15,6 +15,7 @@ from reconciler.access.token_file import default_token_file, read_token, token_i
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
+    NEXT_OFFSET,
     CheckpointList,
     EventList,
     JobList,
@@ -42,6 +43,7 @@ from reconciler.client.transport import (
 )
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobState
+from reconciler.model.task_log import piece_at
 from reconciler.protocols.rounds import RoundRecord, RoundSummary
 from reconciler.protocols.stores import KeptEvent
 from solver.model.document import API_VERSION, decode, encode
@@ -171,12 +173,10 @@ class Client:
     def log(
         self, name: str, group: str = "", index: int = 0, attempt: int = 0, offset: int = 0, limit: int = LOG_BYTES_MAX
     ) -> bytes:
-        """Up to `limit` bytes of a task's log from `offset`; b"" at the end of what there is so far.
-
-        So following is asking again.
-        """
+        """Up to `limit` bytes of a task's log from `offset`; b"" at its end so far. The next: `offset_after(offset, piece)`."""
         task: dict[str, str | int] = {"group": group, "index": index, "attempt": attempt}
-        return self._transport.call("GET", f"{_job_path(name)}/logs", params=task | {"offset": offset, "limit": limit})
+        answer = self._transport.answer("GET", f"{_job_path(name)}/logs", task | {"offset": offset, "limit": limit})
+        return piece_at(offset, answer.content, int(answer.headers.get(NEXT_OFFSET, 0)))
 
     def attach(self, name: str, group: str = "", index: int = 0) -> AbstractContextManager[Attachment]:
         """Attached to the terminal of a task that runs, by default of the first group's first, within a `with` block."""

@@ -82,6 +82,19 @@ class Transport:
         repeatable: bool = True,
     ) -> bytes:
         """The body of the answer. A repeatable call is made again, three times in all, while the connection fails."""
+        return self.answer(method, path, params, content, headers, repeatable=repeatable).content
+
+    def answer(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        content: bytes = b"",
+        headers: dict[str, str] | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> httpx2.Response:
+        """The same, with its headers."""
         pauses = iter(_PAUSES_S if repeatable else ())
         while True:
             try:
@@ -93,7 +106,7 @@ class Transport:
                 time.sleep(pause_s)
                 continue
             if response.is_success:
-                return response.content
+                return response
             raise error_of(response.status_code, response.content, str(response.url))
 
     def says_yes(self, path: str) -> bool:

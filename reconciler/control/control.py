@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import Clock
-from reconciler.protocols.backend import Backend, Logs
+from reconciler.model.task_log import Logs
+from reconciler.protocols.backend import Backend
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions

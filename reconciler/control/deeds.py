@@ -76,7 +76,9 @@ class Deeds:
     def send(self, order: Order) -> None:
         """Tell the backend; what is not answered is told again by a later pass."""
         if isinstance(order, StartGang | GrowGang):
-            order = msgspec.structs.replace(order, environment={**order.environment, **self._continuation(order)})
+            environment = {**order.environment, **self._continuation(order)}
+            log_max = self.plane.policies.current().policy.scheduling.logs.max_per_task
+            order = msgspec.structs.replace(order, environment=environment, log_max=log_max)
         try:
             self.plane.backend.submit(order, self.epoch)
         except BackendUnreachableError as unknown:

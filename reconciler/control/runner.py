@@ -13,15 +13,19 @@ from reconciler.control.loop import one_pass
 from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
 from reconciler.control.renewal import renewing
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
-from reconciler.protocols.stores import NotLeaderError, StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.stores import NotLeaderError, StoreFullError, StoreUnreachableError, StoreUnusableError
 
 Condition = Literal[
     "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused", "solver-failed",
-    "store-unreachable", "store-unusable", "ended",
+    "store-unreachable", "store-full", "store-unusable", "ended",
 ]  # fmt: skip
 
 _AWAY: Final[frozenset[Condition]] = frozenset({"beginning", "standing-by", "store-unusable", "ended"})
 """Where it does not lead, or does not know yet whether it does."""
+
+
+_CUT_OFF: Final[frozenset[Condition]] = frozenset({"store-unreachable", "store-full"})
+"""Where the pass is taken again as soon as the store takes what is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class Runner:
     def leads(self) -> bool:
         """Whether it does, as it knows: who has not reached the store for as long as a lease lasts may have been followed."""
         condition = self.status.condition
-        if condition == "store-unreachable":
+        if condition in _CUT_OFF:
             return self._plane.clock.monotonic_s() < self._led_s + self._plane.lease.seconds
         return condition not in _AWAY
 
@@ -123,7 +127,7 @@ class Runner:
 
     def _one_pass(self) -> LoopStatus:
         began_s, status = self._plane.clock.monotonic_s(), self._passed()
-        if status.condition != "store-unreachable":
+        if status.condition not in _CUT_OFF:
             self._led_s = float("-inf") if status.condition in _AWAY else max(began_s, self._led_s)
         return status
 
@@ -138,7 +142,8 @@ class Runner:
             # What was true when this process led is not any more.
             return LoopStatus("standing-by", str(other))
         except StoreUnreachableError as error:
-            return replace(self.status, condition="store-unreachable", message=str(error))
+            condition: Condition = "store-full" if isinstance(error, StoreFullError) else "store-unreachable"
+            return replace(self.status, condition=condition, message=str(error))
         except NoPolicyError as error:
             return replace(self.status, condition="no-policy", message=str(error))
         except BackendUnreachableError as error:

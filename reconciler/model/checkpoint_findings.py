@@ -27,13 +27,24 @@ class WrongDigest(Finding, frozen=True, tag="wrong-digest"):
 
 
 class MissingShard(Finding, frozen=True, tag="missing-shard"):
-    """Nothing is there, or something that is no plain file."""
+    """Nothing is there."""
 
     task: str
     shard: str
 
     def __str__(self) -> str:
         return f"shard {self.shard} of {self.task} is missing"
+
+
+class RefusedShard(Finding, frozen=True, tag="refused-shard"):
+    """What lies there is no plain file in plain folders, so it is not opened. `problem` says what it is."""
+
+    task: str
+    shard: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"shard {self.shard} of {self.task} is not read: {self.problem}. Shards are plain files in the job's own folder"
 
 
 class WrongSize(Finding, frozen=True, tag="wrong-size"):
@@ -58,4 +69,4 @@ class WrongHash(Finding, frozen=True, tag="wrong-hash"):
         return f"shard {self.shard} of {self.task} has another SHA-256"
 
 
-AnyFinding = UnreadableManifest | WrongDigest | MissingShard | WrongSize | WrongHash
+AnyFinding = UnreadableManifest | WrongDigest | MissingShard | RefusedShard | WrongSize | WrongHash

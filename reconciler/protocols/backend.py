@@ -15,6 +15,7 @@ from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.model.document import Document
 from solver.model.quantities import Duration, Instant, Memory
 from solver.model.workload import JobName, JobSpec, TaskPlacement
+from solver.policy.logs import TaskLogs
 
 Epoch = NewType("Epoch", int)
 """Rises with every change of leader; whoever receives an order refuses one older than the newest it has seen."""
@@ -49,6 +50,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
 
     `watch`: for how long they may do nothing before that matters to somebody, so that what they do is watched; None: nobody asks.
     `environment`: what they see beside the job's `env`, and before it. `user`: who submitted it. `meeting` None: on one machine.
+    `log_max`: what the log of each task may have on disk.
     """
 
     job: JobName
@@ -59,6 +61,7 @@ class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     environment: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     user: str = ""
     meeting: Meeting | None = None
+    log_max: Memory = TaskLogs().max_per_task
 
     @property
     def id(self) -> str:
@@ -96,6 +99,7 @@ class GrowGang(Document, frozen=True, tag_field="order", tag="grow"):
     environment: dict[str, str] = {}  # noqa: RUF012  (as in StartGang)
     user: str = ""
     meeting: Meeting | None = None
+    log_max: Memory = TaskLogs().max_per_task
 
     @property
     def id(self) -> str:
@@ -289,10 +293,3 @@ class Backend(Protocol):
 
     def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> Mapping[AttemptKey, str]:
         """The same of many, for whose answers it waits once; returns those of which it is not known, and why."""
-
-
-class Logs(Protocol):
-    """Where a task's output can be read."""
-
-    def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; b"" at the end of what there is so far. Raises KeyError for an unknown task."""

@@ -35,6 +35,10 @@ class StoreUnreachableError(StoreUnusableError):
     """
 
 
+class StoreFullError(StoreUnreachableError):
+    """The disk of the database is full: nothing of the transaction is kept, and it can be tried again once there is room."""
+
+
 class NotLeaderError(Exception):
     """Somebody else leads, until `until`."""
 

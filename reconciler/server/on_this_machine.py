@@ -26,6 +26,7 @@ from reconciler.node.local.retention import Retention
 from reconciler.protocols.stores import History
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.disk import StateDisks
 from reconciler.server.follow import PolicyFollower
 from reconciler.server.opened import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member, Parts
@@ -63,7 +64,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     )
     place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
-    metrics = _metrics(store)
+    disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
+    metrics = _metrics(store, disks)
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
@@ -77,7 +79,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(*known, place.unstartable, place.agents),
+        services_of(*known, place.unstartable, place.agents, disks=disks),
         (
             Member("loop", decide, runner.stop),
             Member("policy", git.follower.run, git.follower.stop),
@@ -91,9 +93,10 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     )
 
 
-def _metrics(store: SqlStore) -> Metrics:
-    """Those of rounds, and what is read from the store."""
+def _metrics(store: SqlStore, disks: StateDisks) -> Metrics:
+    """Those of rounds, of disks, and what is read from the store."""
     metrics = Metrics()
+    metrics.add(disks)
     metrics.add(WebhookFigures(store.alerts))
     metrics.add(HealthFigures(store.health))
     return metrics

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from reconciler.access.token_file import read_or_make_token
 from reconciler.protocols.stores import StoreUnusableError
 from reconciler.server.settings import Settings, identity_of_this_process
+from reconciler.store.reserve import Reserve
 from reconciler.store.store import SqlStore, open_store
 
 SOLE_HOLDER: Final = "control-plane"
@@ -27,7 +28,11 @@ class Opened(NamedTuple):
 def opened_store(settings: Settings, closing: ExitStack) -> Opened:
     """The database of `--store`, else SQLite in the state folder. Raises StoreUnusableError."""
     if settings.store is None:
-        found = Opened(open_store(settings.folder.database), SOLE_HOLDER, is_shared=False)
+        database = settings.folder.database
+        reserve = Reserve(database.with_name(f"{database.name}-reserve"))
+        reserve.begin()
+        found = Opened(open_store(database), SOLE_HOLDER, is_shared=False)
+        found.store.database.reserve = reserve
     else:
         store = open_store(settings.store.url, settings.store.password_file)
         found = Opened(store, identity_of_this_process(), is_shared=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.protocols.backend import Backend, Logs, Unstartable
+from reconciler.model.task_log import Logs
+from reconciler.protocols.backend import Backend, Unstartable
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.parts import Member
 from solver.model.workload import JobSpec

@@ -25,7 +25,8 @@ from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.model.clock import Clock
 from reconciler.model.followed import FollowedKind
 from reconciler.model.health_record import NodeHealth
-from reconciler.protocols.backend import Epoch, Logs, Unstartable
+from reconciler.model.task_log import Logs
+from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions
@@ -33,6 +34,7 @@ from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.stores import History, Holdings
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admitting import Admitting
+from reconciler.server.disk import StateDisks
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
@@ -121,9 +123,10 @@ def services_of(
     unstartable: Callable[[JobSpec, str], Unstartable | None],
     agents: AgentDesk | None = None,
     cluster: ClusterStanding | None = None,
+    disks: StateDisks | None = None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
-    watch = Watch(plane, standing, runner, following, cluster)
+    watch = Watch(plane, standing, runner, following, cluster, disks)
     return Services(
         plane.jobs,
         plane.ledger,
@@ -163,8 +166,10 @@ class Watch:
         runner: Loop,
         following: Following,
         cluster: ClusterStanding | None = None,
+        disks: StateDisks | None = None,
     ) -> None:
         self._cluster = cluster
+        self._disks = disks
         self._plane = plane
         self._standing = standing
         self._runner = runner
@@ -216,6 +221,7 @@ class Watch:
         if self._cluster is not None:
             conditions += self._cluster.conditions()
         conditions += health_conditions(self._plane.health.all())
+        conditions += self._disks.conditions() if self._disks else ()
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
             conditions=(*conditions, leading),

@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.stores import StoreFullError, StoreUnreachableError, StoreUnusableError
 from reconciler.store.engines import postgresql_engine, postgresql_url, sqlite_engine
 from reconciler.store.migrations import alone, bring_up_to_date, misfit_of
-from reconciler.store.problems import explain, may_pass
+from reconciler.store.problems import explain, is_full, may_pass
+from reconciler.store.reserve import Reserve
 from reconciler.store.tables import leadership
 from solver.model.document import decode
 from solver.model.quantities import Instant
@@ -33,6 +34,8 @@ class Database:
     that may pass; what was committed is kept, and after the second, what was being committed may be: read to learn it.
     `failure` is the first that does not pass, for whoever has to end what depends on the database.
 
+    `reserve`: room on the disk that is held for it; None: none is.
+
     `lease_clock`: by whose clock leases run out. On one machine all have the same; of PostgreSQL's clients each has its
     own, so there it is the database's.
 
@@ -48,6 +51,7 @@ class Database:
         as_found: bool = False,
     ) -> None:
         self.failure: StoreUnusableError | None = None
+        self.reserve: Reserve | None = None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
         url = postgresql_url(where) if isinstance(where, str) else None
         self.place = str(where) if url is None else url.render_as_string(hide_password=True)
@@ -92,6 +96,8 @@ class Database:
             if epoch is not None:
                 check_epoch(epoch, newest)
             yield connection
+        if self.reserve is not None:
+            self.reserve.refill()
 
     @contextmanager
     def changing_schema(self) -> Iterator[Connection]:
@@ -122,6 +128,11 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
+            if is_full(error):
+                # What is tried again finds the room of the reserve.
+                released = self.reserve is not None and self.reserve.release()
+                more = " The room that is held in reserve is in use now." if released else ""
+                raise StoreFullError(f"{self.place}: {explain(error)}{more}") from error
             if may_pass(error):
                 # A host that was the primary may still answer, and refuse to write: the next connection finds the right one.
                 if isinstance(error, DBAPIError):

@@ -40,6 +40,8 @@ _POSTGRESQL_PROBLEMS = {
 _PASSING = ("08", "25006", "25P03", "28", "3D000", "40", "53", "55P03", "57")
 """What may be over without anybody changing Quorate: a server that restarts, fails over, or is crowded."""
 
+_FULL = ("53100",)
+
 
 def explain(error: SQLAlchemyError) -> str:
     """Problem and fix, and the database's own words in brackets."""
@@ -50,12 +52,18 @@ def explain(error: SQLAlchemyError) -> str:
 
 
 def may_pass(error: SQLAlchemyError) -> bool:
-    """Whether trying again later, with nothing changed here, may succeed. Of a file on this machine never."""
-    if isinstance(error, NoConnectionLeft):
+    """Whether trying again later, with nothing changed here, may succeed. Of a file on this machine only if its disk is full."""
+    if isinstance(error, NoConnectionLeft) or is_full(error):
         return True
     if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
         return False
     return error.connection_invalidated or _sqlstate(error).startswith(_PASSING)
+
+
+def is_full(error: SQLAlchemyError) -> bool:
+    """Whether the database lacks nothing but room on its disk."""
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    return getattr(cause, "sqlite_errorname", "") == "SQLITE_FULL" or _sqlstate(error).startswith(_FULL)
 
 
 def _problem(error: SQLAlchemyError, cause: BaseException) -> tuple[str, str]:

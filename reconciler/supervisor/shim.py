@@ -35,7 +35,9 @@ from reconciler.supervisor import cgroup, processes, remains
 from reconciler.supervisor.account import become
 from reconciler.supervisor.container import CLEANING_S, command_in_container
 from reconciler.supervisor.delivery import UndeliverableError, deliver
+from reconciler.supervisor.log import BYTES_MAX_DEFAULT, CappedLog
 from reconciler.supervisor.memory import Meter
+from reconciler.supervisor.output import Output
 from reconciler.supervisor.taskfiles import ABORT, EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
 from reconciler.supervisor.telling import Tells
 from reconciler.supervisor.terminal import Terminal, become_session_leader
@@ -65,16 +67,18 @@ def main(folder: str) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
     if not _others_run(task["after"]):
         return 0
-    terminal = Terminal() if task["terminal"] else None
+    log = CappedLog(LOG, task.get("logBytesMax", BYTES_MAX_DEFAULT))
+    terminal = Terminal(log) if task["terminal"] else None
+    shown = terminal or Output(log, task["account"])
     every_s = task["lookEveryS"]
     watch = Watch(every_s, lambda: terminal.keystrokes if terminal else 0) if every_s else None
     meter, tells = Meter(task["memoryLimit"], only_contained=bool(task["container"])), Tells(task["growth"])
-    leader = _start(task, terminal)
+    leader = _start(task, shown)
     cleaning_s = CLEANING_S if task["container"] else 0.0
     status, stopped = _supervise(leader, watch, meter, tells, cleaning_s, hang_up=terminal is not None)
     ended = {"code": _exit_code(status), "stopped": stopped, "lost": remains.why_lost() if stopped else ""}
-    if terminal is not None:
-        terminal.drain()
+    shown.drain()
+    log.close()
     if ended["code"] and remains.ended_by_kernel(task):
         meter.note_end_by_kernel()
         _say(meter.verdict())
@@ -117,18 +121,17 @@ def _adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "this system can't make the supervisor adopt its task's orphans")
 
 
-def _start(task: dict[str, Any], terminal: Terminal | None) -> int:
+def _start(task: dict[str, Any], shown: Terminal | Output) -> int:
     """Fork, record the command's process, then let it go."""
     wait_end, go_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(go_end)
-        _become_command(task, wait_end, terminal)
+        _become_command(task, wait_end, shown)
     os.close(wait_end)
-    if terminal is None:
+    if isinstance(shown, Output):
         _lead_own_group(pid)
-    else:
-        terminal.serve()
+    shown.serve()
     write_durably(STARTED, json.dumps({"pid": pid, "startTicks": processes.start_ticks(pid), "at": _now_ms()}))
     os.write(go_end, _GO)
     os.close(go_end)
@@ -140,17 +143,17 @@ def _lead_own_group(pid: int) -> None:
     os.setpgid(pid, pid)
 
 
-def _become_command(task: dict[str, Any], wait_end: int, terminal: Terminal | None) -> NoReturn:
+def _become_command(task: dict[str, Any], wait_end: int, shown: Terminal | Output) -> NoReturn:
     code = COMMAND_NOT_RUNNABLE
     command = task["command"]
     try:
-        if terminal is None:
+        if isinstance(shown, Output):
             _lead_own_group(0)
         else:
-            become_session_leader(terminal.task_end, task["account"])
+            become_session_leader(shown.task_end, task["account"])
         if os.read(wait_end, 1) != _GO:
             os._exit(code)
-        _take_over_streams(terminal)
+        _take_over_streams(shown)
         given = deliver(task)
         if task["container"]:
             command, environment = command_in_container(task, given), task["container"]["environment"]
@@ -172,16 +175,13 @@ def _become_command(task: dict[str, Any], wait_end: int, terminal: Terminal | No
         os._exit(code)
 
 
-def _take_over_streams(terminal: Terminal | None) -> None:
-    """All are its terminal, if it has one; else there is nothing to read, and everything written goes to the log.
+def _take_over_streams(shown: Terminal | Output) -> None:
+    """All are its terminal, if it has one; else there is nothing to read, and everything written goes to the pipe.
 
     Signals are as a fresh process has them.
     """
-    if terminal is None:
-        read = os.open(os.devnull, os.O_RDONLY)
-        write = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    else:
-        read = write = terminal.task_end
+    write = shown.task_end
+    read = os.open(os.devnull, os.O_RDONLY) if isinstance(shown, Output) else write
     for source, target in ((read, 0), (write, 1), (write, 2)):
         os.dup2(source, target)
     # Python ignores two, and whoever started the server others: under nohup, no Ctrl-C would ever reach the task.

@@ -4,8 +4,8 @@ A supervisor works in its task's folder, so the names are relative to it. Who wr
 
 - the backend: `task.json` before the supervisor starts, `leave`, `abort`, and for the whole attempt `../stop` and `../tells.json`;
 - the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, `secrets`, which leads to where the files of its secrets
-  lie, `request`, which is for the task, and the socket `terminal` of a task that has one;
-- the task: `log` by its streams, `said/progress`, and whatever it likes in `work`, which is where it starts.
+  lie, `request`, which is for the task, the socket `terminal` of a task that has one, and `log`, with what comes from its streams;
+- the task: `said/progress`, and whatever it likes in `work`, which is where it starts.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any
 
-from reconciler.supervisor.taskfiles import LOG, TERMINAL
+from reconciler.supervisor.log import CappedLog
+from reconciler.supervisor.taskfiles import TERMINAL
 
 SHOWN, WINDOW, ENDED = b"d", b"w", b"x"
 MESSAGE_BYTES_MAX = 1 + 32_768
@@ -43,11 +44,11 @@ _PENDING_INPUT_MAX = 65_536
 class Terminal:
     """The pair of a pseudo-terminal and the socket beside it; `serve` from a thread, once the task has its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: CappedLog) -> None:
         self._master, self.task_end = os.openpty()
         os.set_blocking(self._master, False)
         self._resize(ROWS, COLUMNS)
-        self._log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._log = log
         self._listener = _listen()
         self._attached: dict[socket.socket, _Attached] = {}
         self._scrollback = b""
@@ -128,8 +129,7 @@ class Terminal:
                 self._show(os.read(self._master, MESSAGE_BYTES_MAX - 1))
 
     def _show(self, shown: bytes) -> None:
-        with suppress(OSError):  # A full disk: there is no log to write to, and the terminal need not suffer for it.
-            os.write(self._log, shown)
+        self._log.append(shown)
         self._scrollback = (self._scrollback + shown)[-SCROLLBACK_BYTES:]
         for attached in self._attached.values():
             attached.show(shown)

@@ -15,6 +15,7 @@ from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
 from solver.policy.images import ImagePolicy
+from solver.policy.logs import TaskLogs
 from solver.policy.ordering import Ordering
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.type_weights import GpuTypeWeight, by_name
@@ -135,7 +136,7 @@ class SchedulingPolicy(Document, frozen=True):
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
     `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (policy/type_weights).
-    `keep_rounds`: for how long the record of a round is kept; None: for ever.
+    `keep_rounds`: for how long the record of a round is kept; None: for ever. `logs`: how large logs of tasks get.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     """
 
@@ -154,6 +155,7 @@ class SchedulingPolicy(Document, frozen=True):
     convergence: Convergence = Convergence()
     usage_half_life: Duration | None = None
     keep_rounds: Duration | None = None
+    logs: TaskLogs = TaskLogs()
     duration_quantile: float = 0.9
     solver: SolverLimits = SolverLimits()
     origin: str = ""
@@ -275,23 +277,22 @@ def _sorted_inside(queue: Queue) -> Queue:
     )
 
 
+_UNREAD_BY_ROUNDS = {"guardrails": Guardrails(), "images": ImagePolicy(), "keep_rounds": None, "logs": TaskLogs()}
+
+
 def _without_origins(policy: Policy) -> Policy:
     def bare(document: Document) -> Document:
         return msgspec.structs.replace(document, origin="")
 
     queues = tuple(
-        msgspec.structs.replace(
-            queue, origin="", access=QueueAccess(), quota=tuple(bare(entry) for entry in queue.quota)
-        )
+        msgspec.structs.replace(queue, origin="", access=QueueAccess(), quota=tuple(map(bare, queue.quota)))
         for queue in policy.queues
     )
     return msgspec.structs.replace(
         policy,
         queues=queues,
         priority_classes=tuple(bare(known) for known in policy.priority_classes),
-        scheduling=msgspec.structs.replace(
-            policy.scheduling, origin="", guardrails=Guardrails(), images=ImagePolicy(), keep_rounds=None
-        ),
+        scheduling=msgspec.structs.replace(policy.scheduling, origin="", **_UNREAD_BY_ROUNDS),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
         reservations=tuple(bare(known) for known in policy.reservations),

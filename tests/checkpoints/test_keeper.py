@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -438,3 +440,40 @@ def test_a_part_that_names_files_elsewhere_counts_for_nothing(site: Site) -> Non
     path = site.folder_of(100) / "parts" / "worker.0.json"
     path.write_bytes(path.read_bytes().replace(b"worker.0/weights", b"worker.0/../../w"))
     assert site.step() == []
+
+
+def test_a_part_that_is_a_pipe_is_told_of_and_stops_nothing_else(site: Site) -> None:
+    site.save(100)
+    site.save(200)
+    part = site.folder_of(100) / "parts" / "worker.0.json"
+    part.unlink()
+    os.mkfifo(part)
+    kept = site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+    assert [(event.kind, event.cause[:8]) for event in kept.events] == [(PUBLISHED, "step 200"), (VERIFIED, "step 200")]
+    assert list(kept.problems) == [f"default/{JOB}"]
+    assert f"{StepFolder(1, 100)}/parts/worker.0.json is a named pipe" in kept.problems[f"default/{JOB}"]
+    site.now = site.now.after(TWO_DAYS)
+    site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+    assert not site.folder_of(100).exists()
+
+
+def test_a_checkpoint_of_endless_size_keeps_no_other_from_being_read(site: Site) -> None:
+    """A sparse file takes no room, and may be said to have more bytes than are ever read."""
+    endless = site.store.jobs.submit(JobName("endless"), SAVES, "eve", site.now, "other")
+    url = site.policy.folder_of(endless.name)
+    hand_in(url, site.scratch, 100, {"weights": b"w"})
+    folder = site.folder.parent / "endless" / str(StepFolder(1, 100))
+    (folder / "worker.0" / "weights").write_bytes(b"")
+    os.truncate(folder / "worker.0" / "weights", 2**40)
+    part = folder / "parts" / "worker.0.json"
+    told = json.loads(part.read_bytes()) | {"job": "endless"}
+    told["shards"][0]["size"] = 2**40
+    part.write_text(json.dumps(told))
+    site.keeper.bytes_per_step = 8 * 2**20
+    policies = {"default": site.policy}
+    site.keeper.step(site.epoch, policies, [endless], (), site.now)
+    site.save(100)
+    both = [endless, site.record]
+    events = [event for _ in range(3) for event in site.keeper.step(site.epoch, policies, both, (), site.now).events]
+    assert [(event.subject, event.kind) for event in events] == [(JOB, PUBLISHED), (JOB, VERIFIED)]
+    assert [one.state for one in site.store.checkpoints.of(endless.name)] == ["published"]

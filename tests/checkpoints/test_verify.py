@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -142,23 +141,6 @@ def test_a_manifest_of_another_step_or_with_a_part_less_is_none(tmp_path: Path) 
         path.write_bytes(written(sealed(type(manifest)(**fields))))
         (finding,) = verify(Storage(url), JOB, STEP, manifest.digest)
         assert isinstance(finding, UnreadableManifest), wrong
-
-
-@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_a_shard_is_a_plain_file_in_its_own_folder(tmp_path: Path, kind: str) -> None:
-    """A pipe would never end, and a link could show the control plane what its owner must not read."""
-    url = f"file://{tmp_path / JOB}"
-    hand_in(url, tmp_path, 100, {"a": b"aaaa"})
-    digest = publish(url, 100).digest
-    path = tmp_path / JOB / str(STEP) / "worker.0" / "a"
-    path.unlink()
-    if kind == "link":
-        path.symlink_to(tmp_path / "a")
-    elif kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.mkdir()
-    assert verify(Storage(url), JOB, STEP, digest) == (MissingShard("worker.0", "a"),)
 
 
 def test_large_shards_are_read_in_pieces(tmp_path: Path) -> None:

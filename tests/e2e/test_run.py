@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -231,40 +229,6 @@ def test_a_database_damaged_while_it_runs_ends_it_with_the_reason(plane: Control
     assert "from a backup" in plane.log()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("only who may mount a file system can fill one up")
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-@pytest.mark.thorough
-def test_a_full_disk_ends_it_with_the_reason_and_loses_nothing(small_disk: Path, origin: Origin) -> None:
-    plane = ControlPlane(origin.folder, small_disk / "state")
-    plane._log = origin.folder.parent / "server.log"
-    plane.start().until_ready()
-    try:
-        with plane.client() as client:
-            submit(client, ["kept"], sh("sleep 600"))
-            until("it runs", lambda: client.job("kept").state == "running")
-        _fill(small_disk / "filler")
-        assert plane.exit_code() == 1
-        assert f"error: {plane.folder.database}: the disk is full" in plane.log()
-        (small_disk / "filler").unlink()
-        plane.start().until_ready()
-        with plane.client() as client:
-            assert client.job("kept").state == "running"
-            submit(client, ["next"], sh("true"))
-            until("work goes on", lambda: client.job("next").state == "succeeded")
-        assert plane.signal(signal.SIGTERM) == 0
-    finally:
-        plane.end()
-
-
 def _has_lines(path: Path, number: int) -> bool:
     return path.exists() and len(_lines(path)) >= number
 
@@ -274,13 +238,6 @@ def _ask_until_it_ends(plane: ControlPlane) -> None:
         while True:
             with suppress(ApiError):
                 client.jobs()
-
-
-def _fill(path: Path) -> None:
-    """Write until the disk takes no more."""
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(b"\0" * 4096)
 
 
 def _lines(path: Path) -> list[str]:

@@ -16,7 +16,7 @@ from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import SystemClock
 from reconciler.model.health_policy import HealthPolicy, NodeTest, StragglerRule
-from reconciler.protocols.backend import Logs
+from reconciler.model.task_log import Logs
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from solver.model.shape import Shape

@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from reconciler.protocols.stores import StoreUnusableError
+from reconciler.protocols.stores import StoreFullError, StoreUnusableError
 from reconciler.store.database import Database
+from reconciler.store.reserve import Reserve
 from reconciler.store.schema import metadata
 from reconciler.store.store import SqlStore, open_store
 from solver.model.shape import Shape
@@ -93,6 +94,31 @@ def test_a_full_disk_is_said_and_loses_nothing_committed(store: SqlStore, path: 
     with store.database.reading() as connection:
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 1_000}")
     store.jobs.submit(JobName("large"), large, "ada", NOW, "key")
+
+
+def test_a_full_disk_is_told_apart_and_costs_the_reserve(
+    store: SqlStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = Reserve(path.with_name("reserve"))
+    reserve.refill()
+    size = reserve.path.stat().st_blocks * 512
+    assert 0 < size <= 16 * 2**20
+    store.database.reserve = reserve
+    accept(store, "before")
+    with store.database.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    large = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape()),), command=("x" * 10 * PAGE_BYTES,))
+    with pytest.raises(StoreFullError, match=r"The room that is held in reserve is in use now\."):
+        store.jobs.submit(JobName("large"), large, "ada", NOW, "key")
+    assert not reserve.path.exists()
+    assert store.database.failure is None
+    with monkeypatch.context() as full:
+        full.setattr("reconciler.store.reserve.is_nearly_full", lambda _: True)
+        accept(store, "while it is full")
+        assert not reserve.path.exists()
+    accept(store, "after")
+    assert reserve.path.stat().st_blocks * 512 == size
 
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:

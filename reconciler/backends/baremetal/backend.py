@@ -29,6 +29,7 @@ from reconciler.backends.baremetal.wire import (
     meeting_port,
 )
 from reconciler.model.masking import read_masked
+from reconciler.model.task_log import GapNotice
 from reconciler.protocols.backend import (
     AttemptKey,
     BackendUnreachableError,
@@ -141,7 +142,7 @@ class BareMetalBackend:
         def read(start: int, length: int) -> bytes:
             answer = self._one_answer(node, lambda number: ReadLog(number, job, attempt, group, index, start, length))
             if isinstance(answer, LogRead) and answer.content is not None:
-                return answer.content
+                return answer.content if answer.end is None else GapNotice(answer.content, answer.end)
             if isinstance(answer, LogRead):
                 raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job} on {node}")
             raise BackendUnreachableError(f"{node}: {_why(answer)}")

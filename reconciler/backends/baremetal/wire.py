@@ -89,10 +89,11 @@ class Failed(Document, frozen=True, tag=True):
 
 
 class LogRead(Document, frozen=True, tag=True):
-    """A piece of a task's log; None: the agent knows no such task."""
+    """A piece of a task's log; None: the agent knows no such task. `end`: it is a GapNotice, and the log goes on there."""
 
     id: int
     content: bytes | None
+    end: int | None = None
 
 
 class Attached(Document, frozen=True, tag=True):

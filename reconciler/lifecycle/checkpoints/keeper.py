@@ -13,7 +13,7 @@ from typing import Final
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, Manifest, StepFolder, step_folder
 from reconciler.lifecycle.checkpoints.publish import manifest_of
 from reconciler.lifecycle.checkpoints.retention import expired
-from reconciler.lifecycle.checkpoints.storage import Storage, StorageUnusableError
+from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
 from reconciler.lifecycle.checkpoints.turns import storage_of
 from reconciler.lifecycle.checkpoints.verify import Verification, verifying
 from reconciler.model.checkpoint_findings import AnyFinding
@@ -39,6 +39,10 @@ BYTES_PER_STEP = 2**30
 """What is read again in one step, so that publishing never waits for long."""
 
 
+READING_MAX = 64
+"""How many checkpoints are being read at once, each with an open file and its manifest in memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What came of a step: events of jobs, and what somebody has to see to, by the name of its policy, or of policy and job."""
@@ -56,6 +60,8 @@ class Keeper:
     open_storage: Callable[[str], Storage] = Storage
     bytes_per_step: int = BYTES_PER_STEP
     _reading: dict[CheckpointKey, Verification] = field(default_factory=dict)
+    _turns: dict[JobName, int] = field(default_factory=dict)
+    _turn: int = 0
 
     def step(
         self,
@@ -74,7 +80,7 @@ class Keeper:
             if policy is None or policy.name in problems:
                 continue
             try:
-                for event in self._look(epoch, policy, record.name, running.get(record.name), now):
+                for event in self._look(epoch, policy, record.name, running.get(record.name), problems, now):
                     events.append(event)  # noqa: PERF402  (what happened before it failed did happen)
             except StorageUnusableError as error:
                 problems |= self._problem(policy, record.name, error)
@@ -83,7 +89,13 @@ class Keeper:
         return Kept(tuple(events), problems)
 
     def _look(
-        self, epoch: Epoch, policy: CheckpointPolicy, job: JobName, running: int | None, now: Instant
+        self,
+        epoch: Epoch,
+        policy: CheckpointPolicy,
+        job: JobName,
+        running: int | None,
+        problems: dict[str, str],
+        now: Instant,
     ) -> Iterator[Event]:
         """One job's folder: what is new in it, what will never be whole, what has to go."""
         storage = self.open_storage(policy.folder_of(job))
@@ -93,7 +105,11 @@ class Keeper:
             if checkpoint is not None and checkpoint.state == "deleted":
                 _remove(storage, folder)
             elif checkpoint is None:
-                manifest = manifest_of(storage, job, folder)
+                manifest = None
+                try:
+                    manifest = manifest_of(storage, job, folder)
+                except RefusedEntryError as error:  # It never will be whole; others of the job are.
+                    problems[f"{policy.name}/{job}"] = str(error)
                 if manifest is not None:
                     yield self._record(epoch, policy, storage, manifest, now)
                 elif _is_abandoned(storage, folder, now):
@@ -145,10 +161,13 @@ class Keeper:
         problems: dict[str, str],
         now: Instant,
     ) -> Iterator[Event]:
-        """Read on where the last step stopped, until this one has read its share."""
+        """Read on where an earlier step stopped, until this one has read its share.
+
+        What has used up the share of a step lets others go first: a sparse file can have more bytes than are ever read.
+        """
         left = self.bytes_per_step
         verified = {name for name, policy in policies.items() if policy.verify and name not in problems}
-        for checkpoint in self.registry.unjudged(verified, waiting):
+        for checkpoint in self._in_turn(self.registry.unjudged(verified, waiting), waiting):
             if left <= 0 or checkpoint.storage in problems:
                 continue
             folder = StepFolder(checkpoint.attempt, checkpoint.step)
@@ -158,12 +177,24 @@ class Keeper:
                     self._reading[checkpoint.key] = verifying(storage, checkpoint.job, folder, checkpoint.digest)
                 while left > 0:
                     left -= next(self._reading[checkpoint.key])
+                self._turn += 1
+                self._turns[checkpoint.job] = self._turn
             except StopIteration as over:
                 del self._reading[checkpoint.key]
                 yield self._judge(epoch, checkpoint.key, over.value, now)
             except StorageUnusableError as error:
                 self._reading.pop(checkpoint.key, None)
                 problems |= self._problem(policies[checkpoint.storage], checkpoint.job, error)
+
+    def _in_turn(
+        self, unjudged: Collection[CheckpointRecord], waiting: Collection[JobName]
+    ) -> tuple[CheckpointRecord, ...]:
+        """Those of jobs that wait for it first, and among them those of jobs whose last turn is longest ago."""
+        keys = {one.key for one in unjudged}
+        self._turns = {one.job: self._turns.get(one.job, 0) for one in unjudged}
+        self._reading = {key: reading for key, reading in self._reading.items() if key in keys}
+        chosen = [one for one in unjudged if one.key in self._reading or len(self._reading) < READING_MAX]
+        return tuple(sorted(chosen, key=lambda one: (one.job not in waiting, self._turns[one.job])))
 
     def _problem(self, policy: CheckpointPolicy, job: JobName, error: StorageUnusableError) -> dict[str, str]:
         """Named after the storage, which is left alone until the next step; or after the job, if the storage answers others."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fsspec.core import url_to_fs
 
 from quorate import folders
+from reconciler.lifecycle.checkpoints.local_folder import LocalFolder, NotPlainError, TooManyEntriesError
 from solver.model.quantities import Instant
 
 PIECE_BYTES: Final = 4 * 2**20
@@ -16,6 +19,9 @@ PIECE_BYTES: Final = 4 * 2**20
 
 SMALL_BYTES_MAX: Final = 256 * 2**20
 """Of a part or a manifest; a hundred thousand tasks with ten shards each write some 200 MiB."""
+
+SMALL_BYTES_EACH_LOOK: Final = 4 * SMALL_BYTES_MAX
+"""Of all parts and manifests together that one object reads."""
 
 
 class StorageUnusableError(Exception):
@@ -28,10 +34,31 @@ class StorageUnusableError(Exception):
         )
 
 
+class RefusedEntryError(StorageUnusableError):
+    """A task has put something in its folder that the control plane does not touch: the job's owner must act."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        Exception.__init__(
+            self,
+            f"{url}: {problem}. The control plane reads plain files in plain folders alone. "
+            "Remove it, and let the job save its work anew.",
+        )
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An opened file. `pieces` end early where it has become shorter, and after one byte more where it has grown."""
+
+    size: int
+    pieces: Iterator[bytes]
+
+
 class Storage:
     """One folder by its URL. Paths are relative to it. Every method raises StorageUnusableError where the storage fails.
 
-    Tasks write here, as others than the control plane: on a local file system nothing is followed that leads out of the folder.
+    Tasks write here, as others than the control plane: on a local file system every path is walked by descriptors, and nothing is
+    followed or opened but plain folders and files. Make one for each look at a job: how much it lists and reads is bounded.
     """
 
     def __init__(self, url: str) -> None:
@@ -43,93 +70,104 @@ class Storage:
         except (ImportError, ValueError, OSError) as error:
             raise StorageUnusableError(self.url, error) from error
         self._root = str(root).rstrip("/")
-        local = folders.local_path(self.url)
-        # The folder's own name is never a link: who may write beside it could send us anywhere.
-        self._real = os.path.join(os.path.realpath(os.path.dirname(local)), os.path.basename(local)) if local else ""
+        path = folders.local_path(self.url)
+        self._local = LocalFolder(path) if path else None
+        self._left = SMALL_BYTES_EACH_LOOK
 
     def names(self, folder: str) -> tuple[str, ...]:
         """What lies directly in a folder, sorted; () where there is none."""
-        if not self._is_inside(folder):
-            return ()
-        try:
-            found = self._fs.ls(self._at(folder), detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except Exception as error:  # each driver has errors of its own
-            raise StorageUnusableError(self.url, error) from error
+        with self._explained():
+            try:
+                if self._local:
+                    return tuple(sorted(self._local.names(folder)))
+                found = self._fs.ls(self._at(folder), detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
         return tuple(sorted(str(path).rstrip("/").rpartition("/")[2] for path in found))
 
-    def size(self, path: str) -> int | None:
-        """The bytes of a plain file; None for anything else: a folder, a pipe, a link that leads out, nothing."""
-        if not self._is_inside(path):
-            return None
+    @contextmanager
+    def open(self, path: str) -> Iterator[StoredFile | None]:
+        """A plain file, to be read in pieces of PIECE_BYTES; None where there is none. Raises RefusedEntryError."""
+        with ExitStack() as kept:
+            with self._explained():
+                file = self._opened(path, kept)
+            yield file
+
+    def _opened(self, path: str, kept: ExitStack) -> StoredFile | None:
+        if self._local:
+            descriptor = kept.enter_context(self._local.opened(path))
+            if descriptor is None:
+                return None
+            size = os.fstat(descriptor).st_size
+            return StoredFile(size, self._pieces(lambda most: os.read(descriptor, most), size))
         try:
             found = self._fs.info(self._at(path))
+            if found["type"] != "file":
+                return None
+            # Nothing is read ahead, and nothing remembered: a checkpoint is larger than the memory here.
+            file = self._fs.open(self._at(path), "rb", block_size=PIECE_BYTES, cache_type="none")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except Exception as error:  # each driver has errors of its own
-            raise StorageUnusableError(self.url, error) from error
-        return int(found["size"]) if found["type"] == "file" else None
+        return StoredFile(int(found["size"]), self._pieces(kept.enter_context(file).read, int(found["size"])))
+
+    def _pieces(self, read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
+        left = size + 1  # A file that grows while it is read would have no end.
+        while left > 0:
+            with self._explained():
+                piece = read(min(PIECE_BYTES, left))
+            if not piece:
+                return
+            left -= len(piece)
+            yield piece
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None where there is none, or one that is not small."""
-        size = self.size(path)
-        if size is None or size > SMALL_BYTES_MAX:
-            return None
-        return b"".join(self.pieces(path))
-
-    def pieces(self, path: str) -> Iterator[bytes]:
-        """A file in pieces of PIECE_BYTES. It may end early, where it vanishes meanwhile."""
-        try:
-            # Nothing is read ahead, and nothing remembered: a checkpoint is larger than the memory here.
-            with self._fs.open(self._at(path), "rb", block_size=PIECE_BYTES, cache_type="none") as file:
-                while piece := file.read(PIECE_BYTES):
-                    yield piece
-        except FileNotFoundError:
-            return
-        except Exception as error:  # each driver has errors of its own
-            raise StorageUnusableError(self.url, error) from error
+        """A small file; None where there is none, or one that is not small. Raises RefusedEntryError."""
+        with self.open(path) as file:
+            if file is None or file.size > SMALL_BYTES_MAX:
+                return None
+            self._left -= file.size
+            if self._left < 0:
+                raise RefusedEntryError(self.url, f"its parts have more than {SMALL_BYTES_EACH_LOOK} bytes")
+            return b"".join(file.pieces)
 
     def publish(self, path: str, content: bytes) -> None:
         """A small file appears whole: by renaming it on a local file system, by a single put elsewhere."""
-        try:
-            if self._real:
-                folders.write_file(self._at(path), content)
+        with self._explained():
+            if self._local:
+                self._local.publish(path, content)
             else:
                 self._fs.pipe_file(self._at(path), content)
-        except Exception as error:  # each driver has errors of its own
-            raise StorageUnusableError(self.url, error) from error
 
     def delete(self, path: str) -> None:
-        """A file or a folder with all that is in it goes; harmless where there is none."""
-        if not self._is_inside(path.rpartition("/")[0]):
-            return
-        try:
-            if self._real and os.path.islink(self._at(path)):
-                os.unlink(self._at(path))
-            else:
-                self._fs.rm(self._at(path), recursive=True)
-        except FileNotFoundError:
-            return
-        except Exception as error:  # each driver has errors of its own
-            raise StorageUnusableError(self.url, error) from error
+        """A file or a folder with all that is in it goes; harmless where there is none.
+
+        Of a huge local folder it deletes a share: call it again.
+        """
+        with self._explained():
+            try:
+                if self._local:
+                    self._local.delete(path)
+                else:
+                    self._fs.rm(self._at(path), recursive=True)
+            except FileNotFoundError:
+                return
 
     def changed_at(self, folder: str) -> Instant | None:
         """When something in a folder was written last; None: there is nothing in it, or nobody can say."""
-        if not self._is_inside(folder):
-            return None
-        try:
-            inside = self._fs.find(self._at(folder)) or [self._at(folder)]
-            times = [self._fs.modified(path) for path in inside]
-        except (FileNotFoundError, NotImplementedError):
-            return None
-        except Exception as error:  # each driver has errors of its own
-            raise StorageUnusableError(self.url, error) from error
-        return Instant(int(max(time.timestamp() for time in times) * 1_000))
+        with self._explained():
+            try:
+                at_s = self._local.written_at_s(folder) if self._local else self._modified_at_s(folder)
+            except (FileNotFoundError, NotImplementedError):
+                return None
+        return None if at_s is None else Instant(int(at_s * 1_000))
+
+    def _modified_at_s(self, folder: str) -> float:
+        inside = self._fs.find(self._at(folder)) or [self._at(folder)]
+        return float(max(self._fs.modified(path).timestamp() for path in inside))
 
     def require_folder(self) -> None:
         """Raise StorageUnusableError where it is a local folder that is not there, as while its file system is not mounted."""
-        if self._real and not os.path.isdir(self._real):
+        if self._local and not os.path.isdir(self._local.path):
             problem = "this folder is gone, as while it is not mounted; if what it had is gone for good, make it anew and empty"
             raise StorageUnusableError(self.url, FileNotFoundError(problem))
 
@@ -143,10 +181,16 @@ class Storage:
             return False
         return True
 
-    def _is_inside(self, path: str) -> bool:
-        """No link on the way to it leads elsewhere. Other storages than local file systems know no links."""
-        expected = os.path.join(self._real, path) if path else self._real
-        return not self._real or os.path.realpath(self._at(path)) == expected
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (NotPlainError, TooManyEntriesError) as error:
+            raise RefusedEntryError(self.url, str(error)) from error
+        except StorageUnusableError:
+            raise
+        except Exception as error:  # each driver has errors of its own
+            raise StorageUnusableError(self.url, error) from error
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

@@ -15,10 +15,11 @@ from reconciler.lifecycle.checkpoints.manifest import (
     sealed,
     written,
 )
-from reconciler.lifecycle.checkpoints.storage import Storage
+from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage
 from reconciler.model.checkpoint_findings import (
     AnyFinding,
     MissingShard,
+    RefusedShard,
     UnreadableManifest,
     WrongDigest,
     WrongHash,
@@ -54,7 +55,10 @@ def verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) -
 
 
 def _verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> Verification:
-    content = storage.read(f"{folder}/{MANIFEST}")
+    try:
+        content = storage.read(f"{folder}/{MANIFEST}")
+    except RefusedEntryError as error:
+        return (UnreadableManifest(error.problem),)
     if content is None:
         return (UnreadableManifest("there is none"),)
     yield len(content)
@@ -78,16 +82,19 @@ def _shards(storage: Storage, folder: StepFolder, manifest: Manifest) -> Verific
 
 
 def _shard(storage: Storage, path: str, task: str, shard: Shard) -> Generator[int, None, AnyFinding | None]:
-    size = storage.size(path)
-    if size is None:
-        return MissingShard(task, shard.name)
-    if size != shard.size:
-        return WrongSize(task, shard.name, Memory(shard.size), Memory(size))
     read, digest = 0, hashlib.sha256()
-    for piece in storage.pieces(path):
-        read += len(piece)
-        digest.update(piece)
-        yield len(piece)
+    try:
+        with storage.open(path) as file:
+            if file is None:
+                return MissingShard(task, shard.name)
+            if file.size != shard.size:
+                return WrongSize(task, shard.name, Memory(shard.size), Memory(file.size))
+            for piece in file.pieces:
+                read += len(piece)
+                digest.update(piece)
+                yield len(piece)
+    except RefusedEntryError as error:
+        return RefusedShard(task, shard.name, error.problem)
     if read != shard.size:
         return WrongSize(task, shard.name, Memory(shard.size), Memory(read))
     return None if digest.hexdigest() == shard.sha256 else WrongHash(task, shard.name)

@@ -10,7 +10,8 @@ from reconciler.lifecycle.checkpoints.saving import NOTHING_SAVED, Saving
 from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.lifecycle.jobs.tail import last_lines
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.backend import AttemptKey, Logs
+from reconciler.model.task_log import Logs
+from reconciler.protocols.backend import AttemptKey
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node
 

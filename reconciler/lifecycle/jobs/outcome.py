@@ -5,7 +5,8 @@ from __future__ import annotations
 from reconciler.lifecycle.jobs.settlements import Abandon, Cancel, Cull, End, Fail, GiveUp, Succeed, TimeOut
 from reconciler.lifecycle.jobs.tail import last_lines
 from reconciler.model.job_record import JobOutcome
-from reconciler.protocols.backend import Logs, TaskStatus
+from reconciler.model.task_log import Logs
+from reconciler.protocols.backend import TaskStatus
 from solver.model.quantities import Instant
 
 

@@ -24,6 +24,7 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from reconciler.model.clock import Clock
+from reconciler.model.task_log import GapNotice
 from reconciler.node.agent.folder import AgentFolder, Epochs
 from reconciler.node.agent.hardware import Hardware, no_hardware
 from reconciler.node.agent.secrets import ReceivedSecrets
@@ -100,7 +101,8 @@ class NodeDeeds:
         """A piece of a task's output."""
         try:
             piece = asked.job, asked.attempt, asked.group, asked.index, asked.offset, asked.limit
-            return LogRead(asked.id, self._backend.read_log(*piece))
+            found = self._backend.read_log(*piece)
+            return LogRead(asked.id, bytes(found), found.end if isinstance(found, GapNotice) else None)
         except KeyError:
             return LogRead(asked.id, None)
         except BackendUnreachableError as error:

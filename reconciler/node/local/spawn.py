@@ -77,6 +77,7 @@ class Supervisors:
             "lookEveryS": look_every(order.watch).seconds if order.watch else None,
             "memoryLimit": int(shape.memory),
             "growth": accepted.growth,
+            "logBytesMax": int(order.log_max),
         }
         return self._runtimes.prepared(content, Beginning(attempt, folder, order.spec, shape))
 
