@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-TESTS: Final = ("tests/backends/test_cgroups.py",)
+TESTS: Final = ("tests/reconciler/node/local/test_cgroups.py",)
 _MEMORY: Final = "2048M"
 _LIMIT_S: Final = 600
 _MARK: Final = "exit code of the tests: "

@@ -2,7 +2,7 @@
 
 An instance takes the memory slices from its start on. A set is valid if these do not overlap, every start is one that
 the driver lists, and the media engines are given away at most once. Compute slices need no rule of their own: wherever
-memory slices don't overlap, they suffice (checked over every model in tests/world/test_mig.py).
+memory slices don't overlap, they suffice (checked over every model in tests/solver/model/test_mig.py).
 """
 
 from __future__ import annotations

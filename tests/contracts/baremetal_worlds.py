@@ -29,9 +29,9 @@ from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec
-from tests.backends.baremetal.trust import Trust, trust_in
 from tests.contracts.local_worlds import LocalWorld, eventually
 from tests.contracts.simulated_worlds import NODES
+from tests.reconciler.backends.baremetal.trust import Trust, trust_in
 
 QUICK = Pace(look_s=0.03, rest_first_s=0.01, rest_max_s=0.02)
 LOG = structlog.get_logger("quorate.test")

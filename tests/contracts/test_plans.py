@@ -6,7 +6,7 @@ import msgspec
 
 from reconciler.model.envelope import AcceptedPlan, Envelope
 from tests.contracts.stores import NOW, Stores
-from tests.review.test_guardrails import evicted, found
+from tests.reconciler.gitops.review.test_guardrails import evicted, found
 
 REVIEW = found((evicted("a", 4),))
 PLAN = AcceptedPlan(Envelope.of(REVIEW, 0.01), "ada", "agreed with research", NOW)

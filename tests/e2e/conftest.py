@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.control_plane import POLICY, ControlPlane
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from reconciler.protocols.stores import Event
 from solver.model.document import decode, encode
 from solver.model.workload import JobName
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 QUEUE = """\
 apiVersion: quorate.dev/v1

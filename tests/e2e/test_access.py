@@ -13,9 +13,9 @@ import pytest
 from reconciler.access.tokens import create_token
 from reconciler.client.client import Client, NotAuthorisedError
 from solver.model.workload import JobName
-from tests.access.issuer import serving
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.access.issuer import serving
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = pytest.mark.thorough
 

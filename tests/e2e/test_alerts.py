@@ -11,9 +11,9 @@ from reconciler.alerts.kinds import kind_of
 from reconciler.model.job_record import TERMINAL
 from reconciler.protocols.stores import KeptEvent
 from reconciler.store.store import open_store
-from tests.alerts.receiver import Receiver, receiving
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
-from tests.gitsource.origin import INVALID, Origin
+from tests.reconciler.alerts.receiver import Receiver, receiving
+from tests.reconciler.gitops.source.origin import INVALID, Origin
 
 pytestmark = pytest.mark.long
 

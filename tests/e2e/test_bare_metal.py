@@ -17,7 +17,7 @@ from tests.e2e.bare_metal import Cluster, bare_metal_policy
 from tests.e2e.control_plane import ControlPlane, sh
 from tests.e2e.links import wires
 from tests.e2e.nodes import eventually, three_nodes
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 JOB = JobName("job")
 LOST_AFTER = ("--node-lost-after", "30s")

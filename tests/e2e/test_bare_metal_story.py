@@ -24,7 +24,7 @@ from tests.e2e.bare_metal import RUN, Cluster, bare_metal_policy
 from tests.e2e.control_plane import ControlPlane, in_postgresql
 from tests.e2e.links import Network, namespaces_or_wires, wires
 from tests.e2e.nodes import eventually, three_nodes
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 SERVING = JobName("serving")
 HEALTH = (

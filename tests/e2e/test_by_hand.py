@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = pytest.mark.long
 

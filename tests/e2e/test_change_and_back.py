@@ -13,7 +13,7 @@ from reconciler.model.envelope import SavedPlan
 from solver.model.document import decode
 from tests.e2e.control_plane import ControlPlane, until
 from tests.e2e.desk import QUEUE, QUEUE_FILE, SCHEDULING_FILE, Desk, policy, row
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import pytest
 
 from solver.model.container import Container
 from solver.model.workload import JobName
-from tests.backends.podman_image import IMAGE, podman_or_why
 from tests.e2e.bare_metal import bare_metal_policy
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
+from tests.reconciler.node.local.podman_image import IMAGE, podman_or_why
 
 pytestmark = pytest.mark.long
 

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from reconciler.backends.baremetal.join_wire import ROOTS_PATH
 from reconciler.backends.baremetal.wire import AGENT_PATH
 from tests.e2e.control_plane import PATIENCE_S, POLICY, ControlPlane, sh, submit, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 DESCRIPTORS = 256
 HELD = 400

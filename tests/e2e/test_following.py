@@ -12,8 +12,8 @@ import pytest
 
 from reconciler.cli.main import run
 from tests.e2e.control_plane import ControlPlane, until
-from tests.gitsource.origin import QUEUE, Origin
-from tests.gitsource.signing import SshKey, commit, needs_ssh
+from tests.reconciler.gitops.source.origin import QUEUE, Origin
+from tests.reconciler.gitops.source.signing import SshKey, commit, needs_ssh
 
 SECRET = "a secret of the forge"
 PUSH = b'{"ref": "refs/heads/main"}'

@@ -14,7 +14,7 @@ import pytest
 from reconciler.access.token_file import read_token
 from reconciler.client.client import ApiError, Client
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 SIZE = "6m"
 

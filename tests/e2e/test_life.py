@@ -19,7 +19,7 @@ from solver.model.shape import Shape
 from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e import training
 from tests.e2e.control_plane import ControlPlane, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 RUN = JobName("training")
 STEPS = 240

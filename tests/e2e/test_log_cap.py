@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from tests.e2e.control_plane import QUORATE, ControlPlane, sh, submit, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 LIMIT = "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: all}\nspec: {logs: {maxPerTask: 1Mi}}\n"
 

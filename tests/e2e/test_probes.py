@@ -15,7 +15,7 @@ import yaml
 from hack.kubernetes.shipped import DEPLOY, objects_in
 from hack.ports import free_ports
 from tests.e2e.control_plane import POLICY, ControlPlane, in_postgresql, leads, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 KINDS: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 POD_ADDRESS: Final = "10.244.1.7"

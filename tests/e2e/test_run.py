@@ -18,7 +18,7 @@ from reconciler.model.job_record import TERMINAL
 from reconciler.server.follow import APPLIED, REFUSED
 from solver.model.quantities import Duration
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
-from tests.gitsource.origin import INVALID, Origin
+from tests.reconciler.gitops.source.origin import INVALID, Origin
 
 
 def test_killed_in_the_middle_it_finishes_everything_and_starts_nothing_twice(

@@ -23,7 +23,7 @@ from solver.model.document import encode
 from solver.model.workload import JobName, JobSpec, SecretUse
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.files import contents
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = pytest.mark.thorough
 

@@ -21,7 +21,7 @@ from tests.e2e.links import wires
 from tests.e2e.nodes import AgentProcess, eventually
 from tests.e2e.test_secrets import CANARY, PROOF, found_in, log_of, secretive, vault
 from tests.files import files_with
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 __all__ = ["vault"]
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 from reconciler.store.schema import SCHEMA_VERSION
 from solver.model.workload import JobName
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, in_postgresql, processes_that_mention, sh, until
-from tests.gitsource.origin import Origin
+from tests.reconciler.gitops.source.origin import Origin
 
 NEXT_RELEASE = (
     "-c",

@@ -20,10 +20,10 @@ from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e.control_plane import ControlPlane, until
-from tests.gitsource.signing import SshKey
 from tests.hosting.git_over_https import Host
 from tests.hosting.github_api import GitHub, Served
 from tests.hosting.runner import Ran, Runner, Trigger, workflow
+from tests.reconciler.gitops.source.signing import SshKey
 
 pytestmark = [
     pytest.mark.long,

@@ -22,10 +22,10 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane
-from tests.gitsource.origin import Origin
 from tests.kubernetes.installing import DEPLOY, granted
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, session
 from tests.kubernetes.test_run import gpu_nodes
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 

@@ -22,10 +22,10 @@ from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.status.queues import Standing, queues_of
 from reconciler.kubernetes.status.told_queues import ToldQueues
 from reconciler.model.clock import SystemClock
-from tests.backends.kubernetes.test_told_queues import policy, world
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, with_queues
 from tests.kubernetes.sessions import REAL, a_namespace, session
 from tests.kubernetes.test_teller import RIGHTS, a_job, a_teller, facts, told
+from tests.reconciler.kubernetes.test_told_queues import policy, world
 
 pytestmark = REAL
 Capture = pytest.CaptureFixture[str]

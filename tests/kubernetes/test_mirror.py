@@ -15,10 +15,10 @@ from reconciler.kubernetes.client.watching import Key
 from reconciler.kubernetes.control.mirror import Mirror
 from reconciler.kubernetes.objects.jobs import Gang
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
-from tests.backends.kubernetes import samples
 from tests.kubernetes.mirrored import CRDS, a_definition, a_mirror, mirrored, seen
 from tests.kubernetes.proxied import cuttable
 from tests.kubernetes.sessions import REAL, a_namespace, session, until
+from tests.reconciler.kubernetes import samples
 
 pytestmark = REAL
 

@@ -22,14 +22,14 @@ from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
 from solver.model.quantities import Duration
 from solver.round.solve import solve
-from tests.backends.kubernetes.samples import cluster as cluster_of
 from tests.kubernetes.claiming import Breaking
 from tests.kubernetes.crashing import Crash, crashing_session
 from tests.kubernetes.mig_manager import CONFIGS, OPERATOR, WHOLE, labels_of, manage, offer, with_configs
 from tests.kubernetes.sessions import REAL, a_namespace, session
 from tests.kubernetes.test_run import GPU_NODE
 from tests.kubernetes.test_run_mig import asking
-from tests.pods.test_geometry import POOL, policy
+from tests.reconciler.kubernetes.control.test_geometry import POOL, policy
+from tests.reconciler.kubernetes.samples import cluster as cluster_of
 
 pytestmark = REAL
 

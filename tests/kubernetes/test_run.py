@@ -22,11 +22,11 @@ from reconciler.kubernetes.status.policy_parts import MIRROR
 from reconciler.kubernetes.status.told_queues import QUEUES
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
-from tests.gitsource.origin import Origin
 from tests.kubernetes.installing import with_queues
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_teller import scheduled
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 

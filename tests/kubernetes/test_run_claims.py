@@ -19,11 +19,11 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.objects.wire import read
 from tests.e2e.control_plane import ControlPlane
-from tests.gitsource.origin import Origin
 from tests.kubernetes.claiming import publish
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import POLICY, a_worker, bound, running, until_bound
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 

@@ -16,9 +16,9 @@ from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.control_plane import ControlPlane
-from tests.gitsource.origin import Origin
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running, until_bound
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 

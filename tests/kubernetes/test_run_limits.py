@@ -16,11 +16,11 @@ from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.status.events import EVENTS
 from solver.model.quantities import Instant
 from tests.e2e.control_plane import ControlPlane
-from tests.gitsource.origin import Origin
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import GPU_NODE, H100S, a_worker, gpu_nodes, running, until_bound
 from tests.kubernetes.test_run_eviction import notes_on, until_noted
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 

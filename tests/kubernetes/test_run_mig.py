@@ -18,7 +18,6 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.status.events import EVENTS
 from tests.e2e.control_plane import ControlPlane
-from tests.gitsource.origin import Origin
 from tests.kubernetes.mig_manager import (
     WHOLE,
     label,
@@ -31,6 +30,7 @@ from tests.kubernetes.mig_manager import (
 )
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, running, until_bound
+from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 

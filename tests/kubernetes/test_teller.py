@@ -29,9 +29,9 @@ from solver.model.snapshot import snapshot_of
 from solver.model.workload import QueueName
 from solver.policy.policy import Queue, Quota, policy_of
 from solver.round.solve import solve
-from tests.backends.kubernetes.samples import node
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, rule, with_queues
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session, until
+from tests.reconciler.kubernetes.samples import node
 
 pytestmark = REAL
 RIGHTS = [

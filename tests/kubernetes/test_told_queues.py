@@ -20,9 +20,9 @@ from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, policy_of
-from tests.backends.kubernetes.test_told_queues import policy, world
 from tests.kubernetes.installing import ACCOUNT, with_queues
 from tests.kubernetes.sessions import REAL, audited, session
+from tests.reconciler.kubernetes.test_told_queues import policy, world
 
 pytestmark = REAL
 

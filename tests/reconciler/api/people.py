@@ -1,0 +1,52 @@
+"""People with roles, for tests of what the API lets them do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reconciler.access.caller import Caller
+from reconciler.access.oidc import BadTokenError
+from reconciler.access.policy import AccessPolicy, RoleBinding
+from reconciler.api.guard import Guard
+from reconciler.api.serve import ApiServer
+from reconciler.client.client import Client
+from solver.model.workload import QueueName
+from tests.reconciler.api.conftest import TOKEN, Site
+
+TEAM = (QueueName("team"),)
+ACCESS = AccessPolicy(
+    groups={"team": ("mate", "mine")},
+    roles=(
+        RoleBinding("planner", ("user:planner",)),
+        RoleBinding("viewer", ("user:viewer",)),
+        RoleBinding("submitter", ("group:team",), TEAM),
+        RoleBinding("operator", ("user:operator",)),
+        RoleBinding("admin", ("user:lead",), TEAM),
+        RoleBinding("admin", ("user:admin",)),
+        RoleBinding("submitter", ("user:stranger",), (QueueName("other"),)),
+    ),
+)
+"""`mine` submitted the job in question, to the queue team; `nobody` has no role."""
+
+
+def identify(token: str) -> Caller:
+    """Tokens are `token-of-NAME`."""
+    if not token.startswith("token-of-"):
+        raise BadTokenError("nobody has this token")
+    return Caller(token.removeprefix("token-of-"))
+
+
+@contextmanager
+def serving(site: Site) -> Iterator[ApiServer]:
+    """The server under these roles."""
+    site.access = ACCESS
+    with ApiServer(site.services(), Guard(TOKEN, user="alice", identify=identify)) as running:
+        yield running
+
+
+@contextmanager
+def client_of(server: ApiServer, name: str) -> Iterator[Client]:
+    """A client with somebody's token."""
+    with Client(server.url, TOKEN if name == "alice" else f"token-of-{name}") as client:
+        yield client

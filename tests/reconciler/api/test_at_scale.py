@@ -1,0 +1,99 @@
+"""What is asked of one job, or of a page of them, is answered by reading those, however many others there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+from sqlalchemy import event
+
+from reconciler.client.client import Client
+from reconciler.model.job_groups import Batch, NewGroup, NewJob
+from reconciler.model.job_record import ArrayElement, JobOutcome
+from reconciler.protocols.stores import Event
+from reconciler.store.jobs import SqlJobSource
+from reconciler.store.ledger import SqlLedger
+from solver.model.workload import JobName, TaskPlacement
+from tests.contracts.simulated_worlds import NODES
+from tests.reconciler.api.conftest import NOW, Site, spec
+
+ASKED: dict[str, Callable[[Client], object]] = {
+    "a job that runs": lambda client: client.job("job-00"),
+    "a job that waits": lambda client: client.job("job-05"),
+    "a page of jobs": lambda client: client.jobs(limit=3),
+    "submit": lambda client: client.submit(JobName("new"), spec()),
+    "cancel": lambda client: client.cancel("job-01"),
+    "suspend": lambda client: client.suspend("job-06"),
+    "requeue": lambda client: client.requeue("job-02"),
+    "events": lambda client: client.events("job-00"),
+}
+
+
+@pytest.fixture
+def crowded(site: Site) -> Site:
+    """Four run, the others wait."""
+    for number in range(12):
+        site.store.jobs.submit(JobName(f"job-{number:02d}"), spec(), "alice", NOW, "")
+    for number, gpu in enumerate(NODES[0].gpus):
+        site.bind(f"job-{number:02d}", TaskPlacement("worker", 0, NODES[0].name, (gpu.id,)))
+    return site
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_neither_all_jobs_nor_all_claims_are_read(
+    crowded: Site, client: Client, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """With 10,000 that run and 20,000 that wait each submission took a quarter of a second, which was spent on others."""
+    whole: list[str] = []
+    for owner, name in ((SqlJobSource, "live_jobs"), (SqlLedger, "claims"), (SqlLedger, "attempts")):
+        monkeypatch.setattr(owner, name, lambda *_, name=name: whole.append(name))
+    ASKED[asked](client)
+    assert not whole
+
+
+def test_a_page_says_of_each_job_what_is_said_of_it_alone(crowded: Site, client: Client) -> None:
+    crowded.store.jobs.finish(crowded.epoch(), JobName("job-03"), JobOutcome("failed", NOW))
+    page = client.jobs(limit=100).items
+    assert [job.state for job in page[-5:]] == ["queued", "failed", "starting", "starting", "starting"]
+    assert list(page) == [client.job(job.name) for job in page]
+    assert client.status().live_jobs == {"queued": 8, "starting": 3}
+    assert [line.name for line in client.top().items] == ["job-00", "job-01", "job-02"]
+
+
+@pytest.mark.parametrize("asked", ["job", "jobs", "an array that takes turns"])
+def test_a_job_that_ends_while_it_is_looked_at_is_not_said_to_wait(
+    crowded: Site, client: Client, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Its record is read before what it holds: whoever ended in between had an old record, and held nothing any more."""
+    if asked == "an array that takes turns":
+        turns = ArrayElement(JobName("turns"), 0, 1, max_running=1)
+        batch = Batch((NewGroup(turns.id, "array"),), (NewJob(JobName("turns-0"), spec(), turns),))
+        crowded.store.jobs.submit_all(batch, "alice", NOW, "")
+    ended, read = JobName("job-02"), SqlLedger.claims if asked.startswith("an array") else SqlLedger.of
+
+    def once_it_ended(ledger: SqlLedger, *of: object) -> object:
+        epoch = crowded.epoch()
+        crowded.store.jobs.finish(epoch, ended, JobOutcome("succeeded", NOW, attempt=1))
+        crowded.store.ledger.release(epoch, ended, 1, NOW)
+        return read(ledger, *of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SqlLedger, read.__name__, once_it_ended)
+    seen = client.job(ended) if asked == "job" else next(job for job in client.jobs().items if job.name == ended)
+    assert (seen.state, seen.attempt) == ("succeeded", 1)
+
+
+def test_of_many_events_the_jobs_are_read_at_once(crowded: Site, client: Client) -> None:
+    """A hundred may watch while thousands of jobs begin."""
+    for number in range(100):
+        crowded.store.history.record_event(Event(NOW, "kind", f"job-{number % 12:02d}", str(number), "loop"))
+    sent: list[str] = []
+
+    def keep(_: object, __: object, statement: str, *___: object) -> None:
+        sent.append(statement)
+
+    event.listen(crowded.store.database.engine, "before_cursor_execute", keep)
+    watching = client.watch(after=0)
+    assert [kept.event.cause for kept in islice(watching, 100)] == [str(number) for number in range(100)]
+    event.remove(crowded.store.database.engine, "before_cursor_execute", keep)
+    assert len(sent) < 50

@@ -1,0 +1,212 @@
+"""`quorate queues`, `nodes`, `rounds` and `status`, in words and as data."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import msgspec
+import pytest
+
+from reconciler.api.payloads import NodeView
+from reconciler.api.serve import ApiServer
+from reconciler.cli.nodes import health_words, parts_of, state_of
+from reconciler.cli.rounds import RoundDocument
+from reconciler.cli.tables import print_table
+from reconciler.cli.times import local
+from reconciler.control.broken_limits import BrokenLimit
+from reconciler.model.followed import FollowedKind
+from reconciler.model.health_record import PartHealth
+from solver.model.cluster import MigInstance, Node
+from solver.model.document import decode
+from solver.model.quantities import Cpu, Memory, MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.round.solve import solve
+from tests.contracts.simulated_worlds import NODES
+from tests.reconciler.api.conftest import H100, NOW, Site
+from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
+
+QUEUES = """\
+QUEUE    RUNNING  PENDING  GPU TYPE  GUARANTEED  LENDABLE   MAX  FAIR SHARE  USED  BORROWED  WAITING  PAST GPU-HOURS
+org            1        1  H100               8       all  none           6     5         0        4             0.0
+  other        0        0  H100               4       all  none           0     0         0        0             0.0
+  team         1        1  H100               4       all     6           6     5         1        4             0.0
+"""
+NODES_SHOWN = """\
+NODE  POOL  GPU TYPE  GPUS   CPU   MEMORY  STATE  JOBS
+n1    pool  H100       4/4  0/64  0/256Gi  ready  llama
+n2    pool  H100       1/4  0/64  0/256Gi  ready  llama
+"""
+ROUNDS = """\
+ROUND  TIME                        POLICY  STARTS  WAITS  NEVER  DECIDED BY  MS
+    1  2023-11-15 00:13:20 +02:00  abc123       0      1      0  none        14
+"""
+ROUND = """\
+Round   1
+Time    2023-11-15 00:13:20 +02:00
+Policy  abc123
+Plan    {plan}
+Took    act 2 ms, solve 12 ms
+
+wait     big: queue team holds 5 of max 6 H100; this job needs 4; needs 4 H100, 3 free
+"""
+STATUS = """\
+Server           {url}
+Leader           test, epoch 1
+Policy in force  abc123
+Jobs             1 queued, 1 starting
+
+CONDITION  STATUS  REASON  MESSAGE
+Ready      True
+"""
+LIMITS = """
+Limits that are to be kept again:
+QUEUE  GPU TYPE  HELD  MAX  UNTIL                       EVICTED THEN
+team   H100         5    2  2023-11-15 01:13:20 +02:00  d\\x1b, c, b and 1 more
+team   H100         5    2  2023-11-15 00:13:20 +02:00  nobody (evict: preemptible)
+other  H100         5    2                              nobody
+"""
+
+
+FOLLOWED = """
+What is followed of the cluster:
+KIND   VERSION  OBJECTS  BREAKS  STATE
+nodes  v1             3       2  followed
+pods   v1            40       0  behind: nothing heard for 200 s; no answer
+"""
+
+
+@pytest.fixture(autouse=True)
+def two_jobs(site: Site, at_server: ApiServer, now: Now) -> None:
+    """One that borrows, one that waits."""
+    submitted(site, "llama", gpus=4, replicas=2)
+    submitted(site, "big", gpus=4)
+    site.bind("llama", on(NODES[0], 0, 1, 2, 3), on(NODES[1], 0, index=1))
+
+
+@pytest.mark.parametrize(("command", "expected"), [("queues", QUEUES), ("nodes", NODES_SHOWN)])
+def test_the_cluster_is_shown(quorate: Quorate, command: str, expected: str) -> None:
+    assert quorate(command) == (0, expected, "")
+
+
+def test_rounds_are_listed_and_one_is_told(quorate: Quorate, site: Site) -> None:
+    plan = site.record_round().plan
+    assert quorate("rounds") == (0, ROUNDS, "")
+    assert quorate("rounds", "1") == (0, ROUND.format(plan=plan.digest), "")
+
+
+def test_status_is_shown(quorate: Quorate, at_server: ApiServer) -> None:
+    assert quorate("status") == (0, STATUS.format(url=at_server.url), "")
+
+
+def test_limits_that_are_to_be_kept_again_stand_below_the_status(
+    quorate: Quorate, at_server: ApiServer, site: Site
+) -> None:
+    held, most, jobs = MilliGpu.gpus(5), MilliGpu.gpus(2), tuple(JobName(name) for name in ("d\x1b", "c", "b", "a"))
+    site.broken_limits = (
+        BrokenLimit(QueueName("team"), H100, held, most, "preemptible", NOW.after(3_600_000), jobs),
+        BrokenLimit(QueueName("team"), H100, held, most, "preemptible", NOW),
+        BrokenLimit(QueueName("other"), H100, held, most, "none"),
+    )
+    assert quorate("status") == (0, STATUS.format(url=at_server.url) + LIMITS, "")
+    (first, *_) = json.loads(quorate("status", "-o", "json").out)["brokenLimits"]
+    assert (first["queue"], first["deadline"]) == ("team", "2023-11-14T23:13:20Z")
+
+
+def test_how_far_the_objects_of_a_cluster_are_followed_stands_below_the_status(
+    quorate: Quorate, at_server: ApiServer, site: Site
+) -> None:
+    site.followed = (
+        FollowedKind("nodes", "v1", True, 3, NOW, 1.5, 2),
+        FollowedKind("pods", "v1", True, 40, NOW, 200.4, problem="no answer"),
+        FollowedKind("jobsets", "v1alpha2", False, 0, is_absent=True),
+    )
+    assert quorate("status") == (0, STATUS.format(url=at_server.url) + FOLLOWED, "")
+    assert len(json.loads(quorate("status", "-o", "json").out)["followed"]) == 3
+
+
+@pytest.mark.parametrize("command", ["queues", "nodes", "rounds"])
+def test_lists_are_one_document_for_programs(quorate: Quorate, command: str, site: Site) -> None:
+    site.record_round()
+    document = json.loads(quorate(command, "-o", "json").out)
+    assert document["apiVersion"] == "quorate.dev/v1"
+    assert document["items"]
+
+
+def test_status_is_data_for_programs(quorate: Quorate) -> None:
+    status = json.loads(quorate("status", "-o", "json").out)
+    assert (status["apiVersion"], status["liveJobs"]) == ("quorate.dev/v1", {"queued": 1, "starting": 1})
+
+
+def test_a_round_as_data_can_be_solved_again(quorate: Quorate, site: Site) -> None:
+    site.record_round()
+    printed = quorate("rounds", "1", "-o", "json").out
+    assert (json.loads(printed)["apiVersion"], json.loads(printed)["kind"]) == ("quorate.dev/v1", "Round")
+    record = decode(printed, RoundDocument)
+    assert solve(record.snapshot, record.policy, None) == record.plan
+
+
+@pytest.mark.parametrize(
+    ("node", "state"),
+    [
+        (NODES[0], "ready"),
+        (msgspec.structs.replace(NODES[0], ready=False), "not ready"),
+        (msgspec.structs.replace(NODES[0], cordoned=True), "cordoned"),
+        (msgspec.structs.replace(NODES[0], ready=False, cordoned=True), "not ready, cordoned"),
+        (
+            msgspec.structs.replace(
+                NODES[0], gpus=tuple(msgspec.structs.replace(gpu, healthy=gpu.index > 0) for gpu in NODES[0].gpus)
+            ),
+            "ready, 1 unhealthy GPU",
+        ),
+    ],
+)
+def test_what_keeps_a_node_from_work_is_said(node: Node, state: str) -> None:
+    assert state_of(node) == state
+
+
+def test_what_a_nodes_gpus_are_partitioned_into_is_said() -> None:
+    made = (MigInstance("1g.10gb", 0), MigInstance("1g.10gb", 1))
+    gpus = (msgspec.structs.replace(NODES[0].gpus[0], instances=made), *NODES[0].gpus[1:])
+    node = msgspec.structs.replace(NODES[0], gpus=gpus)
+    view = NodeView(node, (), Cpu(0), Memory(0), (), changing=(gpus[1].id,))
+    assert list(parts_of(view)) == ["2 instances on 1 GPU", "1 GPU being partitioned"]
+    assert list(parts_of(msgspec.structs.replace(view, node=NODES[0], changing=()))) == []
+
+
+def test_why_a_node_or_gpu_is_not_well_is_said() -> None:
+    part = PartHealth("", "suspect", NOW, "it is not ready")
+    assert health_words(part) == f"health: suspect since {local(NOW)}: it is not ready"
+    assert health_words(msgspec.structs.replace(part, part="n1/0")).startswith("n1/0: suspect since ")
+
+
+def test_nothing_is_cut_where_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 500
+    print_table(("NAME", "[b]N"), ((long, "1"), ("a\x1b[2J", "22")), right=("[b]N",))
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME" + " " * 496 + "  [b]N",
+        long + "     1",
+        "a\\x1b[2J" + " " * 492 + "    22",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (40, ["NAME       CAUSE", "  team-a   exit code 7", "  ranking"]),
+        (20, ["NAME       CAUSE", "  team-a   exit code", "           7", "  ranking"]),
+        (10, ["NAME       CAUSE", "  team-a   exit code 7", "  ranking"]),
+    ],
+)
+def test_a_terminal_gets_colour_and_cells_that_are_wrapped_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, expected: list[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_table(("NAME", "CAUSE"), (("  team-a", "exit code 7"), ("  ranking", "")))
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert "\x1b[1m" in head
+    assert [re.sub("\x1b[^m]*m", "", head).rstrip(), *rows] == expected

@@ -1,0 +1,184 @@
+"""The command line itself: help, unknown commands, exit codes, and that nothing heavy is imported to print help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from reconciler.cli.exits import Exit
+from reconciler.cli.main import COMMANDS, LazyGroup, cli, run
+from reconciler.cli.output import CommandFailedError, print_error
+from tests.reconciler.cli.conftest import Quorate
+
+
+def test_exit_codes_are_frozen() -> None:
+    assert {code.name: code.value for code in Exit} == {
+        "OK": 0,
+        "ERROR": 1,
+        "CHANGES": 2,
+        "POLICY_INVALID": 3,
+        "STALE_PLAN": 4,
+        "GUARDRAIL_REFUSED": 5,
+        "NOT_AUTHORISED": 6,
+        "WAIT_TIMED_OUT": 7,
+        "SERVER_UNREACHABLE": 8,
+        "USAGE": 64,
+        "INTERRUPTED": 130,
+    }
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help_lists_every_command(quorate: Quorate, arguments: tuple[str, ...]) -> None:
+    ran = quorate(*arguments)
+    assert ran.exit_code == Exit.OK
+    assert all(name in ran.out and command.summary in ran.out for name, command in COMMANDS.items())
+
+
+def test_every_command_exists_and_helps(quorate: Quorate) -> None:
+    for name in COMMANDS:
+        ran = quorate(name, "--help")
+        assert (ran.exit_code, ran.out.splitlines()[0].split()[:3]) == (Exit.OK, ["Usage:", "quorate", name])
+
+
+def test_an_unknown_command_is_a_usage_error_with_the_nearest(quorate: Quorate) -> None:
+    ran = quorate("valdate")
+    assert ran == (64, "", "error: there is no command 'valdate'. Did you mean validate?\n  See `quorate --help`.\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--nope",), ("validate", "--nope"), ("validate", "a", "b"), ("validate", "-o", "x")]
+)
+def test_usage_errors_exit_with_64(quorate: Quorate, arguments: tuple[str, ...]) -> None:
+    ran = quorate(*arguments)
+    assert ran.exit_code == Exit.USAGE
+    assert ran.err.startswith("error: ")
+    assert "Traceback" not in ran.err
+
+
+GROUPS = [
+    name
+    for name in COMMANDS
+    if isinstance(command := cli.get_command(click.Context(cli), name), click.Group)
+    and not command.invoke_without_command
+]
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_without_its_command_says_plainly_which_there_are(quorate: Quorate, name: str) -> None:
+    ran = quorate(name)
+    assert (ran.exit_code, ran.out) == (Exit.USAGE, "")
+    assert ran.err == quorate(name, "--help").out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """What costs time at start-up, measured by what is loaded: a clock would say something else on every machine."""
+    heavy = {
+        "yaml",
+        "jsonschema",
+        "git",
+        "msgspec",
+        "numpy",
+        "rich",
+        "sqlalchemy",
+        "httpx2",
+        "pulp",
+        "highspy",
+        "networkx",
+        "fastapi",
+        "uvicorn",
+        "asyncio",
+    }
+    listing = (
+        "import sys; from reconciler.cli.main import run; run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.replace("'", "").strip("[]\n").split(", "))
+    assert "click" in loaded
+    assert not heavy & loaded
+
+
+def test_a_failed_command_prints_place_problem_and_fix(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def fails() -> None:
+        raise CommandFailedError("no\x1b[2J such job", place="llama", fix="Submit it.", exit_code=Exit.STALE_PLAN)
+
+    monkeypatch.setattr(LazyGroup, "get_command", lambda *_: fails)
+    assert run(["validate"]) == 4
+    assert capsys.readouterr().err == "error: llama: no\\x1b[2J such job\n  Submit it.\n"
+
+
+def test_ctrl_c_is_said_and_has_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def waits() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LazyGroup, "get_command", lambda *_: waits)
+    assert run(["wait"]) == 130
+    assert capsys.readouterr().err == "\nerror: interrupted\n"  # The first line is that on which a terminal shows ^C.
+
+
+def test_colour_needs_a_terminal_and_no_color_turns_it_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_error("bad")
+    assert capsys.readouterr().err == "error: bad\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_error("bad")
+    assert "\x1b[31m" in capsys.readouterr().err
+    monkeypatch.setenv("NO_COLOR", "1")
+    print_error("bad")
+    assert capsys.readouterr().err == "error: bad\n"
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    script = f"{sys.executable} -m reconciler.cli.main explain plan | head -c 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [("file/x", "Not a directory"), ("x" * 300, "File name too long"), ("/proc/x", "No such file")],
+)
+def test_a_folder_that_can_not_be_used_is_said(
+    quorate: Quorate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    ran = quorate("init", folder)
+    assert (ran.exit_code, ran.err.startswith(f"error: {folder}: {problem}")) == (1, True)
+
+
+def test_a_full_disk_is_no_traceback() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "reconciler.cli.main", "explain"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "told"),
+    [
+        ("submit -f - <&-", 1, "error: stdin:1:1: the file is empty, expected one Job or Pipeline\n"),
+        (
+            "agents join --server a:1 --identity no/where --token-file - <&-",
+            1,
+            "error: there is no token: --token-file is empty\n  Make one with `quorate agents token NODE`.\n",
+        ),
+        ("explain plan >&-", 0, ""),
+        ("nonsense 2>&-", 64, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_empty_one(command: str, exit_code: int, told: str) -> None:
+    shell = ["bash", "-c", f"{sys.executable} -m reconciler.cli.main {command}"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (exit_code, "", told)

@@ -1,0 +1,25 @@
+"""Options of `quorate run` that mean nothing together are refused, with what to leave out."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.cli.exits import Exit
+from tests.reconciler.cli.conftest import Quorate
+
+REPOSITORY = ("run", "--policies-repo", "/no/such/repository")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--keep-logs", "30d", "--kubernetes"), "--keep-logs is for tasks of this machine"),
+        (("--keep-logs", "30d", "--agents-listen", "127.0.0.1:0"), "`quorate agent` has"),
+        (("--keep-logs", "0s"), "it must be longer than 0s"),
+        (("--gpus", "nvml", "--kubernetes"), "--gpus nvml is for the GPUs of this machine"),
+    ],
+)
+def test_what_is_refused(quorate: Quorate, options: tuple[str, ...], message: str) -> None:
+    ran = quorate(*REPOSITORY, *options)
+    assert ran.exit_code == Exit.USAGE
+    assert message in ran.err

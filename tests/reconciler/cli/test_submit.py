@@ -1,0 +1,182 @@
+"""`quorate submit`: from a file, from options, refused with what would fit, and repeatable with a key."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.serve import ApiServer
+from solver.model.document import encode
+from solver.model.workload import JobName
+from tests.reconciler.api.conftest import Site
+from tests.reconciler.cli.conftest import Quorate
+
+JOB = """\
+apiVersion: quorate.dev/v1
+kind: Job
+metadata: {name: llama}
+spec:
+  queue: team
+  taskGroups: [{name: worker, replicas: 2, shape: {gpus: 2}}]
+  command: [python, train.py]
+"""
+SHORT = ("submit", "--name", "short", "--queue", "team")
+
+pytestmark = pytest.mark.usefixtures("at_server")
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return str(path)
+
+
+def test_a_file_is_submitted(quorate: Quorate, site: Site, job_file: str) -> None:
+    assert quorate("submit", "-f", job_file) == (0, "submitted llama to team: 2 tasks, 4 GPUs\n", "")
+    assert site.store.jobs.job(JobName("llama")).spec.command == ("python", "train.py")
+    assert site.woken == 1
+
+
+def test_name_and_queue_replace_those_of_the_file(quorate: Quorate, site: Site, job_file: str) -> None:
+    assert quorate("submit", "-f", job_file, "--name", "again", "--queue", "other").exit_code == 0
+    assert site.store.jobs.job(JobName("again")).spec.queue == "other"
+
+
+def test_stdin_is_a_file(quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(JOB.encode())))
+    assert quorate("submit", "-f", "-").exit_code == 0
+    assert [record.name for record in site.store.jobs.jobs()] == ["llama"]
+
+
+def test_a_document_without_f_is_not_taken_for_a_command(quorate: Quorate, site: Site, job_file: str) -> None:
+    for options in ((), SHORT[1:]):
+        ran = quorate("submit", job_file, *options)
+        fix = f"Submit it with `quorate submit -f {job_file}`."
+        assert ran == (64, "", f"error: {job_file}: this is a document, and no command\n  {fix}\n")
+    assert site.store.jobs.jobs() == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#!/bin/bash\npython train.py\n", "it has no #SBATCH lines"),
+        ("#!/bin/bash\nset -e\n#SBATCH --gpus=1\n", "its #SBATCH lines are not before the first command"),
+        ("#SBATCH --gpus=1\npython train.py\n", "it does not begin with #!"),
+    ],
+)
+def test_a_script_that_is_none_for_sbatch_is_not_taken_for_a_command(
+    quorate: Quorate, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    """A task begins in its own folder, and would not find it. After `--` or by its whole path it may."""
+    (tmp_path / "train.sh").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for options in ((), SHORT[1:]):
+        ran = quorate("submit", "train.sh", *options)
+        assert (ran.exit_code, ran.out, ran.err.splitlines()[0]) == (64, "", f"error: train.sh: {why}")
+    assert site.store.jobs.jobs() == ()
+    assert quorate(*SHORT, "--", "train.sh").exit_code == 0
+    assert quorate("submit", str(tmp_path / "train.sh"), *SHORT[1:], "--name", "other").exit_code == 0
+
+
+def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
+    options = (
+        "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi "
+        "--time-limit 90m --topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B="
+    )
+    assert quorate(*SHORT, *options.split(), "--", "python", "train.py", "--lr", "0.1").exit_code == 0
+    assert json.loads(encode(site.store.jobs.job(JobName("short")).spec)) == {
+        "queue": "team",
+        "priorityClass": "gold",
+        "taskGroups": [
+            {
+                "name": "worker",
+                "replicas": 3,
+                "shape": {"gpus": 2, "gpuTypes": ["H100", "A100"], "cpu": "8", "memory": "64Gi"},
+            }
+        ],
+        "timeLimit": "90m",
+        "topology": {"required": "rack", "preferred": ["island", "rack"]},
+        "command": ["python", "train.py", "--lr", "0.1"],
+        "env": {"A": "1=2", "B": ""},
+    }
+
+
+def test_a_job_without_gpus_is_one_task(quorate: Quorate) -> None:
+    assert quorate(*SHORT, "--gpus", "0", "--", "true").out == "submitted short to team: 1 task, 0 GPUs\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "fix"),
+    [
+        (("submit",), "missing --name, --queue, -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
+        ((*SHORT, "--gpus", "1"), "missing -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
+        ((*SHORT, "--gpus", "-1", "--", "true"), "-1 is not in the range", "See `quorate submit --help`."),
+        ((*SHORT, "--memory", "64Gb", "--", "true"), "'64Gb' is not a memory size", "Write it like 64Gi"),
+        ((*SHORT, "--topology", "required=rak", "--", "true"), "with a level of island, rack, block, pool", ""),
+        ((*SHORT, "--topology", "rack", "--", "true"), "expected required=LEVEL or preferred=LEVEL, got 'rack'", ""),
+        ((*SHORT, "--env", "A", "--", "true"), "expected NAME=VALUE, got 'A'", ""),
+        (("submit", "-f", "job.yaml", "--gpus", "1"), "-f describes the whole job", ""),
+        (("submit", "-f", "job.yaml", "--", "true"), "-f describes the whole job", ""),
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(
+    quorate: Quorate, site: Site, arguments: tuple[str, ...], problem: str, fix: str
+) -> None:
+    ran = quorate(*arguments)
+    assert (ran.exit_code, ran.out) == (64, "")
+    assert problem in ran.err
+    assert fix in ran.err
+    assert site.store.jobs.jobs() == ()
+
+
+def test_every_problem_of_a_file_is_said_with_its_place(quorate: Quorate, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB.replace("queue", "que").replace("gpus: 2", "gpus: two"))
+    ran = quorate("submit", "-f", str(path))
+    assert (ran.exit_code, ran.out) == (1, "")
+    assert ran.err.startswith("error: 3 problems\n")
+    assert f"{path}:4:1: error[missing-field]: spec lacks the field queue" in ran.err
+    assert f"{path}:5:3: error[unknown-field]: there is no field 'que' in spec" in ran.err
+    assert f"{path}:6:58: error[wrong-type]:" in ran.err
+
+
+def test_a_file_that_is_not_there_is_said(quorate: Quorate) -> None:
+    assert quorate("submit", "-f", "nowhere.yaml") == (1, "", "error: nowhere.yaml: No such file or directory\n")
+
+
+def test_a_job_that_could_never_run_is_refused_with_what_would(quorate: Quorate, site: Site) -> None:
+    ran = quorate(*SHORT, "--gpus", "8", "--", "true")
+    assert ran == (
+        1,
+        "",
+        "error: short could never run: needs 8 H100; queue team may never hold more than 6.\n"
+        "  Up to 6 H100 would fit in queue team.\n",
+    )
+    assert site.store.jobs.jobs() == ()
+
+
+def test_the_reasons_of_a_refusal_are_data_for_programs(quorate: Quorate) -> None:
+    ran = quorate(*SHORT, "--gpus", "8", "-o", "json", "--", "true")
+    problem = json.loads(ran.out)
+    assert (ran.exit_code, problem["apiVersion"], problem["code"]) == (1, "quorate.dev/v1", "inadmissible")
+    assert problem["reasons"] == [{"code": "above-max", "queue": "team", "gpuType": "H100", "max": 6, "wanted": 8}]
+
+
+def test_a_name_is_used_once_unless_the_key_is_the_same(quorate: Quorate, job_file: str, site: Site) -> None:
+    assert quorate("submit", "-f", job_file, "--key", "k").exit_code == 0
+    assert quorate("submit", "-f", job_file, "--key", "k").exit_code == 0
+    again = quorate("submit", "-f", job_file)
+    assert again.exit_code == 1
+    assert "a job llama exists already" in again.err
+    assert "repeat the idempotency key" in again.err
+    assert len(site.store.jobs.jobs()) == 1
+
+
+def test_the_job_is_data_for_programs(quorate: Quorate, job_file: str, at_server: ApiServer) -> None:
+    job = json.loads(quorate("submit", "-f", job_file, "-o", "json").out)
+    assert (job["apiVersion"], job["name"], job["state"]) == ("quorate.dev/v1", "llama", "queued")

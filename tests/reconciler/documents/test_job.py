@@ -1,0 +1,181 @@
+"""Job files and snapshot files: what outside people and programs hand in."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reconciler.documents.job import read_job
+from reconciler.documents.snapshot import read_snapshot
+from reconciler.model.problem import InvalidDocumentsError
+from solver.model.document import encode
+from solver.model.quantities import Cpu, Memory
+from tests.reconciler.documents.repository import codes
+
+JOB = """\
+apiVersion: quorate.dev/v1
+kind: Job
+metadata: {name: llama}
+spec:
+  queue: research-vision
+  taskGroups:
+    - name: worker
+      replicas: 4
+      shape: {gpus: 8, gpuTypes: [H100, A100], cpu: 96, memory: 1Ti}
+    - name: leader
+      replicas: 1
+      shape: {cpu: 1.001}
+      command: [python, lead.py]
+  topology: {required: block, preferred: rack}
+  command: [python, train.py]
+  env: {NCCL_DEBUG: INFO}
+"""
+
+SNAPSHOT = """\
+{"kind": "Snapshot", "time": "2026-11-20T08:00:00Z",
+ "nodes": [{"name": "b", "pool": "p", "cpu": 4, "memory": "8Gi"},
+           {"name": "a", "pool": "p", "cpu": 4, "memory": "8Gi"}],
+ "jobs": []}
+"""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InvalidDocumentsError) as invalid:
+        read_job(text.encode(), "job.yaml")
+    return [f"{problem.line}:{problem.column} {problem.code}" for problem in invalid.value.problems]
+
+
+def test_a_job_is_read() -> None:
+    name, spec = read_job(JOB.encode(), "job.yaml")
+    assert (name, spec.queue, spec.gpus.number, spec.tasks) == ("llama", "research-vision", 32, 5)
+    assert spec.task_groups[0].shape.memory == Memory(2**40)
+    assert spec.task_groups[1].shape.cpu == Cpu(1001)
+    assert spec.env == {"NCCL_DEBUG": "INFO"}
+
+
+def test_what_is_no_image_is_told_in_words() -> None:
+    with pytest.raises(InvalidDocumentsError, match="'Bad Image' is not an image"):
+        read_job((JOB + "  container: {image: Bad Image}\n").encode(), "job.yaml")
+
+
+def test_json_is_a_way_of_writing_a_job() -> None:
+    name, spec = read_job(JOB.encode(), "job.yaml")
+    document = {
+        "apiVersion": "quorate.dev/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": json.loads(encode(spec)),
+    }
+    assert read_job(json.dumps(document).encode(), "job.json") == (name, spec)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "expected"),
+    [
+        ("  command: [python, train.py]\n", "", ["7:7 no-command"]),
+        ("  env: {", "  timeLimit: 0s\n  env: {", ["16:14 malformed"]),
+        ("  env: {", "  idleLimit: 30m\n  env: {", ["16:14 idle-not-interactive"]),
+        ("  env: {", "  type: service\n  idleLimit: 30m\n  env: {", ["10:7 one-role", "17:14 idle-not-interactive"]),
+        ("  env: {", "  type: interactive\n  idleLimit: 0s\n  env: {", ["17:14 malformed"]),
+        ("  env: {", "  timeLimitWarning: {}\n  env: {", ["16:3 missing-field"]),
+        ("  env: {", "  timeLimitWarning: {before: 0s}\n  env: {", ["16:30 malformed"]),
+        ("  env: {", "  timeLimitWarning: {before: 5m, signal: SIGKILL}\n  env: {", ["16:42 unknown-value"]),
+        ("  env: {", "  stuck: {after: 30m, action: kill}\n  env: {", ["16:31 unknown-value"]),
+        ("  env: {", "  stuck: {after: 30m, action: retry}\n  env: {", ["16:31 retry-without-policy"]),
+        (
+            "  env: {",
+            "  type: service\n  stuck: {after: 30m}\n  env: {",
+            ["10:7 one-role", "17:10 service-never-stuck"],
+        ),
+        ("preferred: rack", "preferred: cabinet", ["14:42 malformed"]),
+        ("preferred: rack", "preferred: [rack, cabinet]", ["14:49 unknown-value"]),
+        ("preferred: rack", "preferred: [rack, island], communication: loud", ["14:73 unknown-value"]),
+        ("name: leader", "name: worker", ["10:13 duplicate-task-group"]),
+        ("replicas: 4", "replicas: 0", ["8:17 out-of-range"]),
+        ("replicas: 4", "replicas: 4\n      minReplicas: 5", ["9:20 min-above-replicas"]),
+        ("replicas: 4", "replicas: 4\n      nodes: fast", ["9:14 nodes-in-snapshots"]),
+        (
+            "replicas: 4",
+            "replicas: 4\n      topology: {required: rack, group: {tasks: 2, within: island}}",
+            ["9:41 bundles-of-one"],
+        ),
+        ("replicas: 4", "replicas: 4\n      minReplicas: 0", ["9:20 out-of-range"]),
+        ("gpus: 8", "gpus: -1", ["9:21 out-of-range"]),
+        ("[H100, A100]", "[H100, H100]", ["9:34 out-of-range"]),
+        ("required: block", "required: blocks", ["14:24 unknown-value"]),
+        ("INFO", "1", ["16:21 wrong-type"]),
+        ("NCCL_DEBUG", "'NCCL DEBUG'", ["16:9 malformed"]),
+        ("  env: {", "  secrets: [{name: token}]\n  env: {", ["16:13 choose-one"]),
+        ("  env: {", "  secrets: [{name: token, env: X, file: x}]\n  env: {", ["16:13 choose-one"]),
+        ("  env: {", "  secrets: [{name: token, env: NCCL_DEBUG}]\n  env: {", ["16:13 duplicate-secret"]),
+        ("  env: {", "  secrets: [{name: a, file: x}, {name: b, file: x}]\n  env: {", ["16:33 duplicate-secret"]),
+        ("  env: {", "  secrets: [{name: token, env: QUORATE_X}]\n  env: {", ["16:32 malformed"]),
+        ("  env: {", "  secrets: [{name: token, env: RANK}]\n  env: {", ["16:32 malformed"]),
+        ("  env: {", "  secrets: [{name: token, file: ../x}]\n  env: {", ["16:33 malformed"]),
+        ("  env: {", "  secrets: [{name: token, file: x, key: ..}]\n  env: {", ["16:41 malformed"]),
+        ("  env: {", "  secrets: [{name: ../x, file: x}]\n  env: {", ["16:20 malformed"]),
+        ("  env: {", "  secrets: [{value: abc}]\n  env: {", ["16:13 missing-field", "16:14 unknown-field"]),
+        ("  env: {", "  imagePullSecret: x\n  env: {", ["16:3 unknown-field"]),
+        ("[python, train.py]", "python train.py", ["15:12 wrong-type"]),
+        ("queue:", "queu:", ["4:1 missing-field", "5:3 unknown-field"]),
+        ("kind: Job", "kind: Queue", ["2:7 one-job"]),
+        ("kind: Job", "kind: job", ["2:7 unknown-kind"]),
+        ("metadata: {name: llama}", "metadata: {name: " + "x" * 64 + "}", ["3:18 out-of-range"]),
+    ],
+)
+def test_mistakes_in_a_job_are_reported_where_they_stand(written: str, instead: str, expected: list[str]) -> None:
+    assert written in JOB
+    assert problems(JOB.replace(written, instead)) == expected
+
+
+def test_a_secret_may_be_given_as_a_variable_and_as_a_file() -> None:
+    uses = "  secrets: [{name: tls, key: a.pem, env: RANKS}, {name: tls, key: a.pem, file: NCCL_DEBUG}]\n"
+    _, spec = read_job(JOB.replace("  env: {", f"{uses}  env: {{").encode(), "job.yaml")
+    assert [(str(use), use.env, use.file) for use in spec.secrets] == [
+        ("tls/a.pem", "RANKS", ""),
+        ("tls/a.pem", "", "NCCL_DEBUG"),
+    ]
+
+
+def test_a_file_has_one_job() -> None:
+    assert problems("") == ["1:1 one-job"]
+    assert problems(JOB + "---\n" + JOB) == ["1:1 one-job"]
+
+
+def test_a_snapshot_is_read_in_sorted_order() -> None:
+    assert [node.name for node in read_snapshot(SNAPSHOT.encode(), "s.json").nodes] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "place"),
+    [
+        ('"cpu": 4, "memory": "8Gi"}]', '"cpu": "x", "memory": "8Gi"}]', "3:46"),
+        ('"name": "a"', '"name": "b"', "1:1"),
+        ('"jobs": []', '"jobs": [}', "4:11"),
+        ('"jobs": []', '"jobs": [], "more": 1', "1:1"),
+        ("2026-11-20", "2026-13-20", "1:30"),
+    ],
+)
+def test_an_invalid_example_snapshot_is_reported(written: str, instead: str, place: str) -> None:
+    assert written in SNAPSHOT
+    ((found, _),) = codes({"cluster-state/s.json": SNAPSHOT.replace(written, instead)})
+    assert found == f"cluster-state/s.json:{place}"
+
+
+def test_json_of_another_kind_is_left_alone() -> None:
+    assert codes({"cluster-state/s.json": '{"kind": "Grafana"}', "cluster-state/list.json": "[1]"}) == []
+
+
+def test_a_service_starts_with_one_replica_unless_it_says_more() -> None:
+    service = JOB.replace("spec:\n", "spec:\n  type: service\n").replace(
+        JOB[JOB.index("    - name: leader") : JOB.index("  topology")], ""
+    )
+    _, spec = read_job(service.encode(), "job.yaml")
+    assert (spec.task_groups[0].least, spec.task_groups[0].replicas) == (1, 4)
+    _, spec = read_job(service.replace("replicas: 4", "replicas: 4\n      minReplicas: 2").encode(), "job.yaml")
+    assert spec.task_groups[0].least == 2
+
+
+def test_a_service_has_one_role() -> None:
+    assert problems(JOB.replace("spec:\n", "spec:\n  type: service\n")) == ["11:7 one-role"]

@@ -1,0 +1,95 @@
+"""Queues make a tree whose guarantees and ceilings can all be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reconciler.documents.repository import POOL, codes, queue, reading
+
+
+def tree(**specs: str) -> dict[str, str]:
+    """Queues by name, in files of their own, on 80 H100."""
+    return {"cluster-state/p.yaml": POOL} | {f"policies/{name}.yaml": queue(name, spec) for name, spec in specs.items()}
+
+
+def h100(guaranteed: int | None = None, most: int | None = None, parent: str = "") -> str:
+    above = f"parent: {parent}, " if parent else ""
+    numbers = (f", guaranteed: {guaranteed}" if guaranteed is not None else "") + (
+        f", max: {most}" if most is not None else ""
+    )
+    return f"{{{above}quota: [{{gpuType: H100{numbers}}}]}}"
+
+
+@pytest.mark.parametrize(
+    "valid",
+    [
+        tree(org=h100(64), a=h100(32, parent="org"), b=h100(32, parent="org")),
+        tree(org=h100(64), a=h100(0, parent="org"), b="{parent: org}"),
+        tree(org=h100(most=64), a=h100(64, 64, parent="org")),
+        tree(a=h100(80, 80)),
+        {"policies/a.yaml": queue("a", h100(7))},
+        tree(
+            a="{quota: [{gpuType: H100, guaranteed: 8, lendable: 8}]}",
+            b="{quota: [{gpuType: H100, guaranteed: 1, lendable: 0.125}]}",
+        ),
+    ],
+)
+def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
+    assert codes(valid) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "problems"),
+    [
+        (tree(a="{parent: b}"), [("a.yaml:4:16", "unknown-parent")]),
+        (tree(a="{parent: a}"), [("a.yaml:4:16", "parent-cycle")]),
+        (tree(a="{parent: c}", b="{parent: a}", c="{parent: b}", d="{parent: a}"), [("a.yaml:4:16", "parent-cycle")]),
+        (tree(a=h100(8, 4)), [("a.yaml:4:52", "max-below-guaranteed")]),
+        (tree(a="{quota: [{gpuType: H200}]}"), [("a.yaml:4:26", "unknown-gpu-type")]),
+        (tree(a="{quota: [{gpuType: H100}, {gpuType: H100}]}"), [("a.yaml:4:43", "duplicate-gpu-type")]),
+        (
+            tree(org=h100(8), a=h100(5, parent="org"), b=h100(4, parent="org")),
+            [("org.yaml:4:44", "guarantees-exceed-parent")],
+        ),
+        (
+            tree(org=h100(8), mid="{parent: org}", a=h100(9, parent="mid")),
+            [("org.yaml:4:44", "guarantees-exceed-parent")],
+        ),
+        (tree(org=h100(most=8), a=h100(9, parent="org")), [("a.yaml:4:57", "above-parent-max")]),
+        (
+            tree(org=h100(most=8), mid="{parent: org}", a=h100(most=9, parent="mid")),
+            [("a.yaml:4:50", "above-parent-max")],
+        ),
+        (tree(a=h100(81)), [("a.yaml:4:44", "guarantee-above-capacity")]),
+        (tree(a="{ordering: {by: fifo, turns: {}}}"), [("a.yaml:4:36", "turns-without-cost")]),
+        (tree(a="{quota: [{gpuType: H100, max: 8, perUser: 9}]}"), [("a.yaml:4:49", "per-user-above-max")]),
+        (tree(a="{quota: [{gpuType: H100, lendable: 0}]}"), [("a.yaml:4:42", "lendable-without-guaranteed")]),
+        (
+            tree(a="{quota: [{gpuType: H100, guaranteed: 8, lendable: 8.5}]}"),
+            [("a.yaml:4:57", "lendable-above-guaranteed")],
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_reported_where_it_stands(
+    files: dict[str, str], problems: list[tuple[str, str]]
+) -> None:
+    assert codes(files) == problems
+
+
+def test_a_sum_names_its_parts() -> None:
+    (problem,) = reading(tree(org=h100(8), a=h100(5, parent="org"), b=h100(4, parent="org"))).problems
+    assert problem.message == "guaranteed 8 H100, but the queues below it 9 (a 5, b 4)"
+
+
+def test_a_cycle_is_shown_whole() -> None:
+    (problem,) = reading(tree(a="{parent: c}", b="{parent: a}", c="{parent: b}")).problems
+    assert problem.message == "the queue is its own ancestor: a -> c -> b -> a"
+
+
+def test_a_guarantee_that_hardware_cannot_keep_is_only_a_warning() -> None:
+    assert reading(tree(a=h100(81))).compiled is not None
+
+
+def test_a_chain_of_thousands_of_queues_is_refused() -> None:
+    chain = {f"q{number}": f"{{parent: q{number - 1}}}" if number else "{}" for number in range(2000)}
+    assert [code for _, code in codes(tree(**chain))] == ["too-deep"]

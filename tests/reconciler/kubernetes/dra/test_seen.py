@@ -1,0 +1,172 @@
+"""Pods with claims and nodes with devices, as a round sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hack.kubernetes import devices
+from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.seen import ClaimsSeen
+from reconciler.kubernetes.dra.stock import Needs
+from reconciler.kubernetes.dra.wire import ClaimStatus, ResourceClaim
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.world import World
+from solver.model.cluster import MigInstance, NodeName
+from tests.reconciler.kubernetes.dra.test_stock import written
+from tests.reconciler.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_request, profile, slices_of
+
+H100 = "H100-SXM5-80GB"
+READY = {
+    "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "20"},
+    "conditions": [{"type": "Ready", "status": "True"}],
+}
+
+
+def a_pod(name: str, *claims: str, node: str = "", phase: str = "Pending", **more: Any) -> Pod:
+    spec = {
+        "schedulerName": names.SCHEDULER,
+        "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+        "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in claims],
+        **({"nodeName": node} if node else {}),
+        **more,
+    }
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": {names.QUEUE: "research"}}
+    return read({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
+
+
+class Seen:
+    """A world of two nodes with GPUs for claims."""
+
+    def __init__(self, *claims: ResourceClaim, gpus: int = 2) -> None:
+        self.world = World()
+        self.claims = ClaimsSeen(self.world)
+        for name in ("n1", "n2"):
+            status = {
+                "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "20"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }
+            self.claims.node(None, read({"metadata": {"name": name}, "status": status}, Node))
+            for part in slices_of(devices.mig_slices(name, gpus)):
+                self.claims.slice(None, part)
+        for known in CLASSES.values():
+            self.claims.device_class(None, known)
+        for claim in claims:
+            self.claims.claim(None, claim)
+
+    def cluster(self) -> Cluster:
+        self.claims.tell()
+        return self.world.cluster()
+
+    def gang(self, name: str) -> Gang:
+        return next(gang for gang in self.cluster().gangs if gang.name == f"default.pod.{name}")
+
+    def give(self, pod: Pod, node: str) -> None:
+        """The pod's claims get what they need there, and are seen to have it."""
+        stock = self.claims.stock
+        needs = stock.needs(pod)
+        assert isinstance(needs, Needs)
+        found = stock.allot(pod, needs, NodeName(node), NOW)
+        assert not isinstance(found, NoRoom)
+        for allotment in found:
+            claim, has = allotment.claim, written(allotment)
+            stamp = {names.LEADER: "quorate-1", names.EPOCH: "1"}
+            stamped = msgspec.structs.replace(claim.metadata, annotations=stamp)
+            self.claims.claim(claim, ResourceClaim(stamped, has.spec, has.status))
+
+
+def test_whole_gpus_of_claims_are_gpus_of_a_job() -> None:
+    seen = Seen(a_claim(a_request("r", devices.DRIVER, count=2)))
+    seen.claims.pod(None, a_pod("p", "c"))
+    gang = seen.gang("p")
+    assert (gang.refusals, gang.missing) == ((), None)
+    assert gang.job is not None
+    assert gang.job.spec.task_groups[0].shape.gpus == 2
+    nodes = seen.cluster().nodes
+    assert [(node.gpu_type, [gpu.id for gpu in node.gpus]) for node in nodes] == [
+        (H100, ["GPU-n1-0", "GPU-n1-1"]),
+        (H100, ["GPU-n2-0", "GPU-n2-1"]),
+    ]
+
+
+def test_a_pod_waits_for_claims_that_are_not_there_and_is_refused_what_can_t_be() -> None:
+    seen = Seen()
+    seen.claims.pod(None, a_pod("p", "c"))
+    assert "ResourceClaim c, which is not there" in str(seen.gang("p").missing)
+    claim = a_claim(a_request("r", devices.DRIVER, allocationMode="All"))
+    seen.claims.claim(None, claim)
+    assert [refusal.code for refusal in seen.gang("p").refusals] == ["claim-counts"]
+    seen.claims.device_class(CLASSES[devices.DRIVER], None)
+    assert [refusal.code for refusal in seen.gang("p").refusals] == ["no-device-class"]
+    seen.claims.pod(a_pod("p", "c"), None)
+    assert seen.cluster().gangs == ()
+
+
+def test_an_instance_is_cut_out_on_the_node_where_it_was_given() -> None:
+    seen = Seen(a_claim(profile("3g.40gb")))
+    pod = a_pod("p", "c")
+    seen.claims.pod(None, pod)
+    job = seen.gang("p").job
+    assert job is not None
+    assert (job.spec.task_groups[0].shape.mig, job.placement) == ("3g.40gb", ())
+    seen.give(pod, "n2")
+    seen.claims.pod(pod, a_pod("p", "c", node="n2", phase="Running"))
+    cluster = seen.cluster()
+    first, second = cluster.nodes[1].gpus
+    assert (first.instances, second.instances) == ((MigInstance("3g.40gb", 4),), None)
+    placed = seen.gang("p").job
+    assert placed is not None
+    (task,) = placed.placement
+    assert task.mig is not None
+    assert (task.node, task.mig.gpu, task.mig.instance) == ("n2", "GPU-n2-0", MigInstance("3g.40gb", 4))
+    assert all(gpu.instances is None for gpu in cluster.nodes[0].gpus)
+
+
+def test_what_others_use_is_not_there_and_what_is_given_back_is() -> None:
+    claim = a_claim(a_request("r", devices.DRIVER))
+    seen = Seen(claim)
+    needs = seen.claims.stock.needs(pod := a_pod("p", "c"))
+    assert isinstance(needs, Needs)
+    found = seen.claims.stock.allot(pod, needs, NodeName("n1"), NOW)
+    assert not isinstance(found, NoRoom)
+    foreign = written(found[0])
+    seen.claims.claim(claim, foreign)
+    assert [gpu.id for gpu in seen.cluster().nodes[0].gpus] == ["GPU-n1-1"]
+    seen.claims.claim(foreign, ResourceClaim(claim.metadata, claim.spec, ClaimStatus()))
+    assert [gpu.id for gpu in seen.cluster().nodes[0].gpus] == ["GPU-n1-0", "GPU-n1-1"]
+    for part in slices_of(devices.mig_slices("n1", 2)):
+        seen.claims.slice(part, None)
+    assert [len(node.gpus) for node in seen.cluster().nodes] == [0, 2]
+
+
+def test_a_pod_goes_where_its_claims_can_be_met() -> None:
+    seen = Seen(
+        a_claim(a_request("r", devices.DRIVER, f"device.attributes['{devices.DRIVER}'].uuid.startsWith('GPU-n2')"))
+    )
+    seen.claims.pod(None, a_pod("p", "c"))
+    (known,) = seen.gang("p").node_sets
+    assert known.nodes == ("n2",)
+
+
+def test_pods_of_other_schedulers_are_left_as_they_are() -> None:
+    seen = Seen(a_claim(a_request("r", devices.DRIVER)))
+    seen.claims.pod(None, a_pod("p", "c", schedulerName="default-scheduler"))
+    assert seen.cluster().gangs == ()
+
+
+def test_what_changes_one_by_one_is_what_it_is_at_once() -> None:
+    claim = a_claim(profile("1g.10gb"))
+    slowly = Seen(claim)
+    for node in ("", "n1"):
+        slowly.claims.pod(None if not node else a_pod("p", "c"), a_pod("p", "c", node=node))
+        slowly.cluster()
+    slowly.claims.claim(claim, None)
+    slowly.cluster()
+    slowly.claims.claim(None, claim)
+    at_once = Seen(claim)
+    at_once.claims.pod(None, a_pod("p", "c", node="n1"))
+    assert slowly.cluster() == at_once.cluster()

@@ -1,0 +1,35 @@
+"""Which limits `quorate status` says are to be kept again, until when, and who is evicted then."""
+
+from __future__ import annotations
+
+from reconciler.control.broken_limits import BrokenLimit, broken_limits
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.workload import JobName
+from tests.solver.preemption.test_departures import HOUR, H, Q, clock, policy, world
+
+
+def test_a_limit_that_is_kept_is_not_told() -> None:
+    assert list(broken_limits(world(0, held=8), policy(8))) == []
+
+
+def test_a_broken_one_is_told_with_its_deadline_and_who_leaves_then() -> None:
+    broken = list(broken_limits(world(5, 9, (clock("a", 8, 24),)), policy(8)))
+    assert broken == [
+        BrokenLimit(Q, H, MilliGpu.gpus(9), MilliGpu.gpus(8), "preemptible", Instant(24 * HOUR), (JobName("j"),))
+    ]
+
+
+def test_a_limit_lowered_again_is_told_with_each_of_its_deadlines() -> None:
+    clocks = clock("b", 8, 29), clock("a", 16, 24)
+    broken = list(broken_limits(world(5, 32, clocks), policy(8)))
+    assert [(each.max.number, each.deadline) for each in broken] == [(16, 24 * HOUR), (8, 29 * HOUR)]
+
+
+def test_where_nobody_is_evicted_there_is_no_deadline() -> None:
+    (broken,) = broken_limits(world(5, 9), policy(8, "none"))
+    assert (broken.evict, broken.deadline, broken.jobs) == ("none", None, ())
+
+
+def test_after_the_deadline_it_is_told_who_is_next() -> None:
+    (broken,) = broken_limits(world(30, 9, (clock("a", 8, 24),)), policy(8))
+    assert broken.jobs == ("j",)

@@ -1,0 +1,46 @@
+"""Random small worlds in which documents keep capacity, beside what is reserved for gangs."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import strategies as st
+
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
+from solver.policy.reservation import DeclaredReservation
+from tests.solver.backfill.reserved_worlds import reserved_worlds
+from tests.solver.worlds import HOUR_MS, TYPES
+
+
+@st.composite
+def declared_worlds(
+    draw: st.DrawFn, nodes_max: int = 4, jobs_max: int = 5, later_max: int = 3
+) -> tuple[Snapshot, Policy]:
+    """A world with reservations for gangs, into whose policy documents have come since."""
+    snapshot, policy = draw(reserved_worlds(nodes_max, jobs_max, later_max))
+    documents: list[DeclaredReservation] = []
+    for number in range(draw(st.integers(1, 3))):
+        queue, users = draw(who(policy))
+        start = snapshot.time.after(draw(st.integers(-2, 6)) * HOUR_MS)
+        until = start.after(draw(st.integers(1, 8)) * HOUR_MS)
+        document = DeclaredReservation(f"d{number}", start, until, queue, users)
+        names = [node.name for node in snapshot.nodes]
+        if draw(st.booleans()) and names:
+            free = [name for name in names if not any(name in (known.nodes or ()) for known in documents)]
+            chosen = draw(st.lists(st.sampled_from(free), unique=True, min_size=1, max_size=2)) if free else []
+            documents.append(msgspec.structs.replace(document, nodes=tuple(sorted(chosen))))
+        else:
+            count, size = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4]))
+            gpu_type = draw(st.sampled_from(TYPES))
+            counted = msgspec.structs.replace(document, gpu_type=gpu_type, count=count, gpus_per_node=size)
+            documents.append(counted)
+    return snapshot, msgspec.structs.replace(policy, reservations=tuple(documents))
+
+
+@st.composite
+def who(draw: st.DrawFn, policy: Policy) -> tuple[QueueName | None, tuple[str, ...] | None]:
+    """A queue, users, or both."""
+    queue = draw(st.sampled_from([None, *(queue.name for queue in policy.queues)]))
+    users = draw(st.sampled_from([("ada",), ("ada", "bob")] if queue is None else [None, ("ada",)]))
+    return queue, users
