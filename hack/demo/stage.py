@@ -20,7 +20,7 @@ import click
 
 from hack.demo.processes import processes_that_mention
 from reconciler.access.token_file import read_token
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.shipped import shipped
 
 QUORATE = Path(sysconfig.get_path("scripts")) / "quorate"

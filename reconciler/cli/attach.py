@@ -14,7 +14,7 @@ from reconciler.cli.named import exit_code_of
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.terminal import Left, connect_terminal, require_terminal
 from reconciler.cli.wait import wait_for
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 
 _NOT_RUNNING = "not-running"
 

@@ -12,8 +12,8 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.named import find
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.times import local
-from reconciler.client.by_hand import ByHand
-from reconciler.client.client import Client
+from reconciler.client import Client
+from reconciler.client.calls import ByHand
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import TERMINAL
 

@@ -11,7 +11,7 @@ import click
 from reconciler.access.token_file import TokenFileError
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError
-from reconciler.client.client import (
+from reconciler.client import (
     DEFAULT_SERVER,
     ApiError,
     Client,

@@ -17,7 +17,7 @@ from reconciler.cli.params import DurationParam
 from reconciler.cli.saved_plan import read_plan
 from reconciler.cli.times import local
 from reconciler.cli.wording import short_revision
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from reconciler.model.git_record import Suspension
 from solver.model.quantities import Duration, Instant

@@ -18,7 +18,7 @@ from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
 from reconciler.cli.trees import tree_of
 from reconciler.cli.wording import class_of, gpus_of, nodes_of, standing, with_idleness
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from reconciler.model.job_record import JobState
 from reconciler.model.problem import did_you_mean

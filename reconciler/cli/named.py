@@ -7,7 +7,7 @@ from typing import Literal
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
 from reconciler.cli.exits import Exit
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.model.job_record import TERMINAL
 from solver.model.document import API_VERSION, Document
 

@@ -18,7 +18,7 @@ from reconciler.cli.terminal import require_terminal
 from reconciler.cli.trial import try_out
 from reconciler.cli.wait import wait_for
 from reconciler.cli.wording import size_of
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.documents.job import NamedJob
 from solver.plan.reason import count
 

@@ -17,8 +17,8 @@ from typing import Final
 from reconciler.api.attach_payloads import Detached
 from reconciler.cli.exits import Exit
 from reconciler.cli.output import CommandFailedError
+from reconciler.client import ServerUnreachableError
 from reconciler.client.terminal import Attachment
-from reconciler.client.transport import ServerUnreachableError
 
 DETACH_KEY: Final = b"\x1d"
 """Ctrl-], as in telnet: no shell and few programs want it for themselves."""

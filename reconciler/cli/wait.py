@@ -16,7 +16,7 @@ from reconciler.cli.named import Named, NamedList, counts_of, exit_code_of, find
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam
 from reconciler.cli.wording import state_line
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration
 

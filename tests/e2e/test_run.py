@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.client.client import ApiError, ServerUnreachableError
+from reconciler.client import ApiError, ServerUnreachableError
 from reconciler.model.job_record import TERMINAL
 from reconciler.server.follow import APPLIED, REFUSED
 from solver.model.quantities import Duration

@@ -13,7 +13,7 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
-from reconciler.client.transport import ApiError
+from reconciler.client import ApiError
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS

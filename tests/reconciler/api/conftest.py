@@ -21,7 +21,7 @@ from reconciler.api.services import Services
 from reconciler.backends.baremetal.authority import Authority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.control import PolicyInForce
 from reconciler.control.metrics import Metrics

@@ -15,7 +15,7 @@ from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import fingerprint, pem_of
 from reconciler.backends.baremetal.join_token import read_token
 from reconciler.cli.main import run
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.node.agent.identity import read_identity
 from reconciler.node.agent.join import join
 from reconciler.protocols.agents import Agent, Invitation

@@ -10,7 +10,7 @@ import pytest
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.serve import ApiServer
 from reconciler.cli.main import run
-from reconciler.client.client import ApiError, Client, NotAuthorisedError
+from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
 from reconciler.model.webhook_standing import Answer, Standing
 from solver.model.workload import QueueName

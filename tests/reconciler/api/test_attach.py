@@ -19,7 +19,7 @@ from reconciler.api.attach_payloads import Detached
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import ApiProblem
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
 from reconciler.protocols.terminals import Ended, NoTerminalError, Window
 from solver.model.document import decode

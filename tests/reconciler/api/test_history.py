@@ -12,7 +12,7 @@ from reconciler.analysis.backtest.past import read_history
 from reconciler.api.serve import ApiServer
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.model.job_record import JobOutcome
 from reconciler.model.shipped import shipped
 from reconciler.protocols.stores import Event

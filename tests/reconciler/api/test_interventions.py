@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.access.policy import AccessPolicy, BreakGlass
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.model.clock import SystemClock
 from reconciler.model.health_record import Finding, NodeHealth, PartHealth
 from reconciler.model.intervention_record import Intervention, Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.documents.repository import Compiled
 from reconciler.gitops.review.compare import cluster_of
 from reconciler.gitops.review.meaning import meaning_of

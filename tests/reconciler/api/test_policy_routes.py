@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.model.git_status import Condition, PolicyStatus
 from solver.model.quantities import Instant
 from tests.reconciler.api.conftest import NOW, REVISION, Site

@@ -12,7 +12,7 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.policy_payloads import ApprovalAsked, PlanAsked
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import ApiError, Client, NotAuthorisedError
+from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
 from reconciler.model.git_status import Condition, PolicyStatus
 from reconciler.model.job_record import JobOutcome

@@ -15,7 +15,7 @@ from reconciler.api.problems import NotReadyError, RefusedError
 from reconciler.api.serve import ApiServer
 from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
-from reconciler.client.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.control.queue_use import QueueLine
 from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.model.facts import GpuFacts, NodeFacts

@@ -16,7 +16,7 @@ from reconciler.api.authority import Authority
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
 from reconciler.api.watch_routes import WatchRoutes, message
-from reconciler.client.client import Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.client import Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.stores import Event
