@@ -23,7 +23,7 @@ from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND
 from reconciler.control.control import ControlPlane, PolicyInForce
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
 from reconciler.model.job_groups import Batch, NewGroup, NewJob

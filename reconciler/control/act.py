@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import msgspec
-
 from reconciler.control.deeds import Deeds
 from reconciler.control.observe import records_of
 from reconciler.control.partition import Partitioner
@@ -30,7 +28,6 @@ from reconciler.model.job_record import JobState
 from reconciler.protocols.stores import Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId, Node
 from solver.model.inflight import Intent, Reservation, declared_name
-from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.plan.plan import (
     Evict,
@@ -45,7 +42,6 @@ from solver.plan.plan import (
     Withdraw,
 )
 from solver.policy.policy import Policy
-from solver.preemption.departures import clocks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +75,6 @@ class Leader(Deeds):
         claims = self.plane.ledger.claims()
         records = self.plane.jobs.named([claim.job for claim in claims])
         yield from ((records[claim.job].spec.queue, claim) for claim in claims)
-
-    def wind(self, snapshot: Snapshot, policy: Policy, commit: str) -> Snapshot:
-        """Keep the clocks of limits that are broken, and put them into the snapshot: they outlive this process."""
-        before, clocks = snapshot.in_flight.convergence, clocks_of(snapshot, policy, commit)
-        if clocks == before:
-            return snapshot
-        self.plane.ledger.keep_clocks(self.epoch, clocks)
-        for clock in sorted(set(clocks) - set(before), key=lambda clock: clock.queue):
-            limit = f"holds more than its max of {clock.limit} {clock.gpu_type} since {clock.commit[:12]}"
-            self.note("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}")
-        for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
-            self.note("limit-kept", clock.queue, f"nobody need leave for the max of {clock.limit} {clock.gpu_type}")
-        return msgspec.structs.replace(
-            snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks)
-        )
 
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from reconciler.control.control import ControlPlane, NoPolicyError
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
 from reconciler.control.renewal import renewing
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError

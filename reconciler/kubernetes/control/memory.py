@@ -6,11 +6,9 @@ lowered limits and what is expected of jobs without a limit start anew; nothing 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-import msgspec
 
 from reconciler.control.passes import accrue, record_news
 from reconciler.kubernetes.control.lengths import Lengths
@@ -21,12 +19,10 @@ from reconciler.protocols.gone_pods import GonePods
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import Claim, Event, History, Ledger
 from solver.model.cluster import Node
-from solver.model.inflight import Ended
+from solver.model.inflight import ConvergenceClock, Ended
 from solver.model.quantities import Duration, Instant
-from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Policy
-from solver.preemption.departures import clocks_of
 from solver.queueing.durations import HISTORY_JOBS
 
 NO_EPOCH = Epoch(0)
@@ -116,14 +112,9 @@ class Memory:
         holders = ((queues[claim.job], claim) for claim in claims)
         accrue(self.ledger, self._epoch, self.clock.now(), policy, holders, nodes)
 
-    def wind(self, snapshot: Snapshot, policy: Policy, commit: str) -> Snapshot:
-        """Keep the clocks of limits that are broken, and put them into the snapshot: they outlive this process."""
-        clocks = clocks_of(snapshot, policy, commit)
-        if clocks == snapshot.in_flight.convergence:
-            return snapshot
-        self.ledger.keep_clocks(self._epoch, clocks)
-        in_flight = msgspec.structs.replace(snapshot.in_flight, convergence=clocks)
-        return msgspec.structs.replace(snapshot, in_flight=in_flight)
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
+        """Since when which limits are broken."""
+        self.ledger.keep_clocks(self._epoch, tuple(clocks))
 
     def keep_round(self, record: RoundRecord) -> int | None:
         """Keep a round that says something new, before it is acted on."""

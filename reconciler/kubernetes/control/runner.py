@@ -14,7 +14,7 @@ from reconciler.control.runner import LoopStatus, Pace
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.control.mirror import Mirror
 from reconciler.kubernetes.control.plane import PodPlane
-from reconciler.kubernetes.control.rounds import one_pass
+from reconciler.kubernetes.control.pod_site import one_pass
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Sight
 from reconciler.kubernetes.control.standing import followed_in
 from reconciler.model.clock import Clock

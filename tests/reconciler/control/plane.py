@@ -14,7 +14,7 @@ from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, Faults
 from reconciler.control.control import ControlPlane, PolicyInForce
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import Pass
 from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations

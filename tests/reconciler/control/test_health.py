@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.control.control import LEASE
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.node_health import Ward
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.health.cap import held_back

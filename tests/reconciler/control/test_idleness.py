@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.control.control import LEASE
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for, is_idle
 from reconciler.lifecycle.jobs.sighted import Attempt
 from reconciler.protocols.backend import Activity, BackendUnreachableError, Changes, Cursor, TaskStatus

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.control.act import Leader
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.metrics import reason_code
 from reconciler.control.partition import PARTITION_DEADLINE
 from reconciler.protocols.backend import StaleEpochError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.control.act import Leader
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.lifecycle.jobs.stopping import STOP_GRACE

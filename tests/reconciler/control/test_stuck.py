@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.control.control import LEASE
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.holding import Holding
 from reconciler.lifecycle.jobs.settlements import Note
