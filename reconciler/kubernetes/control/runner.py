@@ -8,9 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from typing import Final
 
-from reconciler.control.control import NoPolicyError
-from reconciler.control.passes import NoPlanError, PlanRefusedError
-from reconciler.control.runner import LoopStatus, Pace
+from reconciler.control.runner import INTERRUPTIONS, LoopStatus, Pace, interrupted
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.control.mirror import Mirror
 from reconciler.kubernetes.control.plane import PodPlane
@@ -111,14 +109,10 @@ class PodRunner:
         except NotLeaderError as other:
             plane.mirror.cluster()  # so that whoever leads next needs no seconds for what has changed since
             return replace(self.status, condition="standing-by", message=str(other))
-        except NoPolicyError as error:
-            return replace(self.status, condition="no-policy", message=str(error))
+        except INTERRUPTIONS as error:
+            return interrupted(self.status, error)
         except KubernetesError as error:
             return replace(self.status, condition="backend-unreachable", message=str(error))
-        except PlanRefusedError as error:
-            return replace(self.status, condition="plan-refused", message=str(error))
-        except NoPlanError as error:
-            return replace(self.status, condition="solver-failed", message=str(error))
         except StoreUnusableError as error:
             self.status = replace(self.status, condition="store-unusable", message=str(error))
             raise
