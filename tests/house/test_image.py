@@ -15,6 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from hack.image_lock import BUILD, IMAGE, RUN, build_wishes, wishes
+from reconciler.model.shipped import shipped
 from tests.house.tracked import ROOT, tracked
 
 KNOWN = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "LABEL", "RUN", "USER", "WORKDIR"}
@@ -112,6 +113,18 @@ def test_what_is_installed_is_pinned_as_the_project_asks(file: Path, wanted: tup
         name = re.sub(r"[-_.]+", "-", wish.name).lower()
         assert name in pinned, f"{wish}: not pinned"
         assert pinned[name] in wish.specifier, f"{wish}: {pinned[name]} is pinned"
+
+
+def test_what_a_wheel_ships_is_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout it lies elsewhere, so nothing else here would notice."""
+    package = tmp_path / "reconciler"
+    monkeypatch.setattr("reconciler.model.shipped.files", lambda _: package)
+    shipped_to = project()["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for source, target in shipped_to.items():
+        assert (ROOT / source).is_dir()
+        (tmp_path / target).mkdir(parents=True)
+        assert shipped(source) == tmp_path / target
+    assert {"schemas", "policies", "cluster-state"} <= shipped_to.keys()
 
 
 @pytest.mark.long
