@@ -14,17 +14,19 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.tells import SimulatedTells
-from reconciler.control import act
+from reconciler.control import plan_executor as act
 from reconciler.control.deeds import Deeds
 from reconciler.control.partition import Partitioner
 from reconciler.control.starts import Starts
-from reconciler.lifecycle.jobs import failures, settle, stuck
-from reconciler.lifecycle.jobs.ground import Ground
-from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.lifecycle.jobs import decisions as settle
+from reconciler.lifecycle.jobs import failures
+from reconciler.lifecycle.jobs import standstill as stuck
+from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted, TaskKey
+from reconciler.lifecycle.jobs.claim_context import Holding
+from reconciler.lifecycle.jobs.device_readiness import Ground
 from reconciler.lifecycle.jobs.retries import retry_of
 from reconciler.lifecycle.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted, TaskKey
-from reconciler.lifecycle.jobs.stuck import Standstill
+from reconciler.lifecycle.jobs.standstill import Standstill
 from reconciler.protocols.backend import (
     BackendUnreachableError,
     Epoch,

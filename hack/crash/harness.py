@@ -30,9 +30,9 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import SIMULATION_START, VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND
-from reconciler.control.act import Leader
 from reconciler.control.control import ControlPlane
 from reconciler.control.ledger_site import one_pass
+from reconciler.control.plan_executor import Leader
 from reconciler.control.recording import solver_with
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError

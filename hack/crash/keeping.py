@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from reconciler.control.act import Leader
-from reconciler.lifecycle.checkpoints.saving import request_number
+from reconciler.control.plan_executor import Leader
+from reconciler.lifecycle.checkpoints.save_status import request_number
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.checkpoint_record import CheckpointRecord
 from solver.model.quantities import Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from reconciler.control.act import Leader
+from reconciler.control.plan_executor import Leader
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node
 from solver.model.inflight import Intent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from reconciler.control.act import Leader
+from reconciler.control.plan_executor import Leader
 from reconciler.protocols.backend import TellGang
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

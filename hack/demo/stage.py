@@ -21,7 +21,7 @@ import click
 from hack.demo.processes import processes_that_mention
 from reconciler.access.token_file import read_token
 from reconciler.client import Client
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 
 QUORATE = Path(sysconfig.get_path("scripts")) / "quorate"
 PATIENCE_S = 180

@@ -14,11 +14,11 @@ import structlog
 from hack.heartbeats.figures import Served
 from hack.heartbeats.stamps import Stamps
 from hack.heartbeats.world import HOST, Case, authority, number_of
-from reconciler.backends.baremetal.door import Door
+from reconciler.backends.baremetal.agent_server import Door
+from reconciler.backends.baremetal.enrolment import Joining
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
-from reconciler.backends.baremetal.joining import Joining
 from reconciler.model.clock import SystemClock
 from solver.model.cluster import NodeName
 

@@ -10,7 +10,7 @@ from hack.hostile.origin import QUEUE, Origin
 from reconciler.gitops.source.mirror import Mirror
 from reconciler.gitops.source.requirements import FastForward, Valid
 from reconciler.gitops.source.signatures import Signed
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import SystemClock
 
 OTHER = {"policies/team.yaml": QUEUE % 2}

@@ -29,8 +29,8 @@ from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.pace import Pace
 from reconciler.kubernetes.dra.allocator import NoRoom
 from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claim_status import Allotment
 from reconciler.kubernetes.dra.claims import Claims
-from reconciler.kubernetes.dra.standing import Allotment
 from reconciler.kubernetes.dra.stock import Needs, Stock
 from reconciler.kubernetes.dra.wire import (
     CLAIMS,

@@ -30,7 +30,7 @@ from reconciler.kubernetes.client.followed import Seams
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.pace import Pace
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.cluster_cache import Mirror
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.model.clock import SystemClock
 from solver.model.cluster import GpuType

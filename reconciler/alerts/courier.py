@@ -14,7 +14,7 @@ from reconciler.alerts.message import Message, message_of
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.model.clock import Clock
 from reconciler.model.job_record import JobRecord
-from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.model.webhook_delivery import Answer, Standing
 from reconciler.protocols.alerts import AlertDeliveries
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import JobSource, UnknownJobError

@@ -9,7 +9,7 @@ from reconciler.alerts.alert import Alert
 from reconciler.alerts.message import message_of
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.sender import Sender
-from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.model.webhook_delivery import Answer, Standing
 from reconciler.protocols.alerts import AlertDeliveries
 
 

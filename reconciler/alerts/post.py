@@ -13,7 +13,7 @@ from typing import Final
 
 import httpx2
 
-from reconciler.model.webhook_standing import Answer
+from reconciler.model.webhook_delivery import Answer
 from solver.model.quantities import Duration, Instant
 
 TIMEOUT_S: Final = 10.0

@@ -11,7 +11,7 @@ from reconciler.alerts.post import post
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
 from reconciler.model.clock import Clock
 from reconciler.model.urls import is_safe_url
-from reconciler.model.webhook_standing import Answer
+from reconciler.model.webhook_delivery import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.alert_payloads import WebhookState, WebhookView
 from reconciler.api.payloads import Condition
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import Standing
 
 ALERTED: Final = "AlertsDelivered"
 """The condition that says whether every webhook answers."""

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from reconciler.access.caller import Caller
 from reconciler.api.attach_payloads import Detached, DetachReason, WindowSize
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authority
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.api.views import job_view

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
 from reconciler.api.alert_views import alert_conditions
-from reconciler.api.aliased import aliased, users_named_by
+from reconciler.api.aliases import aliased, users_named_by
 from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.payloads import NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 
 from reconciler.access.rights import Action
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authority
 from reconciler.api.group_payloads import GroupView, MemberView
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import JobView

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from reconciler.access.policy import BreakGlass
 from reconciler.access.rights import Rights
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authority
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import InterventionAsked, InterventionList

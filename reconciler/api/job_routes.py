@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authority
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
 from reconciler.api.job_filters import JobFilter
 from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, EventList, JobList, JobView, Why

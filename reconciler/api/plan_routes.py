@@ -13,10 +13,10 @@ from reconciler.api.policy_routes import read_asked, why_of
 from reconciler.api.problems import RefusedError
 from reconciler.api.services import Services
 from reconciler.documents.repository import Compiled
-from reconciler.gitops.review.compare import cluster_of
+from reconciler.gitops.review.comparison import cluster_of
 from reconciler.gitops.review.meaning import meaning_of
 from reconciler.model.envelope import AcceptedPlan, Envelope, is_stale
-from reconciler.model.found import Review
+from reconciler.model.review_findings import Review
 from reconciler.protocols.stores import Event
 
 ACCEPTED: Final = "plan-accepted"

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.following import Following
+from reconciler.api.git_services import Following
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import ApprovalAsked, ApprovalList, LookAsked, SuspensionAsked, SuspensionList
 from reconciler.api.problems import RefusedError

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
-from reconciler.api.following import Following
+from reconciler.api.git_services import Following
 from reconciler.api.payloads import Status
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.task_log import Logs

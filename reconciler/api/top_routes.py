@@ -11,7 +11,7 @@ from reconciler.api.payloads import JobView
 from reconciler.api.services import Services
 from reconciler.api.top import Top, TopLine
 from reconciler.api.views import JobViews
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.protocols.backend import ENDED, MemoryUse, Progress, TaskStatus
 from solver.model.quantities import MilliGpu
 

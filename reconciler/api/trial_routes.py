@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authority
 from reconciler.api.group_payloads import TrialList
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.services import Services

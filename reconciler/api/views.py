@@ -11,12 +11,12 @@ from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
 from reconciler.control.islands import contradictions, told_cliques
 from reconciler.control.queue_use import queue_uses
-from reconciler.lifecycle.checkpoints.unread import unread
+from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.interventions.effects import about, held
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.lifecycle.jobs.dependencies import depended_on
-from reconciler.lifecycle.jobs.eligible import blocks
+from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
-from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.lifecycle.jobs.states import by_job, state_of
 from reconciler.model.facts import NodeFacts
 from reconciler.model.health_record import NodeHealth

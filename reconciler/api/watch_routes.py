@@ -15,7 +15,7 @@ from starlette.types import Send
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, Responses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authority
 from reconciler.api.payloads import WatchEnd, WatchStart
 from reconciler.api.problems import RefusedError
 from reconciler.api.redaction import bare_event

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from reconciler.api.answers import Responses, answer, refuses
-from reconciler.api.following import Following
+from reconciler.api.git_services import Following
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import WebhookHeard
 from reconciler.api.problems import RefusedError

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reconciler.node.agent.agent import Agent
     from reconciler.node.agent.deeds import NodeDeeds
     from reconciler.node.agent.folder import AgentFolder
-    from reconciler.node.here import WhoseGpus
+    from reconciler.node.local_driver import WhoseGpus
     from solver.model.cluster import NodeName
     from solver.model.quantities import Duration
 
@@ -128,9 +128,9 @@ def _deeds(
     from reconciler.node.agent.containers import ContainerWatch
     from reconciler.node.agent.deeds import NodeDeeds
     from reconciler.node.agent.hardware import Hardware
-    from reconciler.node.here import driver_for, gpus_of, looks_of, use_of
     from reconciler.node.local.accounts import Submitters
     from reconciler.node.local.machine import equipment_of_this_machine
+    from reconciler.node.local_driver import driver_for, gpus_of, looks_of, use_of
 
     kept = folder.tasks / "gpus"
     driver = driver_for(whose, kept)

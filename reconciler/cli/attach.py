@@ -9,8 +9,8 @@ import click
 from reconciler.api.payloads import JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
+from reconciler.cli.job_names import exit_code_of
 from reconciler.cli.logs import TaskLog
-from reconciler.cli.named import exit_code_of
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.terminal import Left, connect_terminal, require_terminal
 from reconciler.cli.wait import wait_for

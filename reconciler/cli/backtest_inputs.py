@@ -18,7 +18,7 @@ from solver.plan.reason import count
 from solver.simulation.traced import TraceJob
 
 if TYPE_CHECKING:
-    from reconciler.analysis.backtest.as_it_was import Record
+    from reconciler.analysis.backtest.actuals import Record
     from reconciler.analysis.backtest.compare import Candidate
 
 Read = TypeVar("Read")
@@ -110,7 +110,7 @@ def arrivals_of(trace: Path | None, history: Path | None, start: Instant | None,
 
 
 def _recorded(path: Path, start: Instant | None, days: float | None) -> Arrivals:
-    from reconciler.analysis.backtest.as_it_was import Record
+    from reconciler.analysis.backtest.actuals import Record
     from reconciler.analysis.backtest.past import read_recorded, replayable
 
     head, recorded = _readable(path, lambda: read_recorded(path))

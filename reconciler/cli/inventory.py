@@ -33,7 +33,7 @@ def inventory(state: Path, output: str) -> None:
     Where the machine has an agent, also what of it is otherwise than Git has it. A machine without GPUs is no error.
     """
     from reconciler.node.agent.folder import AgentFolder
-    from reconciler.node.here import driver_here
+    from reconciler.node.local_driver import driver_here
     from reconciler.node.nvml.driver import DriverError
     from reconciler.node.nvml.inventory import Inventory, differences, read_inventory
 

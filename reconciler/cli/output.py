@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import click
 
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 from reconciler.cli.exits import Exit
 
 __all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "print_warning", "printable", "styled"]

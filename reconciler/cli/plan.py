@@ -11,23 +11,23 @@ import click
 
 from reconciler.analysis.reports.formats import FORMATS, problems_as
 from reconciler.analysis.reports.paths import UNKNOWN, Paths, paths_of
+from reconciler.analysis.reports.review_outline import outline_of
 from reconciler.analysis.reports.review_problems import review_problems
-from reconciler.analysis.reports.reviewed import outline_of
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.deciding import program_beside
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, young_enough
+from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam, cluster_option
 from reconciler.cli.saved_plan import envelope_of, write_plan
 from reconciler.cli.times import local
 from reconciler.documents.clusters import clusters_of
-from reconciler.gitops.review.compare import review
+from reconciler.gitops.review.comparison import review
 from reconciler.gitops.review.side import Side
 from reconciler.gitops.source.tree import Revision
 from reconciler.model.clock import SystemClock
 from reconciler.model.envelope import SavedPlan
-from reconciler.model.found import Review
+from reconciler.model.review_findings import Review
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 

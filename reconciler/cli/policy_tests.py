@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from reconciler.cli.deciding import program_beside
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import invalid, one_cluster, policy_files, unreadable
+from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
 from reconciler.cli.params import cluster_option
 from reconciler.documents.clusters import clusters_of
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.repository import Compiled, Reading, read_repository
 from reconciler.model.problem import InvalidDocumentsError, did_you_mean

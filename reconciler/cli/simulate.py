@@ -11,8 +11,8 @@ import click
 
 from reconciler.analysis.backtest.rows import sections
 from reconciler.cli.backtest_inputs import Arrivals, Inventory, arrivals_of, candidates_of
-from reconciler.cli.deciding import program_beside
 from reconciler.cli.inputs import unreadable
+from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from reconciler.access.token_file import TokenFileError, read_or_make_token
-from reconciler.api.aliased import aliased, bare
+from reconciler.api.aliases import aliased, bare
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
 from reconciler.cli.inputs import read_snapshot_file, unreadable

@@ -11,13 +11,13 @@ from reconciler.api.payloads import JobView
 from reconciler.cli.attach import wait_and_attach
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
+from reconciler.cli.job_names import Named, counts_of, exit_code_of
 from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
-from reconciler.cli.named import Named, counts_of, exit_code_of
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.phrases import size_of
 from reconciler.cli.terminal import require_terminal
 from reconciler.cli.trial import try_out
 from reconciler.cli.wait import wait_for
-from reconciler.cli.wording import size_of
 from reconciler.client import ApiError, Client
 from reconciler.documents.job import NamedJob
 from solver.plan.reason import count

@@ -10,7 +10,7 @@ from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.cli.exits import Exit
 from reconciler.cli.jobfile import Submission, document_for
 from reconciler.cli.output import print_json
-from reconciler.cli.wording import short_list
+from reconciler.cli.phrases import short_list
 from reconciler.client import Client
 from solver.plan.reason import count
 

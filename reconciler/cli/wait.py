@@ -12,10 +12,10 @@ from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.exits import Exit
-from reconciler.cli.named import Named, NamedList, counts_of, exit_code_of, find, has_ended
+from reconciler.cli.job_names import Named, NamedList, counts_of, exit_code_of, find, has_ended
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam
-from reconciler.cli.wording import state_line
+from reconciler.cli.phrases import state_line
 from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration

@@ -6,17 +6,17 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from reconciler.control.act import Leader
 from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.fallback import Decided, decide
 from reconciler.control.interventions import Hands
 from reconciler.control.loop import take_pass
 from reconciler.control.node_health import Ward
-from reconciler.control.observe import observe
+from reconciler.control.observation import observe
 from reconciler.control.passes import Laps, Pass, record_news
+from reconciler.control.plan_executor import Leader
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.health.effects import cordons
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Cursor, Epoch

@@ -14,7 +14,7 @@ import msgspec
 from reconciler.control.control import PolicyInForce, PolicySource
 from reconciler.control.fallback import Decided
 from reconciler.control.passes import Laps, Pass
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch

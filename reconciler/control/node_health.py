@@ -14,8 +14,8 @@ from reconciler.lifecycle.health.judge import judge
 from reconciler.lifecycle.health.signs import signs_of
 from reconciler.lifecycle.health.stragglers import Accusation, accusations
 from reconciler.lifecycle.health.trials import due, followed, order_of, trial_name
-from reconciler.lifecycle.jobs.ground import gpus_of
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted
+from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.model.health_policy import HealthPolicy, NodeTest
 from reconciler.model.health_record import NodeHealth, PartHealth
 from solver.model.cluster import Node, NodeName

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.control.control import ControlPlane
-from reconciler.lifecycle.jobs.sighted import Sighted
-from reconciler.lifecycle.jobs.stopping import RESEND_AFTER
+from reconciler.lifecycle.jobs.backend_reports import Sighted
+from reconciler.lifecycle.jobs.gang_stop import RESEND_AFTER
 from reconciler.model.causes import geometry_of
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, PartitionGpu
 from reconciler.protocols.stores import ClaimRefusedError, Event

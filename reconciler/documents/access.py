@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.access.policy import AccessPolicy
 from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.commits import commit_problems
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.problem import Path, Problem, did_you_mean
 from reconciler.model.urls import is_safe_url
 

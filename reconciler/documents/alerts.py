@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from reconciler.alerts.message import OWN_HEADERS
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.template import FIELDS, wrong_fields
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.problem import Path, Problem, did_you_mean, shown
 from reconciler.model.urls import is_safe_url
 

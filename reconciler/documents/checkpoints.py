@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from posixpath import normpath
 from urllib.parse import urlsplit
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.problem import Path, Problem
 

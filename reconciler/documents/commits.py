@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.access.commits import Signer
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.signing_keys import UnfitKeyError, openpgp_public_key, ssh_public_key
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.problem import Path, Problem
 
 _AT: Path = ("spec", "commits")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.problem import Problem
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
 from solver.model.workload import JobSpec

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reconciler.documents.clusters import ONE_OF_A_KIND
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.problem import Path, Problem
 from solver.model.quantities import Duration

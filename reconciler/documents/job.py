@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from reconciler.documents.container import container_problems
-from reconciler.documents.declared import Declared, declare
+from reconciler.documents.declarations import Declared, declare
 from reconciler.documents.launcher import launcher_problems
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems

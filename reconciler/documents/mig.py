@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.documents.inventory import FixedLayouts, NodePoolSpec, Pools
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import MigInstance

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import networkx
 
-from reconciler.documents.declared import Declared, declare
+from reconciler.documents.declarations import Declared, declare
 from reconciler.documents.job import NamedJob, job_of, job_problems
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.documents.inventory import Pools
 from reconciler.documents.job import LIMITED, LIMITED_FIX
 from reconciler.documents.policy_test import GivenJob, PolicyTest

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu

@@ -19,9 +19,9 @@ from reconciler.documents.clusters import (
     files_for,
     layout_problems,
 )
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
+from reconciler.documents.document_set import Gathered, gather
 from reconciler.documents.files import FOLDERS, Files, is_read
-from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.health import health_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.documents.inventory import NODES_MAX, NodePoolSpec, Pools
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName

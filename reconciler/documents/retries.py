@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from signal import Signals
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.problem import Path, Problem, did_you_mean
 from reconciler.model.retry_policy import RetryPolicy, RetryRule
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.documents.declared import path_of
+from reconciler.documents.declarations import path_of
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.text import BYTES_MAX, place_of
 from reconciler.model.problem import START, InvalidDocumentsError, Path, Place, Problem, problem_at

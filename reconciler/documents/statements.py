@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import fields
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.documents.policy_test import DETAILS, REASON_CODES, SUBJECTS, GivenJob, PolicyTest, Statement
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.workload import JobName

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import LEVELS as EVERY_LEVEL
 from solver.model.cluster import Links, NodeName

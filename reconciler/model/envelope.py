@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from reconciler.model.found import LOST_DECIMALS, Review
 from reconciler.model.git_status import Drift
+from reconciler.model.review_findings import LOST_DECIMALS, Review
 from solver.model.cluster import GpuType
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Instant, MilliGpu

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import Standing
 from reconciler.protocols.backend import Epoch
 
 

@@ -15,7 +15,7 @@ from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
 from reconciler.control.control import NoPolicyError, PolicyInForce, PolicySource
 from reconciler.model.clock import SystemClock
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import Standing
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.stores import History

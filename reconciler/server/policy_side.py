@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.api.following import Following, Planning
+from reconciler.api.git_services import Following, Planning
 from reconciler.gitops.review.activation import AsAccepted, FreshPlans, WithinGuardrails
-from reconciler.gitops.review.apart import review_apart
+from reconciler.gitops.review.review_process import review_apart
 from reconciler.gitops.source.floor import read_allowed_signers
 from reconciler.gitops.source.four_eyes import FourEyes
 from reconciler.gitops.source.mirror import Mirror
 from reconciler.gitops.source.requirements import FastForward, Valid
 from reconciler.gitops.source.signatures import Signed
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.envelope import Envelope
 from reconciler.protocols.stores import History
-from reconciler.server.follow import AcceptedByPeople, PolicyFollower
+from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
 from reconciler.server.settings import Settings
-from reconciler.server.together import Together
+from reconciler.server.shared_policy import Together
 from reconciler.server.webhook_secret import read_webhook_secret
 from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot

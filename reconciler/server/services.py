@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
-from reconciler.api.following import Following
+from reconciler.api.git_services import Following
 from reconciler.api.payloads import HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
@@ -19,13 +19,13 @@ from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition as LoopCondition
 from reconciler.control.runner import LoopStatus
 from reconciler.documents.operations import Operations
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.lifecycle.health.cap import held_back
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.clock import Clock
-from reconciler.model.followed import FollowedKind
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.task_log import Logs
+from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
@@ -33,7 +33,7 @@ from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.stores import History, Holdings
 from reconciler.protocols.terminals import Terminals
-from reconciler.server.admitting import Admitting
+from reconciler.server.admission import Admitting
 from reconciler.server.disk import StateDisks
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec

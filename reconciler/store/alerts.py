@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Row, delete, insert, select, update
 
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import Standing
 from reconciler.protocols.backend import Epoch
 from reconciler.store.database import Database
 from reconciler.store.people import webhooks

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import structlog
 
+from reconciler.backends.attempt_removal import forget_each
+from reconciler.backends.baremetal.agent_server import Door
 from reconciler.backends.baremetal.backend import BareMetalBackend
-from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import SentSecret
-from reconciler.backends.forgetting import forget_each
 from reconciler.model.clock import SystemClock
 from reconciler.node.agent.agent import Agent
 from reconciler.node.agent.deeds import NodeDeeds

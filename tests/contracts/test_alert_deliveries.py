@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.model.webhook_delivery import Answer, Standing
 from reconciler.protocols.backend import StaleEpochError
 from tests.contracts.stores import LEASE, NOW, Stores, lead
 

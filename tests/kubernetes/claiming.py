@@ -13,12 +13,12 @@ from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import ConflictError, UnreachableError
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant
+from reconciler.kubernetes.dra.claim_demand import wanted_of
+from reconciler.kubernetes.dra.claim_status import Allotment
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import pools_of
 from reconciler.kubernetes.dra.prospects import node_devices
-from reconciler.kubernetes.dra.standing import Allotment
 from reconciler.kubernetes.dra.usage import usage_of
-from reconciler.kubernetes.dra.wanted import wanted_of
 from reconciler.kubernetes.dra.wire import (
     CLAIMS,
     CLASSES,

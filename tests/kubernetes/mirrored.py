@@ -12,7 +12,7 @@ import structlog
 
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.followed import Seams
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.cluster_cache import Mirror
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import SOON_S

@@ -12,9 +12,9 @@ from hack.kubernetes.shipped import NAMESPACE, base_objects
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.kubernetes.objects.object_kinds import Kind
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from reconciler.kubernetes.objects.resource import Resource
-from reconciler.kubernetes.objects.written import Kind
 from tests.kubernetes.fencing import until_in_force
 from tests.kubernetes.mirrored import CRDS, a_definition
 from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session

@@ -19,8 +19,8 @@ from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.pace import Pace
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.hands import Hands
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.actuator import Hands
+from reconciler.kubernetes.control.cluster_cache import Mirror
 from reconciler.kubernetes.control.writes import PodWrites
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock

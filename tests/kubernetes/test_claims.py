@@ -15,11 +15,11 @@ from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
 from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claim_status import Allotment, Release, claims_of, readiness, releases
 from reconciler.kubernetes.dra.claims import Claims
-from reconciler.kubernetes.dra.standing import Allotment, Release, claims_of, readiness, releases
 from reconciler.kubernetes.dra.wire import CLAIMS, FINALIZER, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects.remarks import Missing
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.said import Missing
 from reconciler.kubernetes.objects.wire import Pod, read
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch

@@ -14,8 +14,8 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
 from reconciler.kubernetes.binder.intents import in_flight_of
-from reconciler.kubernetes.binder.promises import Promises
-from reconciler.kubernetes.binder.saving import Hooks
+from reconciler.kubernetes.binder.nominations import Promises
+from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.objects import wire

@@ -18,8 +18,8 @@ from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.shipped import GROUPS
 from reconciler.kubernetes.binder.binding import Binder, GangBinding
-from reconciler.kubernetes.binder.finishing import Finished, Finisher
-from reconciler.kubernetes.binder.unfinished import AGAIN_S, ROLL_FORWARD_S, Ground
+from reconciler.kubernetes.binder.partial_starts import AGAIN_S, ROLL_FORWARD_S, Ground
+from reconciler.kubernetes.binder.start_recovery import Finished, Finisher
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.objects import names

@@ -19,8 +19,8 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.kubectl.main import run
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.status.queue_status import ToldQueues
 from reconciler.kubernetes.status.queues import Standing, queues_of
-from reconciler.kubernetes.status.told_queues import ToldQueues
 from reconciler.model.clock import SystemClock
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, with_queues
 from tests.kubernetes.sessions import REAL, a_namespace, session

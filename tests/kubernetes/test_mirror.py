@@ -12,7 +12,7 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client import followed
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.cluster_cache import Mirror
 from reconciler.kubernetes.objects.jobs import Gang
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from tests.kubernetes.mirrored import CRDS, a_definition, a_mirror, mirrored, seen

@@ -16,7 +16,7 @@ from reconciler.kubernetes.binder.journal import GangBinding, PodBinding
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.control.devices import Devices
 from reconciler.kubernetes.dra.claims import Claims
-from reconciler.kubernetes.dra.seen import ClaimsSeen
+from reconciler.kubernetes.dra.pod_claims import ClaimsSeen
 from reconciler.kubernetes.dra.wire import CLAIMS, DeviceClass, ResourceClaim, ResourceSlice
 from reconciler.kubernetes.objects.wire import Meta, Node, Pod, read
 from reconciler.kubernetes.objects.world import World

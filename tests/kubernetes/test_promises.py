@@ -9,7 +9,7 @@ import structlog
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.intents import in_flight_of
-from reconciler.kubernetes.binder.promises import Promises
+from reconciler.kubernetes.binder.nominations import Promises
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock

@@ -16,7 +16,7 @@ from reconciler.gitops.source.tree import Revision
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import UnreachableError
-from reconciler.kubernetes.control.shown import ShownPolicy
+from reconciler.kubernetes.control.policy_publication import ShownPolicy
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Instant

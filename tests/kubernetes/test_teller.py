@@ -17,10 +17,10 @@ from reconciler.kubernetes.objects.wire import Node, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.kubernetes.status.events import EVENTS
 from reconciler.kubernetes.status.occurrences import Occurrence, Regarding
+from reconciler.kubernetes.status.pod_conditions import ToldPods
 from reconciler.kubernetes.status.queues import Standing
 from reconciler.kubernetes.status.teller import LOOK_S, Facts, Teller
-from reconciler.kubernetes.status.told_pods import ToldPods
-from reconciler.kubernetes.status.writing import Written
+from reconciler.kubernetes.status.writes import Written
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.cluster import GpuType
@@ -239,7 +239,7 @@ def test_what_is_noted_while_a_write_is_refused_is_written_by_who_leads_again(cl
 def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was too much for one pod is counted in the log."""
     monkeypatch.setattr(GO_ON_S, 0.01)
-    monkeypatch.setattr("reconciler.kubernetes.status.told_pods.WRITES_MAX", 1)
+    monkeypatch.setattr("reconciler.kubernetes.status.pod_conditions.WRITES_MAX", 1)
 
     async def story() -> None:
         async with session(cluster) as api:

@@ -11,7 +11,7 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.status.conditions import Said, Told
-from reconciler.kubernetes.status.told_pods import ToldPods
+from reconciler.kubernetes.status.pod_conditions import ToldPods
 from reconciler.kubernetes.status.turns import Turns
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.stores import NotLeaderError

@@ -13,8 +13,8 @@ import pytest
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import NotAllowedError, RefusedError
+from reconciler.kubernetes.status.queue_status import QUEUES, ToldQueues
 from reconciler.kubernetes.status.queues import QueueObject, Standing, queues_of
-from reconciler.kubernetes.status.told_queues import QUEUES, ToldQueues
 from reconciler.kubernetes.status.turns import Turns
 from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration

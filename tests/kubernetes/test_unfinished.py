@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.kubernetes.binder.journal import GangBinding, Journal, PodBinding, held, journal_of, written
-from reconciler.kubernetes.binder.unfinished import (
+from reconciler.kubernetes.binder.partial_starts import (
     AGAIN_S,
     ROLL_FORWARD_S,
     BoundPod,

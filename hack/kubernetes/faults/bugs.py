@@ -8,12 +8,12 @@ from typing import Any
 from unittest import mock
 
 from reconciler.kubernetes.binder import binding
-from reconciler.kubernetes.binder.finishing import Finished, Finisher
 from reconciler.kubernetes.binder.journal import PodBinding
+from reconciler.kubernetes.binder.start_recovery import Finished, Finisher
 from reconciler.kubernetes.client import leader
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.hands import Hands
+from reconciler.kubernetes.control.actuator import Hands
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.protocols.stores import NotLeaderError
 

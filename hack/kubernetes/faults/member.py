@@ -23,10 +23,10 @@ from reconciler.control.recording import solver_with
 from reconciler.control.runner import LoopStatus, Pace
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Timing
-from reconciler.kubernetes.control.connected import Cluster, connected
-from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.connection import Cluster, connected
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.runner import PodRunner
+from reconciler.kubernetes.control.state import Memory
 from reconciler.model.clock import SystemClock
 from reconciler.store.store import open_store
 from solver.model.cluster import GpuType

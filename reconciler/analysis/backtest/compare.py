@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.analysis.backtest.figures import PolicyFigures
-from reconciler.analysis.backtest.observed import Observation
+from reconciler.analysis.backtest.observation import Observation
 from reconciler.analysis.backtest.summary import Finished
 from solver.milp.optimiser import Optimiser
 from solver.model.cluster import Node

@@ -18,7 +18,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from reconciler.analysis.backtest.observed import Stretch
+from reconciler.analysis.backtest.observation import Stretch
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from reconciler.analysis.backtest.recorded import Attempt, HistoryHead, RecordedJob, ready_at
+from reconciler.analysis.backtest.history_file import Attempt, HistoryHead, RecordedJob, ready_at
 from reconciler.analysis.traces import TraceUnreadableError
 from solver.model.document import decode, encode
 from solver.model.quantities import Duration, Instant

@@ -20,7 +20,7 @@ from reconciler.analysis.backtest.figures import (
     RoundFigures,
     Spread,
 )
-from reconciler.analysis.backtest.observed import Observation, Stretch, forecast_of
+from reconciler.analysis.backtest.observation import Observation, Stretch, forecast_of
 from reconciler.analysis.backtest.spread import figure, spread
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.workload import JobName, QueueName

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from reconciler.analysis.reports.fates import Fates, Jobs
 from reconciler.analysis.reports.outline import Given, Section, When, Words
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.found import JobChange, Loss, Review, Stranded
+from reconciler.model.review_findings import JobChange, Loss, Review, Stranded
 from reconciler.model.spans import span
 from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 
 
 class Case(NamedTuple):

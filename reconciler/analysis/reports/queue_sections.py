@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.analysis.reports.outline import Given, Section, When, Words, sentences
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.found import (
+from reconciler.model.review_findings import (
     Converging,
     DocumentChange,
     Entitlement,

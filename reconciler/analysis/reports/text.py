@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from reconciler.analysis.reports.outline import Outline, Section
-from reconciler.analysis.reports.plain import plain_of
+from reconciler.analysis.reports.plain_text import plain_of
 from reconciler.analysis.reports.tables import UNLIMITED, table_of
 
 ROWS_MAX = 10

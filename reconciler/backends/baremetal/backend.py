@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backends.baremetal.door import Door, NotThereError
+from reconciler.backends.baremetal.agent_server import Door, NotThereError
+from reconciler.backends.baremetal.agent_state import TaskKey
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import Patience, Stray
 from reconciler.backends.baremetal.terminals import AgentLine
-from reconciler.backends.baremetal.told import TaskKey
 from reconciler.backends.baremetal.wire import (
     Answer,
     Do,

@@ -12,8 +12,8 @@ from websockets.http11 import Request, Response
 
 from reconciler.backends.baremetal.authority import Authority, UntrustedError
 from reconciler.backends.baremetal.certificates import NodeIdentity
+from reconciler.backends.baremetal.enrolment import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
-from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.wire import AGENT_PATH, PROTOCOL, Hello
 from solver.model.document import decode
 

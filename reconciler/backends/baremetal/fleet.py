@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from threading import Lock
 
+from reconciler.backends.baremetal.agent_state import Heard, TaskKey, Told, of_itself
 from reconciler.backends.baremetal.merge import Cluster, Patience, Stray
-from reconciler.backends.baremetal.numbered import Numbered
-from reconciler.backends.baremetal.told import Heard, TaskKey, Told, of_itself
+from reconciler.backends.baremetal.report_log import Numbered
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Changes, Cursor, Epoch
 from reconciler.protocols.stores import Claim

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backends.baremetal.told import Heard, TaskKey, key_of
+from reconciler.backends.baremetal.agent_state import Heard, TaskKey, key_of
 from reconciler.protocols.backend import ENDED, AttemptKey, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node, NodeName

@@ -8,8 +8,8 @@ from concurrent.futures import TimeoutError as NoAnswerError
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from reconciler.backends.baremetal.door import Door
-from reconciler.backends.baremetal.told import TaskKey
+from reconciler.backends.baremetal.agent_server import Door
+from reconciler.backends.baremetal.agent_state import TaskKey
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown, Type
 from reconciler.protocols.terminals import Ended, NoTerminalError, Window
 from solver.model.cluster import NodeName

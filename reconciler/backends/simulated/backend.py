@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from reconciler.backends.forgetting import forget_each
+from reconciler.backends.attempt_removal import forget_each
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.protocols.backend import (
     AttemptKey,

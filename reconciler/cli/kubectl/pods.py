@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from reconciler.cli.kubectl.reading import Reader
-from reconciler.cli.kubectl.seen import SeenEvent, SeenPod
+from reconciler.cli.kubectl.objects import SeenEvent, SeenPod
+from reconciler.cli.kubectl.reader import Reader
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.times import local
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.gathering import Gathering
+from reconciler.kubernetes.objects.gang_index import Gathering
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Instant
 

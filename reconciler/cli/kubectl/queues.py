@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from reconciler.cli.kubectl.reading import Reader
+from reconciler.cli.kubectl.reader import Reader
 from solver.model.document import API_VERSION, Document
 
 HEADINGS: Final = (

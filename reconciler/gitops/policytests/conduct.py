@@ -6,12 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.repository import Compiled
 from reconciler.gitops.policytests.course import Course
 from reconciler.gitops.policytests.judge import broken
-from reconciler.gitops.policytests.staged import Staged
+from reconciler.gitops.policytests.replay import Staged
 from reconciler.gitops.policytests.world import GivenError, World, world_of
 from reconciler.model.problem import Path, Problem
 from solver.checker.check import violations

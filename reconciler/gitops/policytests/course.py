@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from reconciler.gitops.policytests.staged import Moment
+from reconciler.gitops.policytests.replay import Moment
 from reconciler.gitops.policytests.world import World
 from solver.model.cluster import GpuType, Node, NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declared
 from reconciler.documents.inventory import NodePoolSpec, PoolNodes, declared_nodes
 from reconciler.documents.mig import fixed_layouts
 from reconciler.documents.policy_test import Given, GivenJob, GivenPool, PolicyTest, Running

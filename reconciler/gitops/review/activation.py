@@ -15,8 +15,8 @@ from reconciler.gitops.review.side import Side
 from reconciler.gitops.source.errors import NotReadyToPlanError
 from reconciler.gitops.source.requirements import Candidate, Held, by_admin
 from reconciler.model.envelope import Envelope, Harm, drift_of, is_stale
-from reconciler.model.found import Breach, Review
 from reconciler.model.problem import Problem, problem_of
+from reconciler.model.review_findings import Breach, Review
 from solver.model.snapshot import Snapshot
 
 FRESH_MS: Final = 300_000

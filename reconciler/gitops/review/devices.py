@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.found import Fragments, Repartitioned, Stranded
+from reconciler.model.review_findings import Fragments, Repartitioned, Stranded
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of

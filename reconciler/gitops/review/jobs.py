@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.found import LOST_DECIMALS, JobChange, Loss, Outcome
+from reconciler.model.review_findings import LOST_DECIMALS, JobChange, Loss, Outcome
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.found import Converging, Entitlement, QueueChange, QueueWaits
+from reconciler.model.review_findings import Converging, Entitlement, QueueChange, QueueWaits
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName

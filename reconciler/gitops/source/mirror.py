@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reconciler.gitops.source.errors import BranchMissingError, FetchFailedError, GitSourceError, UnknownRevisionError
-from reconciler.gitops.source.hardened import git_in, safe_url, said, without_password
+from reconciler.gitops.source.hardened_git import git_in, safe_url, said, without_password
 from reconciler.gitops.source.tree import Revision, commit_of, files_of
 
 APPLIED = "refs/quorate/applied"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
+from reconciler.kubernetes.binder.binding_queue import PODS_AT_ONCE_MAX, Line, Sending, Turn
 from reconciler.kubernetes.binder.journal import (
     GangBinding,
     Journal,
@@ -16,8 +17,7 @@ from reconciler.kubernetes.binder.journal import (
     written,
 )
 from reconciler.kubernetes.binder.outcomes import GangOutcome, PodOutcome, failure_of, judged
-from reconciler.kubernetes.binder.sending import PODS_AT_ONCE_MAX, Line, Sending, Turn
-from reconciler.kubernetes.binder.unfinished import Again, Start, start_of
+from reconciler.kubernetes.binder.partial_starts import Again, Start, start_of
 from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api, Check
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import KubernetesError, NotFoundError

@@ -9,8 +9,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.binder.budgets import Budgets, forbidden
-from reconciler.kubernetes.binder.intents import Pods
-from reconciler.kubernetes.binder.leaving import (
+from reconciler.kubernetes.binder.eviction_steps import (
     END_GRACE,
     Asked,
     BeginEnding,
@@ -26,11 +25,12 @@ from reconciler.kubernetes.binder.leaving import (
     next_moves,
     uids_of,
 )
-from reconciler.kubernetes.binder.leaving import Evict as EvictPods
+from reconciler.kubernetes.binder.eviction_steps import Evict as EvictPods
+from reconciler.kubernetes.binder.intents import Pods
+from reconciler.kubernetes.binder.nominations import Promises
 from reconciler.kubernetes.binder.pod_deeds import PodDeeds
-from reconciler.kubernetes.binder.promises import Promises
 from reconciler.kubernetes.binder.records import departure_on, written
-from reconciler.kubernetes.binder.saving import Hooks
+from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.fencing import Leading
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError, NotFoundError

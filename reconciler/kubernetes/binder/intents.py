@@ -11,7 +11,7 @@ import msgspec
 from reconciler.kubernetes.binder.records import Departure, Promise, departure_on, doubts_on, marked, promise_on
 from reconciler.kubernetes.objects.cluster import Cluster
 from reconciler.kubernetes.objects.jobs import Gang, Member
-from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent, Reservation

@@ -9,7 +9,7 @@ from typing import Final
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.objects.jobs import Gang, Member
 from reconciler.kubernetes.objects.wire import Pod
-from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.lifecycle.jobs.backend_reports import Attempt
 from reconciler.protocols.backend import AttemptKey, TaskState, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant

@@ -13,12 +13,12 @@ from reconciler.kubernetes.binder.intents import Pods
 from reconciler.kubernetes.binder.journal import GangBinding, JournalUnreadableError, PodBinding, read
 from reconciler.kubernetes.client.together import together
 from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.claim_status import Allotment, Key, readiness, releases
 from reconciler.kubernetes.dra.claims import ClaimOutcome, Claims
-from reconciler.kubernetes.dra.seen import ClaimsSeen
-from reconciler.kubernetes.dra.standing import Allotment, Key, readiness, releases
+from reconciler.kubernetes.dra.pod_claims import ClaimsSeen
 from reconciler.kubernetes.dra.wire import ResourceClaim
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.said import Missing, Refusal
+from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

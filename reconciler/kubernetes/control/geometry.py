@@ -13,7 +13,7 @@ from reconciler.kubernetes.binder.journal import GangBinding
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.mig.change import REST, MigChange, change_on, config_of, fate_of, made_lately
 from reconciler.kubernetes.mig.choice import Wish
-from reconciler.kubernetes.mig.known import Geometry
+from reconciler.kubernetes.mig.geometry import Geometry
 from reconciler.kubernetes.mig.slots import WHOLE, Slots, counts_of, layouts_of
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import Cluster

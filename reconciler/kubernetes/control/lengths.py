@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from reconciler.analysis.backtest.recorded import RecordedJob
+from reconciler.analysis.backtest.history_file import RecordedJob
 from reconciler.kubernetes.binder.intents import Pods
-from reconciler.kubernetes.control.happened import Happened
+from reconciler.kubernetes.control.job_history import Happened
 from reconciler.kubernetes.objects.jobs import Gang
 from solver.model.inflight import Ended
 from solver.model.quantities import Duration, Instant

@@ -11,14 +11,14 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.analysis.backtest.history_file import HistoryHead, RecordedJob
 from reconciler.analysis.backtest.past import put_in_place, read_recorded, write_history
-from reconciler.analysis.backtest.recorded import HistoryHead, RecordedJob
-from reconciler.kubernetes.control.happened import Happened
-from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.dry_run import Wish, Wishes, meaning_of, new_in, wishes_of
+from reconciler.kubernetes.control.job_history import Happened
 from reconciler.kubernetes.control.sight import Sight
-from reconciler.kubernetes.control.would import Wish, Wishes, meaning_of, new_in, wishes_of
+from reconciler.kubernetes.control.state import Memory
 from reconciler.kubernetes.objects.jobs import Gang
-from reconciler.kubernetes.objects.whose import Whose
+from reconciler.kubernetes.objects.pod_ownership import Whose
 from reconciler.model.clock import Clock
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import StoreUnusableError

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.kubernetes.binder.declared import CONFIG_MAPS
 from reconciler.kubernetes.binder.journal import GangBinding
 from reconciler.kubernetes.binder.records import written
+from reconciler.kubernetes.binder.reservation_store import CONFIG_MAPS
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.fencing import Leading
 from reconciler.kubernetes.client.refusals import KubernetesError, UnreachableError

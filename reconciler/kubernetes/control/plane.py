@@ -9,10 +9,10 @@ from random import Random
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.control import PolicySource, Solve
-from reconciler.kubernetes.control.hands import Hands
-from reconciler.kubernetes.control.memory import Memory
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.actuator import Hands
+from reconciler.kubernetes.control.cluster_cache import Mirror
 from reconciler.kubernetes.control.observer import Observer
+from reconciler.kubernetes.control.state import Memory
 from reconciler.kubernetes.status.teller import Teller
 from reconciler.model.clock import Clock
 from reconciler.protocols.interventions import Interventions

@@ -19,7 +19,7 @@ from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.status.queues import Standing
 from reconciler.kubernetes.status.teller import Facts
 from reconciler.lifecycle.interventions.effects import about
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch

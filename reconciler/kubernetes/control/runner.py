@@ -10,13 +10,13 @@ from typing import Final
 
 from reconciler.control.runner import INTERRUPTIONS, LoopStatus, Pace, interrupted
 from reconciler.kubernetes.client.refusals import KubernetesError
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.cluster_cache import Mirror
 from reconciler.kubernetes.control.plane import PodPlane
 from reconciler.kubernetes.control.pod_site import one_pass
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Sight
-from reconciler.kubernetes.control.standing import followed_in
+from reconciler.kubernetes.control.watch_status import followed_in
 from reconciler.model.clock import Clock
-from reconciler.model.followed import FollowedKind
+from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.stores import NotLeaderError, StoreUnusableError
 
 PACE: Final = Pace(debounce_s=0.05, apart_s=0.1, poll_s=2.0)

@@ -12,7 +12,7 @@ from reconciler.kubernetes.binder.budgets import Budgets, as_protected, protecte
 from reconciler.kubernetes.binder.intents import Pods, in_flight_of
 from reconciler.kubernetes.binder.journal import Journal
 from reconciler.kubernetes.control.starts import starts_of
-from reconciler.kubernetes.mig.known import Geometry
+from reconciler.kubernetes.mig.geometry import Geometry
 from reconciler.kubernetes.objects.cluster import Cluster
 from reconciler.kubernetes.objects.jobs import Gang
 from reconciler.lifecycle.interventions.effects import about, held

@@ -9,8 +9,8 @@ from reconciler.kubernetes.binder.intents import Pods, members_of
 from reconciler.kubernetes.binder.journal import GangBinding, Journal, JournalUnreadableError, PodBinding, read
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.device_assignment import slot_of
 from reconciler.kubernetes.objects.jobs import SHARING, Gang, Member
-from reconciler.kubernetes.objects.placed import slot_of
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import Node, NodeName
 from solver.model.inflight import Intent

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from reconciler.kubernetes.dra.claim_demand import Wanted
 from reconciler.kubernetes.dra.prospects import NodeDevices, Prospect, prospect_of
 from reconciler.kubernetes.dra.search import Lost, Pick, Search, TooManyTriesError
 from reconciler.kubernetes.dra.usage import Usage
-from reconciler.kubernetes.dra.wanted import Wanted
-from reconciler.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.objects.remarks import Refusal
 
 KNOWN_MAX = 100_000
 """States of nodes of which it is remembered whether claims fit."""

@@ -16,7 +16,7 @@ from reconciler.kubernetes.client.refusals import (
     NotFoundError,
 )
 from reconciler.kubernetes.client.together import together
-from reconciler.kubernetes.dra.standing import Allotment, Key, Release
+from reconciler.kubernetes.dra.claim_status import Allotment, Key, Release
 from reconciler.kubernetes.dra.wire import CLAIMS, FINALIZER, Allocation, Consumer, ResourceClaim
 from reconciler.kubernetes.objects.wire import read
 from reconciler.protocols.backend import StaleEpochError

@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from reconciler.kubernetes.dra.claim_demand import Alternative, Wanted, selector_refusal
 from reconciler.kubernetes.dra.expressions import SelectorError, qualified
 from reconciler.kubernetes.dra.pools import CounterId, Device, Number, Pool
-from reconciler.kubernetes.dra.wanted import Alternative, Wanted, selector_refusal
 from reconciler.kubernetes.dra.wire import Attribute, DeviceTaint, DeviceToleration
-from reconciler.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.objects.remarks import Refusal
 from reconciler.kubernetes.objects.wire import Node
 
 Fit = Literal["yes", "no", "barred"]

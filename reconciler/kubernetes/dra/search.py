@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from reconciler.kubernetes.dra.claim_demand import Alternative, Wanted
 from reconciler.kubernetes.dra.pools import Device, Number
 from reconciler.kubernetes.dra.prospects import Prospect
 from reconciler.kubernetes.dra.usage import Usage
-from reconciler.kubernetes.dra.wanted import Alternative, Wanted
 from reconciler.kubernetes.dra.wire import RESULTS_MAX
 
 TRIES_MAX = 20_000

@@ -11,14 +11,14 @@ from typing import Any, Literal, NamedTuple
 
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
+from reconciler.kubernetes.dra.claim_demand import RefusedClaimError, Wanted, wanted_of
+from reconciler.kubernetes.dra.claim_status import Allotment, Key, claims_of, has_room_for, is_ours
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import DeviceId
-from reconciler.kubernetes.dra.published import Published
-from reconciler.kubernetes.dra.standing import Allotment, Key, claims_of, has_room_for, is_ours
+from reconciler.kubernetes.dra.published_pools import Published
 from reconciler.kubernetes.dra.usage import Usage, devices_of, usage_of
-from reconciler.kubernetes.dra.wanted import RefusedClaimError, Wanted, wanted_of
 from reconciler.kubernetes.dra.wire import Allocation, ClaimStatus, Consumer, DeviceClass, ResourceClaim
-from reconciler.kubernetes.objects.said import Missing, Refusal
+from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.kubernetes.objects.selectors import meets
 from reconciler.kubernetes.objects.wire import Node, Pod, read
 from solver.model.cluster import NodeName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects.jobs import Gang
-from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.remarks import Remark
 from solver.model.cluster import Node, NodeName
 from solver.model.node_sets import NodeSet
 from solver.model.workload import Job

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from reconciler.kubernetes.objects.object_kinds import Kind, read_as
 from reconciler.kubernetes.objects.podgroups import Source
 from reconciler.kubernetes.objects.pods import label_priority, queue_of
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.objects.wire import Meta, Named, Wire
-from reconciler.kubernetes.objects.written import Kind, read_as
 
 
 class Controller(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from reconciler.kubernetes.objects.asked import Asked
+from reconciler.kubernetes.objects.dependency_index import Asked
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.neighbours import Saying, Sayings, keeps_away, means, saying
 from reconciler.kubernetes.objects.nodes import SeenNode, used_by

@@ -13,7 +13,7 @@ from reconciler.kubernetes.objects.controllers import Controller
 from reconciler.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
-from reconciler.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import save_remarks
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Instant

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects.crowd import Crowd, PodKey
-from reconciler.kubernetes.objects.declared import joined
+from reconciler.kubernetes.objects.declared_nodes import joined
+from reconciler.kubernetes.objects.device_assignment import Held, devices_on
 from reconciler.kubernetes.objects.domains import Position, positions
 from reconciler.kubernetes.objects.gangs import Gathered
 from reconciler.kubernetes.objects.nodes import PublishedGpus, SeenNode, seen, shape_of, solver_node
-from reconciler.kubernetes.objects.placed import Held, devices_on
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.wire import Node as WireNode
 from solver.model.cluster import GpuType, Node, NodeName

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.apart import Apart, Company, as_level
 from reconciler.kubernetes.objects.constraints import Places, as_types
+from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot_of
 from reconciler.kubernetes.objects.gangs import Gathered, InRole
 from reconciler.kubernetes.objects.limits import began_at, limit_of
-from reconciler.kubernetes.objects.placed import Held, share_of, slot_of
+from reconciler.kubernetes.objects.pod_affinity import Apart, Company, as_level
 from reconciler.kubernetes.objects.pods import Others, PodTask
-from reconciler.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.model.cluster import LEVELS, NodeName
 from solver.model.document import encode

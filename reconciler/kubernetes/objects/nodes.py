@@ -13,8 +13,8 @@ from reconciler.kubernetes.objects.amounts import amount, down
 from reconciler.kubernetes.objects.domains import Position
 from reconciler.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.kubernetes.objects.pods import profile_of
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.requests import MOST, Requests, plus, requests_of
-from reconciler.kubernetes.objects.said import Remark
 from reconciler.kubernetes.objects.selectors import CONDITION_TAINTS
 from reconciler.kubernetes.objects.wire import Amounts, Meta, Pod
 from reconciler.kubernetes.objects.wire import Node as WireNode

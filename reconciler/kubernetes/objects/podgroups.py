@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from reconciler.kubernetes.objects.object_kinds import Kind, read_as
 from reconciler.kubernetes.objects.pods import label_priority, queue_of
+from reconciler.kubernetes.objects.remarks import Refusal, Remark
 from reconciler.kubernetes.objects.resource import Resource
-from reconciler.kubernetes.objects.said import Refusal, Remark
 from reconciler.kubernetes.objects.wire import Meta, Wire
-from reconciler.kubernetes.objects.written import Kind, read_as
 
 Source = Literal[
     "gang", "podgroup", "volcano", "kai", "coscheduling", "kueue", "lws", "jobset", "kubeflow", "ray", "job", "pod"

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.kubernetes.objects.asked import Asked
 from reconciler.kubernetes.objects.cluster import Cluster
 from reconciler.kubernetes.objects.constraints import Places
 from reconciler.kubernetes.objects.controllers import Controller
 from reconciler.kubernetes.objects.crowd import Crowd, Question
-from reconciler.kubernetes.objects.gathering import Gathering
+from reconciler.kubernetes.objects.dependency_index import Asked
+from reconciler.kubernetes.objects.gang_index import Gathering
 from reconciler.kubernetes.objects.inventory import Inventory
 from reconciler.kubernetes.objects.jobs import Gang, gang_of
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.neighbours import Saying, means
 from reconciler.kubernetes.objects.nodes import PublishedGpus
+from reconciler.kubernetes.objects.pod_ownership import OURS, Whose
 from reconciler.kubernetes.objects.podgroups import Group
-from reconciler.kubernetes.objects.whose import OURS, Whose
 from reconciler.kubernetes.objects.wire import Node, Pod, PodTerm
 from solver.model.cluster import Node as SolverNode
 from solver.model.cluster import NodeName

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.jobs import Gang
-from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName

@@ -15,7 +15,7 @@ from reconciler.kubernetes.client.refusals import (
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.status.occurrences import Occurrence, Regarding
 from reconciler.kubernetes.status.series import Book, Series
-from reconciler.kubernetes.status.writing import Written, all_of
+from reconciler.kubernetes.status.writes import Written, all_of
 from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from reconciler.kubernetes.binder.eviction import Event, Outcome
 from reconciler.kubernetes.binder.journal import PodBinding
-from reconciler.kubernetes.binder.unfinished import Release as Releasing
+from reconciler.kubernetes.binder.partial_starts import Release as Releasing
 from reconciler.kubernetes.objects.cluster import Cluster
 from reconciler.kubernetes.objects.jobs import Gang, Member
 from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, Told

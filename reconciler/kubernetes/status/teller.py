@@ -16,11 +16,11 @@ from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.status.conditions import Told, told_of
 from reconciler.kubernetes.status.events import Events
 from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing
+from reconciler.kubernetes.status.pod_conditions import ToldPods
+from reconciler.kubernetes.status.queue_status import ToldQueues
 from reconciler.kubernetes.status.queues import Standing, queues_of
 from reconciler.kubernetes.status.series import OnChange
-from reconciler.kubernetes.status.told_pods import ToldPods
-from reconciler.kubernetes.status.told_queues import ToldQueues
-from reconciler.kubernetes.status.writing import Written, all_over
+from reconciler.kubernetes.status.writes import Written, all_over
 from reconciler.model.clock import Clock
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.snapshot import Snapshot

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, Manifest, StepFolder, step_folder
-from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.retention import expired
 from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
 from reconciler.lifecycle.checkpoints.turns import storage_of
-from reconciler.lifecycle.checkpoints.verify import Verification, verifying
+from reconciler.lifecycle.checkpoints.verification import Verification, verifying
 from reconciler.model.checkpoint_findings import AnyFinding
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 import msgspec
 
 from reconciler.lifecycle.health.effects import AUTHOR
-from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.lifecycle.jobs.backend_reports import Attempt
 from reconciler.model.health_policy import NodeTest
 from reconciler.model.health_record import NodeHealth, Trial
 from reconciler.protocols.backend import ENDED, AttemptKey, StartGang, TaskStatus

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.checkpoints.saving import NOTHING_SAVED, Saving
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.checkpoints.save_status import NOTHING_SAVED, Saving
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.lifecycle.jobs.tail import last_lines
 from reconciler.model.job_record import JobRecord
 from reconciler.model.task_log import Logs

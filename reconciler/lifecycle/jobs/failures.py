@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.lifecycle.jobs.ground import gpus_of
-from reconciler.lifecycle.jobs.holding import Holding, without
+from reconciler.lifecycle.jobs.claim_context import Holding, without
+from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.lifecycle.jobs.memory_advice import memory_advice
 from reconciler.lifecycle.jobs.outcome import describe
 from reconciler.lifecycle.jobs.retries import Mishap, classify, retry_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.lifecycle.jobs.backend_reports import Attempt
 from reconciler.protocols.backend import ENDED, Activity
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.lifecycle.jobs.claim_context import Holding
 from reconciler.lifecycle.jobs.settlements import AskToLeave, AskToStop, ConfirmRunning, Restart, Settlement
 from reconciler.protocols.backend import TaskState
 from solver.model.inflight import IntentKind

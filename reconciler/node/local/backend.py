@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from reconciler.backends.forgetting import forget_each
+from reconciler.backends.attempt_removal import forget_each
 from reconciler.model.clock import Clock
 from reconciler.model.masking import read_log_masked
 from reconciler.node.local.attempts import (
@@ -31,8 +31,8 @@ from reconciler.node.local.journal import Journal
 from reconciler.node.local.leaves import accept_leaves
 from reconciler.node.local.machine import Equipment
 from reconciler.node.local.mps import MpsWatch, clients_of, shares_of
-from reconciler.node.local.reporting import status_of
 from reconciler.node.local.spawn import Supervisors, free_port
+from reconciler.node.local.task_status import status_of
 from reconciler.node.local.tasks import record_lost, standing, was_started
 from reconciler.node.local.tells import accept_tell
 from reconciler.node.local.terminals import LocalLine

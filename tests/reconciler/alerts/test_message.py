@@ -18,7 +18,7 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.post import retry_after
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
 from reconciler.model.job_record import JobRecord
-from reconciler.model.webhook_standing import BACKOFF_MAX, RETRY_AFTER_MAX, Answer, Standing
+from reconciler.model.webhook_delivery import BACKOFF_MAX, RETRY_AFTER_MAX, Answer, Standing
 from reconciler.protocols.stores import Event, KeptEvent
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName

@@ -23,7 +23,7 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.sender import Sender
 from reconciler.control.metrics import Metrics
 from reconciler.documents.operations import Operations
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import Standing
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import Event
 from reconciler.server.alerts import AlertSending

@@ -13,7 +13,7 @@ import pytest
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
-from reconciler.api.following import Following, Planning
+from reconciler.api.git_services import Following, Planning
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
@@ -26,13 +26,13 @@ from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.control import PolicyInForce
 from reconciler.control.metrics import Metrics
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.clock import SystemClock
-from reconciler.model.followed import FollowedKind
-from reconciler.model.found import Review
 from reconciler.model.git_status import Condition as Told
 from reconciler.model.git_status import PolicyStatus
 from reconciler.model.retry_policy import RetryPolicy
+from reconciler.model.review_findings import Review
+from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import Claim

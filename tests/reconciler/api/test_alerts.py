@@ -12,7 +12,7 @@ from reconciler.api.serve import ApiServer
 from reconciler.cli.main import run
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
-from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.model.webhook_delivery import Answer, Standing
 from solver.model.workload import QueueName
 from tests.reconciler.alerts.receiver import Receiver, receiving
 from tests.reconciler.api.conftest import NOW, TOKEN, Site

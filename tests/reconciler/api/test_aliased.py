@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from reconciler.api.aliased import Aliases, aliased, aliases_for, bare, users_named_by
+from reconciler.api.aliases import Aliases, aliased, aliases_for, bare, users_named_by
 from solver.milp.highs import optimise
 from solver.model.document import encode
 from solver.model.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, declared_holder

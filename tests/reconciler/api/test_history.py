@@ -14,7 +14,7 @@ from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.client import ApiError, Client
 from reconciler.model.job_record import JobOutcome
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 from reconciler.protocols.stores import Event
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES

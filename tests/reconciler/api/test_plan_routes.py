@@ -7,11 +7,11 @@ import pytest
 
 from reconciler.client import ApiError, Client
 from reconciler.documents.repository import Compiled
-from reconciler.gitops.review.compare import cluster_of
+from reconciler.gitops.review.comparison import cluster_of
 from reconciler.gitops.review.meaning import meaning_of
 from reconciler.model.envelope import Envelope
-from reconciler.model.found import Review
 from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.model.review_findings import Review
 from tests.reconciler.api.conftest import IN_FORCE, REVISION, Site
 from tests.reconciler.gitops.review.test_guardrails import evicted, found
 

@@ -17,7 +17,7 @@ from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.control.queue_use import QueueLine
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.facts import GpuFacts, NodeFacts
 from reconciler.model.job_groups import NewJob
 from reconciler.model.job_record import JobOutcome

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from reconciler.access.caller import Caller
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authority
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
 from reconciler.api.watch_routes import WatchRoutes, message

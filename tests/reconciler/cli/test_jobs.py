@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.serve import ApiServer
 from reconciler.cli.why import why_lines
 from reconciler.client import connect
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import Activity, TaskStatus
 from reconciler.protocols.marks import Marks

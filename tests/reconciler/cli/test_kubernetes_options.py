@@ -8,7 +8,7 @@ import click
 import pytest
 
 from reconciler.cli.kubernetes_options import kubernetes_settings
-from reconciler.kubernetes.objects.whose import INCUMBENTS, Whose
+from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, Whose
 
 USUAL: dict[str, Any] = {
     "kubernetes": True,

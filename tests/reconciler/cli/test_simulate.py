@@ -10,7 +10,7 @@ import pytest
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 
 POLICIES = str(shipped("policies"))
 ROWS = ["2017-10-09 00:00:00,3600,16,0,one", "2017-10-09 00:10:00,600,8,0,two", "2017-10-09 00:20:00,600,32,0,two"]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.analysis.reports.certified import proof_of
-from reconciler.analysis.reports.plain import plain_of
+from reconciler.analysis.reports.plain_text import plain_of
+from reconciler.analysis.reports.proof import proof_of
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 from solver.plan.plan import Certificate, LayerResult
 
 POLICIES = shipped("policies")

@@ -15,7 +15,7 @@ from reconciler.api.top_routes import line_of
 from reconciler.api.views import job_viewer
 from reconciler.cli import top
 from reconciler.cli.top import row_of
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted
 from reconciler.protocols.backend import MemoryUse, Progress, TaskState, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant, Memory, MilliGpu

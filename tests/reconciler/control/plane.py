@@ -18,7 +18,7 @@ from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import Pass
 from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.job_record import JobState
 from reconciler.protocols.backend import Cursor, TaskState

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.backend_reports import Attempt
+from reconciler.lifecycle.jobs.claim_context import Holding
 from reconciler.lifecycle.jobs.evidence import Evidence
 from reconciler.lifecycle.jobs.failures import settle_failure
-from reconciler.lifecycle.jobs.holding import Holding
 from reconciler.lifecycle.jobs.settlements import AskToLeave, AskToStop
-from reconciler.lifecycle.jobs.sighted import Attempt
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobRecord
 from reconciler.model.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule

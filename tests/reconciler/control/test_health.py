@@ -12,7 +12,7 @@ from reconciler.documents.operations import Operations
 from reconciler.lifecycle.health.cap import held_back
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.lifecycle.health.trials import due
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.facts import GpuFacts, NodeFacts, Xid
 from reconciler.model.health_policy import EccActions, HealthPolicy, NodeTest, StragglerRule

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.control.control import LEASE
 from reconciler.control.ledger_site import one_pass
+from reconciler.lifecycle.jobs.backend_reports import Attempt
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for, is_idle
-from reconciler.lifecycle.jobs.sighted import Attempt
 from reconciler.protocols.backend import Activity, BackendUnreachableError, Changes, Cursor, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant

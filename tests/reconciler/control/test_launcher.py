@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted
+from reconciler.lifecycle.jobs.decisions import settlements
 from reconciler.lifecycle.jobs.evidence import tails_of
-from reconciler.lifecycle.jobs.settle import settlements
 from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     ConfirmRunning,
@@ -17,7 +18,6 @@ from reconciler.lifecycle.jobs.settlements import (
     Settlement,
     Succeed,
 )
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import TaskState, TaskStatus
 from reconciler.protocols.stores import Claim

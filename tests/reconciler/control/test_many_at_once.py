@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from sqlalchemy import event
 
-from reconciler.control.at_once import AT_ONCE_MAX, in_turn
+from reconciler.control.batches import AT_ONCE_MAX, in_turn
 from reconciler.control.starts import Starts
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.settlements import Forget, GiveBack, Note, Send, Succeed

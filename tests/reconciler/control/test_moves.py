@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.control.act import Leader
+from reconciler.control.plan_executor import Leader
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import JobName, QueueName

@@ -15,11 +15,11 @@ from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.control.control import LEASE
 from reconciler.documents.snapshot import read_snapshot
-from reconciler.kubernetes.control.memory import Memory
 from reconciler.kubernetes.control.observer import SAVE_EVERY_S, ObservedFiles, Observer
 from reconciler.kubernetes.control.sight import Remembered, Sight, snapshot_from
+from reconciler.kubernetes.control.state import Memory
 from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.whose import OURS
+from reconciler.kubernetes.objects.pod_ownership import OURS
 from reconciler.kubernetes.objects.wire import Node, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.protocols.rounds import RoundRecord

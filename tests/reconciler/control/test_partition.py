@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.control.act import Leader
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.metrics import reason_code
 from reconciler.control.partition import PARTITION_DEADLINE
+from reconciler.control.plan_executor import Leader
 from reconciler.protocols.backend import StaleEpochError
 from solver.model.cluster import DeviceId, GpuType, MigInstance
 from solver.model.quantities import Duration, MilliGpu

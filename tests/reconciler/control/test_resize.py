@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.control.act import Leader
-from reconciler.control.observe import observe
+from reconciler.control.observation import observe
+from reconciler.control.plan_executor import Leader
 from reconciler.documents.operations import Operations
 from reconciler.protocols.backend import GrowGang
 from solver.model.cluster import DeviceId

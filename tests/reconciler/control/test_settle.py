@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted
+from reconciler.lifecycle.jobs.decisions import settlements
+from reconciler.lifecycle.jobs.gang_stop import RESEND_AFTER, STOP_GRACE
 from reconciler.lifecycle.jobs.idleness import NEWS_MAX
 from reconciler.lifecycle.jobs.outcome import describe
-from reconciler.lifecycle.jobs.settle import settlements
 from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     Cancel,
@@ -22,9 +24,7 @@ from reconciler.lifecycle.jobs.settlements import (
     Succeed,
     TimeOut,
 )
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
 from reconciler.lifecycle.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
-from reconciler.lifecycle.jobs.stopping import RESEND_AFTER, STOP_GRACE
 from reconciler.model.job_record import TERMINAL, JobOutcome, JobRecord, JobState
 from reconciler.protocols.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
 from reconciler.protocols.stores import Claim

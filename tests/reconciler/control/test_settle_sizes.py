@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted
+from reconciler.lifecycle.jobs.decisions import settlements
+from reconciler.lifecycle.jobs.gang_stop import RESEND_AFTER
 from reconciler.lifecycle.jobs.outcome import describe
-from reconciler.lifecycle.jobs.settle import settlements
 from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     Cancel,
@@ -20,8 +22,6 @@ from reconciler.lifecycle.jobs.settlements import (
     Settlement,
     Succeed,
 )
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
-from reconciler.lifecycle.jobs.stopping import RESEND_AFTER
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
 from reconciler.protocols.stores import Claim

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.control.act import Leader
 from reconciler.control.ledger_site import one_pass
+from reconciler.control.plan_executor import Leader
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
-from reconciler.lifecycle.jobs.stopping import STOP_GRACE
+from reconciler.lifecycle.jobs.backend_reports import Sighted
+from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import StaleEpochError, StopGang
 from reconciler.protocols.stores import Claim, NotLeaderError

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from reconciler.control.control import LEASE
 from reconciler.control.ledger_site import one_pass
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.lifecycle.jobs.backend_reports import Attempt
+from reconciler.lifecycle.jobs.claim_context import Holding
 from reconciler.lifecycle.jobs.settlements import Note
-from reconciler.lifecycle.jobs.sighted import Attempt
-from reconciler.lifecycle.jobs.stuck import is_stuck, settle_stuck, standstill_of
+from reconciler.lifecycle.jobs.standstill import is_stuck, settle_stuck, standstill_of
 from reconciler.model.job_record import JobRecord
 from reconciler.model.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
 from reconciler.protocols.backend import Activity, Progress, TaskState, TaskStatus

@@ -9,8 +9,8 @@ import pytest
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import compiled_of_nothing, read_repository
 from reconciler.documents.text import BYTES_MAX
+from reconciler.model.package_data import shipped
 from reconciler.model.problem import InvalidDocumentsError
-from reconciler.model.shipped import shipped
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Memory, MilliGpu
 from solver.policy.policy import Quota

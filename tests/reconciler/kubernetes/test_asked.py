@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.kubernetes.objects.asked import Asked
+from reconciler.kubernetes.objects.dependency_index import Asked
 
 
 def asking(asked: Asked[str, int], who: str, *questions: int) -> None:

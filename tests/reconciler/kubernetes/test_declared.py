@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
 from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.declared import joined
+from reconciler.kubernetes.objects.declared_nodes import joined
 from reconciler.kubernetes.objects.wire import Node, Pod, read
 from reconciler.kubernetes.objects.world import World, cluster_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, NodeName

@@ -7,11 +7,11 @@ import json
 import msgspec
 import pytest
 
-from reconciler.analysis.backtest.recorded import Attempt, RecordedJob
+from reconciler.analysis.backtest.history_file import Attempt, RecordedJob
 from reconciler.documents.schemas import validator_of
-from reconciler.kubernetes.control.happened import KEPT, Happened
+from reconciler.kubernetes.control.job_history import KEPT, Happened
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
-from reconciler.kubernetes.objects.whose import INCUMBENTS, Whose
+from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, Whose
 from reconciler.kubernetes.objects.wire import Node, Pod, read
 from reconciler.kubernetes.objects.world import World
 from solver.model.document import decode, encode

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.kubernetes.binder.intents import Found, in_flight_of
-from reconciler.kubernetes.binder.promises import promise_after
+from reconciler.kubernetes.binder.nominations import promise_after
 from reconciler.kubernetes.binder.records import (
     PLAIN_MAX,
     Departure,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.kubernetes.binder.budgets import as_protected, by_namespace, forbidden, protected_gangs
-from reconciler.kubernetes.binder.leaving import (
+from reconciler.kubernetes.binder.eviction_steps import (
     BeginEnding,
     Call,
     CallOff,

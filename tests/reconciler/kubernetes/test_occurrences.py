@@ -6,8 +6,8 @@ from typing import get_args
 
 from reconciler.kubernetes.binder.eviction import Event, Outcome
 from reconciler.kubernetes.binder.journal import PodBinding
-from reconciler.kubernetes.binder.unfinished import BoundPod
-from reconciler.kubernetes.binder.unfinished import Release as Releasing
+from reconciler.kubernetes.binder.partial_starts import BoundPod
+from reconciler.kubernetes.binder.partial_starts import Release as Releasing
 from reconciler.kubernetes.status.conditions import Said, Told
 from reconciler.kubernetes.status.occurrences import (
     Occurrence,

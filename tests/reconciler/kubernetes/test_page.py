@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.kubernetes.binder import declared, intents
+from reconciler.kubernetes.binder import intents
+from reconciler.kubernetes.binder import reservation_store as declared
 from reconciler.kubernetes.objects import domains, names
 from reconciler.model import gpu_products
 from tests.house.tracked import ROOT

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.kubernetes.objects.whose import INCUMBENTS, OURS, Whose
+from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, OURS, Whose
 from reconciler.kubernetes.objects.wire import Node, Pod, read
 from reconciler.kubernetes.objects.world import World, cluster_of
 from tests.reconciler.kubernetes.samples import codes, node, pod

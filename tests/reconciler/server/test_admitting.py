@@ -12,8 +12,8 @@ import pytest
 
 from hack.rounds.world import World
 from reconciler.control.control import PolicyInForce
-from reconciler.server import admitting
-from reconciler.server.admitting import Admitting
+from reconciler.server import admission as admitting
+from reconciler.server.admission import Admitting
 from reconciler.server.services import Watch
 from solver.capacity.room import Room
 from solver.model.shape import Shape

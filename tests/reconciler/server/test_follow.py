@@ -18,10 +18,10 @@ from reconciler.gitops.review.meaning import meaning_of
 from reconciler.gitops.source.mirror import Mirror
 from reconciler.gitops.source.requirements import Candidate, FastForward, Held, Requirement, Valid
 from reconciler.gitops.source.signatures import NOT_ASKED, Signed
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.git_record import Approval, Suspension
-from reconciler.server.follow import AcceptedByPeople, PolicyFollower
+from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
 from reconciler.store.store import SqlStore, open_store
 from tests.contracts.local_worlds import eventually
 from tests.contracts.test_plans import PLAN

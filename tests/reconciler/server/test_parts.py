@@ -12,22 +12,22 @@ from structlog.testing import capture_logs
 
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
-from reconciler.api.following import Following, Planning
+from reconciler.api.git_services import Following, Planning
 from reconciler.api.payloads import SUSPENDED
 from reconciler.api.problems import NotReadyError
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import LoopStatus, Runner
 from reconciler.gitops.source.mirror import Mirror
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.git_record import Suspension
 from reconciler.node.local.terms import Terms
 from reconciler.protocols.stores import Event
 from reconciler.server.crew import Crew
 from reconciler.server.folder import FolderUnusableError, StateFolder
+from reconciler.server.history_log import ToldHistory
 from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
-from reconciler.server.told import ToldHistory
 from reconciler.store.store import open_store
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec, QueueName

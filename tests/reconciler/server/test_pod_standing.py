@@ -13,11 +13,11 @@ from reconciler.api.payloads import Condition
 from reconciler.control.control import NoPolicyError, PolicyInForce
 from reconciler.control.metrics import Metrics
 from reconciler.kubernetes.client.followed import Standing
-from reconciler.kubernetes.control.mirror import Mirror
-from reconciler.kubernetes.control.standing import followed_in, say_what_is_behind
+from reconciler.kubernetes.control.cluster_cache import Mirror
+from reconciler.kubernetes.control.watch_status import followed_in, say_what_is_behind
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
-from reconciler.model.followed import BEHIND_S, FollowedFigures, FollowedKind
-from reconciler.server.pod_standing import PodStanding
+from reconciler.model.watch_status import BEHIND_S, FollowedFigures, FollowedKind
+from reconciler.server.kubernetes_status import PodStanding
 from solver.model.quantities import Duration, Instant
 from solver.policy.policy import Policy, PriorityClass, policy_of
 

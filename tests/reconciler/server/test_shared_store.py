@@ -16,15 +16,15 @@ from reconciler.control.control import NoPolicyError
 from reconciler.control.runner import Runner
 from reconciler.gitops.source.mirror import Mirror
 from reconciler.gitops.source.requirements import Candidate, FastForward, Held, Valid
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
 from reconciler.server.folder import StateFolder
-from reconciler.server.opened import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.parts import Member
-from reconciler.server.persevering import persevering
 from reconciler.server.pruning import Pruning
 from reconciler.server.settings import Settings
-from reconciler.server.together import Together
+from reconciler.server.shared_policy import Together
+from reconciler.server.store_access import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
+from reconciler.server.thread_restarts import persevering
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from tests.contracts.test_history import record_of

@@ -21,7 +21,8 @@ from reconciler.node.nvml.driver import (
     Vitals,
     Wiring,
 )
-from reconciler.node.nvml.library import partitions, reading
+from reconciler.node.nvml.library import partitions
+from reconciler.node.nvml.library import queries as reading
 from reconciler.node.nvml.library.calls import as_ours, ask, name_of, open_library, sorted_errors
 from solver.model.quantities import Memory
 

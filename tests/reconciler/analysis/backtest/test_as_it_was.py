@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.analysis.backtest.as_it_was import AS_IT_WAS, Record
+from reconciler.analysis.backtest.actuals import AS_IT_WAS, Record
 from reconciler.analysis.backtest.compare import Candidate
 from reconciler.analysis.backtest.figures import Figure, PolicyFigures
+from reconciler.analysis.backtest.history_file import Attempt, HistoryHead, RecordedJob
 from reconciler.analysis.backtest.page import page
 from reconciler.analysis.backtest.past import replayable, write_history
-from reconciler.analysis.backtest.recorded import Attempt, HistoryHead, RecordedJob
 from reconciler.cli.exits import Exit
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.analysis.backtest.fairness import Wanted, alone, jain, within
-from reconciler.analysis.backtest.observed import Stretch
+from reconciler.analysis.backtest.observation import Stretch
 from solver.model.quantities import Instant
 
 

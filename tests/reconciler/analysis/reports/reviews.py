@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.found import (
+from reconciler.model.review_findings import (
     Ahead,
     Breach,
     Converging,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.analysis.reports.junit import Case, junit
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 
 TEXT = st.text(st.characters(), max_size=30)
 """Any code points at all, lone surrogates and control characters with them."""

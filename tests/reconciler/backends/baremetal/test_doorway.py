@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.baremetal import doorway
+from reconciler.backends.baremetal import agent_listener as doorway
 from reconciler.connections.limits import ConnectionLimits
 from tests.contracts.baremetal_worlds import baremetal_world
 from tests.contracts.simulated_worlds import NODES

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.backends.baremetal.agent_state import Heard
 from reconciler.backends.baremetal.merge import Cluster, Patience
-from reconciler.backends.baremetal.numbered import Numbered
-from reconciler.backends.baremetal.told import Heard
+from reconciler.backends.baremetal.report_log import Numbered
 from reconciler.lifecycle.health.trials import claims_of, trial_name
 from reconciler.model.clock import Clock
 from reconciler.model.facts import NicFacts, NodeFacts

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from reconciler.backends.baremetal import backend as baremetal
+from reconciler.backends.baremetal.agent_server import Door
 from reconciler.backends.baremetal.backend import BareMetalBackend
-from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import Answer, Done, Forget, ToAgent
 from reconciler.model.clock import SystemClock

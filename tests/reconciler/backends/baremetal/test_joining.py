@@ -19,8 +19,8 @@ from websockets.sync.client import connect
 
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, key_pem, new_key, pem_of, read_key
+from reconciler.backends.baremetal.enrolment import Joining
 from reconciler.backends.baremetal.join_wire import Asked, Issued, JoinAsked, NotIssued, RenewalAsked
-from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.node.agent.identity import Identity, read_identity, renewal_time
 from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, join, pem_of_request, renew

@@ -14,9 +14,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
+from reconciler.backends.baremetal.agent_connection import Line
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.join_wire import JOIN_PATH
-from reconciler.backends.baremetal.line import Line
 from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, LogRead, Type
 from reconciler.node.agent.folder import Epochs
 from reconciler.node.agent.identity import Identity

@@ -6,7 +6,7 @@ import msgspec
 
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import Patience
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from reconciler.model.facts import NodeFacts
 from reconciler.protocols.backend import (
     AttemptStopped,

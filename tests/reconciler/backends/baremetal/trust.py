@@ -18,9 +18,9 @@ from reconciler.backends.baremetal.authority import Authority, UntrustedError
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import Key, node_certificate, request_for
 from reconciler.backends.baremetal.desk import AgentDesk
+from reconciler.backends.baremetal.enrolment import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.join_token import JoinToken, read_token
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
-from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.roots import standing
 from reconciler.model.clock import SystemClock
 from reconciler.store.store import SqlStore, open_store

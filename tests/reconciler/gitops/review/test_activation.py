@@ -15,7 +15,7 @@ from reconciler.gitops.review.side import Side
 from reconciler.gitops.source.errors import NotReadyToPlanError
 from reconciler.gitops.source.requirements import Candidate, Held
 from reconciler.model.envelope import Envelope
-from reconciler.model.found import Breach, Review
+from reconciler.model.review_findings import Breach, Review
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from tests.reconciler.gitops.review.test_guardrails import NOW, compiled, evicted, found

@@ -10,11 +10,11 @@ from threading import Thread
 
 import pytest
 
-from reconciler.gitops.review import apart
-from reconciler.gitops.review.compare import review
+from reconciler.gitops.review import review_process as apart
+from reconciler.gitops.review.comparison import review
 from reconciler.gitops.review.side import Side
 from reconciler.gitops.source.errors import NotReadyToPlanError
-from reconciler.model.found import Review
+from reconciler.model.review_findings import Review
 from solver.milp.highs import optimise
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Cpu, Memory

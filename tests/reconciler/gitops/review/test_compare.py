@@ -15,9 +15,9 @@ from reconciler.control.islands import with_told_islands
 from reconciler.documents.files import Files
 from reconciler.documents.operations import Operations
 from reconciler.documents.repository import Compiled, read_repository
-from reconciler.gitops.review.compare import review
+from reconciler.gitops.review.comparison import review
 from reconciler.gitops.review.side import Side, on_inventory
-from reconciler.model.found import Converging, Loss, Review, Stranded
+from reconciler.model.review_findings import Converging, Loss, Review, Stranded
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import encode

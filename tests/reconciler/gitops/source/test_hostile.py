@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.gitops.source.errors import GitSourceError, UnknownRevisionError, UnsafeUrlError
-from reconciler.gitops.source.hardened import safe_url, without_password
+from reconciler.gitops.source.hardened_git import safe_url, without_password
 from reconciler.gitops.source.mirror import Mirror
 from reconciler.gitops.source.tree import read_revision
 from tests.reconciler.gitops.source.origin import QUEUE, Origin

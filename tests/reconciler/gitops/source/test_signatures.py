@@ -12,7 +12,7 @@ from reconciler.documents.repository import Reading
 from reconciler.gitops.source.mirror import Mirror
 from reconciler.gitops.source.requirements import Valid
 from reconciler.gitops.source.signatures import NOT_ASKED, Signed, judge
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import SystemClock
 from reconciler.model.problem import START, problem_at
 from tests.reconciler.gitops.source.origin import INVALID, QUEUE, Origin
@@ -124,7 +124,9 @@ def test_if_who_may_sign_can_not_be_known_a_person_decides(site: Site, monkeypat
     site.required()
     commit(site.origin, OTHER)
     # A later version finds the revision in force invalid.
-    monkeypatch.setattr("reconciler.gitops.source.standing.read_repository", lambda *_: Reading((SPOILED,), None))
+    monkeypatch.setattr(
+        "reconciler.gitops.source.standing_policy.read_repository", lambda *_: Reading((SPOILED,), None)
+    )
     standing = site.follow()
     assert standing.status().truth.reason == "AppliedPolicyInvalid"
     status = standing.reconcile()

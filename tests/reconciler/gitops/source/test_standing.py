@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.control.control import NoPolicyError
 from reconciler.gitops.source.mirror import APPLIED, Mirror
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.git_status import PolicyStatus
 from tests.reconciler.gitops.source.origin import INVALID, QUEUE, Origin
 
@@ -146,7 +146,7 @@ def test_kill_9_forgets_nothing(origin: Origin, tmp_path: Path) -> None:
     script = (
         "import os, pathlib, signal, sys\n"
         "from reconciler.gitops.source.mirror import Mirror\n"
-        "from reconciler.gitops.source.standing import StandingPolicy\n"
+        "from reconciler.gitops.source.standing_policy import StandingPolicy\n"
         "StandingPolicy(Mirror(pathlib.Path(sys.argv[1]), sys.argv[2]), 'main').reconcile()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.objects import names
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import Sighted
 from solver.model.workload import JobName
 from tests.reconciler.kubernetes.control.test_sight import GANG, a_worker, sight_of
 from tests.reconciler.kubernetes.samples import node, pod

@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.kubernetes.binder.records import Departure, written
-from reconciler.kubernetes.control.memory import EVICTED, FORGOTTEN_AFTER, Memory, Note
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
+from reconciler.kubernetes.control.state import EVICTED, FORGOTTEN_AFTER, Memory, Note
 from reconciler.kubernetes.objects import names
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import Event

@@ -11,9 +11,9 @@ from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
 from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claim_demand import RefusedClaimError, wanted_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.usage import devices_of
-from reconciler.kubernetes.dra.wanted import RefusedClaimError, wanted_of
 from reconciler.kubernetes.dra.wire import ResourceClaim
 from tests.reconciler.kubernetes.dra.worlds import (
     ANY,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from hack.kubernetes import devices
-from reconciler.kubernetes.dra.asks import Asked, asked_of
+from reconciler.kubernetes.dra.charges import Asked, asked_of
+from reconciler.kubernetes.dra.claim_demand import wanted_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.inventory import gpus_of
 from reconciler.kubernetes.dra.pools import Device, pools_of
-from reconciler.kubernetes.dra.wanted import wanted_of
 from reconciler.kubernetes.dra.wire import ResourceClaim
-from reconciler.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.objects.remarks import Refusal
 from solver.model.cluster import GpuType, MigInstance
 from tests.reconciler.kubernetes.dra.worlds import (
     ANY,

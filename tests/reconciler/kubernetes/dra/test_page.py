@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from reconciler.kubernetes.dra import wanted
+from reconciler.kubernetes.dra import claim_demand as wanted
 from tests.house.tracked import ROOT
 
 PAGE = (ROOT / "docs" / "kubernetes-dra.md").read_text()

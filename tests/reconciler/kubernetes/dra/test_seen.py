@@ -8,7 +8,7 @@ import msgspec
 
 from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocator import NoRoom
-from reconciler.kubernetes.dra.seen import ClaimsSeen
+from reconciler.kubernetes.dra.pod_claims import ClaimsSeen
 from reconciler.kubernetes.dra.stock import Needs
 from reconciler.kubernetes.dra.wire import ClaimStatus, ResourceClaim
 from reconciler.kubernetes.objects import names

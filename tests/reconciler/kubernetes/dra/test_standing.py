@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.kubernetes.dra.standing import readiness, releases
+from reconciler.kubernetes.dra.claim_status import readiness, releases
 from reconciler.kubernetes.dra.wire import (
     FINALIZER,
     Allocation,

@@ -10,7 +10,7 @@ import pytest
 from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocator import NoRoom
 from reconciler.kubernetes.dra.check import violations
-from reconciler.kubernetes.dra.standing import Allotment
+from reconciler.kubernetes.dra.claim_status import Allotment
 from reconciler.kubernetes.dra.stock import Needs, Stock, consumer_of
 from reconciler.kubernetes.dra.wire import (
     Allocation,
@@ -19,7 +19,7 @@ from reconciler.kubernetes.dra.wire import (
     ResourceClaim,
     ResourceSlice,
 )
-from reconciler.kubernetes.objects.said import Missing, Refusal
+from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.kubernetes.objects.wire import Pod, read
 from solver.model.cluster import NodeName
 from tests.reconciler.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_node, a_request, profile, slices_of

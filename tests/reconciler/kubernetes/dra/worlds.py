@@ -8,11 +8,11 @@ from typing import Any
 from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
+from reconciler.kubernetes.dra.claim_demand import wanted_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import pools_of
 from reconciler.kubernetes.dra.prospects import node_devices
 from reconciler.kubernetes.dra.usage import usage_of
-from reconciler.kubernetes.dra.wanted import wanted_of
 from reconciler.kubernetes.dra.wire import DeviceClass, ResourceClaim, ResourceSlice
 from reconciler.kubernetes.objects.wire import Node, read
 

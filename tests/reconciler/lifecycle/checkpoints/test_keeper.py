@@ -14,9 +14,9 @@ import pytest
 
 from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
+from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.resume import checkpoint_environment, resume_point
 from reconciler.lifecycle.checkpoints.storage import Storage, StorageUnusableError
-from reconciler.lifecycle.checkpoints.unread import unread
 from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError

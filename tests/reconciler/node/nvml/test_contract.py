@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.node.here import driver_for, gpus_of
 from reconciler.node.local.gpus import Gpus
+from reconciler.node.local_driver import driver_for, gpus_of
 from tests.contracts import test_backend_partitions
 from tests.contracts.backend_world import Watcher
 from tests.contracts.local_worlds import LocalWorld
