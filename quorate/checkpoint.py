@@ -34,7 +34,7 @@ class _Own:
     saved_at_s = time.monotonic()
 
 
-class Checkpoint(NamedTuple):
+class StoredCheckpoint(NamedTuple):
     """A whole checkpoint to go on from. `shards`: by task (`worker.0`), then by name, the path within `url`."""
 
     step: int
@@ -93,7 +93,7 @@ def commit(step: int, shards: Shards, url: str = "") -> None:
     _Own.saved_at_s = time.monotonic()
 
 
-def latest() -> Checkpoint | None:
+def latest() -> StoredCheckpoint | None:
     """The checkpoint to go on from; None: begin anew. Raises OSError where it can't be read, ValueError for what is no manifest."""
     url = os.environ.get("QUORATE_RESUME_URL", "")
     if not url:
@@ -103,7 +103,7 @@ def latest() -> Checkpoint | None:
         f"{part['group']}.{part['index']}": {shard["name"]: shard["path"] for shard in part["shards"]}
         for part in manifest["parts"]
     }
-    return Checkpoint(int(manifest["step"]), url, shards)
+    return StoredCheckpoint(int(manifest["step"]), url, shards)
 
 
 def progress(step: int, rate: float = 0.0) -> None:

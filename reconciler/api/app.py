@@ -18,7 +18,7 @@ from reconciler.api.alert_payloads import SampleList, WebhookList
 from reconciler.api.alert_routes import AlertRoutes
 from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.attach_routes import AttachRoutes
-from reconciler.api.authorisation import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.checkpoint_routes import CheckpointRoutes
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.group_payloads import GroupView, TrialList
@@ -90,7 +90,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
 
     Streams end when `closing` is set.
     """
-    authority = Authority(services)
+    authority = Authorisation(services)
     app = FastAPI(
         title="Quorate",
         version="v1",

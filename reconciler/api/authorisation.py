@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Action, Rights
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.rules import rule_of
 from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
@@ -36,7 +36,7 @@ _SAID_EVERYWHERE: Final[dict[Action, str]] = {
 }
 
 
-class Authority:
+class Authorisation:
     """A FastAPI dependency, to stand behind the guard. It leaves the caller's rights in the request's state."""
 
     def __init__(self, services: Services) -> None:
@@ -46,7 +46,7 @@ class Authority:
         """Let the request pass if its rule does. Raises RefusedError, NoPolicyError."""
         rule = rule_of(request)
         if rule is None:
-            raise RefusedError(
+            raise RequestRefusedError(
                 403, "no-rule", "Nobody may use this route.", "Report it: the server has no rule for it."
             )
         if rule == "signed" or rule == "open":
@@ -87,16 +87,16 @@ class Authority:
             if may and not record
             else "Ask an admin of the queue; roles are in the AccessPolicy."
         )
-        raise RefusedError(403, "not-allowed", f"{caller.user} may not {what} queue {queue}.", fix)
+        raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not {what} queue {queue}.", fix)
 
     def record(self, name: JobName) -> JobRecord:
         """A job. Raises RefusedError where there is none of that name."""
         try:
             return self._services.jobs.job(name)
         except NoJobYetError as error:
-            raise RefusedError(404, "unknown-job", error.message, error.fix) from error
+            raise RequestRefusedError(404, "unknown-job", error.message, error.fix) from error
         except UnknownJobError as error:
-            raise RefusedError(
+            raise RequestRefusedError(
                 404, "unknown-job", f"There is no job {name}.", _instead(name, self._services)
             ) from error
 
@@ -117,13 +117,13 @@ class Authority:
             what = f"operate on queue {named}" if named else _SAID_EVERYWHERE[action]
             role = "operator" if action == "operate" else "admin"
             fix = f"Ask whoever keeps the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
-            raise RefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
+            raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
 
     @staticmethod
     def _require_look(rights: Rights, caller: Caller) -> None:
         if not rights.may_look():
             fix = "Ask whoever keeps the AccessPolicy for the role viewer."
-            raise RefusedError(403, "not-allowed", f"{caller.user} has no role here that sees the cluster.", fix)
+            raise RequestRefusedError(403, "not-allowed", f"{caller.user} has no role here that sees the cluster.", fix)
 
 
 def _instead(name: JobName, services: Services) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 
 CURSOR_MAX: Final = 400
 
@@ -37,9 +37,9 @@ def number_of(cursor: str) -> int | None:
     return int(place)
 
 
-def bad_cursor() -> RefusedError:
+def bad_cursor() -> RequestRefusedError:
     """What to raise for a cursor that this server did not give."""
-    return RefusedError(
+    return RequestRefusedError(
         422, "bad-cursor", "This is no cursor of this list.", "Take `next` of the page before, or leave it out."
     )
 

@@ -26,7 +26,7 @@ class Planning:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class GitServices:
     """Functions that any thread may call.
 
     `look` has Git looked at soon, and returns when it was asked. `looked_at` is when the last look that is over began; None:

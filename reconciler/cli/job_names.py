@@ -6,7 +6,7 @@ from typing import Literal
 
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.client import ApiError, Client
 from reconciler.model.job_record import TERMINAL
 from solver.model.document import API_VERSION, Document
@@ -49,8 +49,8 @@ def exit_code_of(view: Named) -> int:
         return max(job.code for job in view.jobs)
     outcome = view.outcome
     if outcome is None or outcome.state == "succeeded":
-        return Exit.OK
-    return outcome.exit_code or Exit.ERROR
+        return ExitCode.OK
+    return outcome.exit_code or ExitCode.ERROR
 
 
 def counts_of(view: GroupView) -> str:

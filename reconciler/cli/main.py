@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, print_error
 
 
@@ -138,29 +138,29 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
         NoArgsIsHelpError
     ) as asked:  # A group without its command: what click raises is the help, not an error's text.
         click.echo(asked.format_message(), err=True)
-        return Exit.USAGE
+        return ExitCode.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else program
         print_error(error.format_message(), fix=f"See `{path} --help`.")
-        return Exit.USAGE
+        return ExitCode.USAGE
     except click.ClickException as error:
         print_error(error.format_message())
-        return Exit.ERROR
+        return ExitCode.ERROR
     except click.Abort:  # What click makes of Ctrl-C.
         print_error("interrupted")
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except OSError as error:
         if error.filename is not None:  # A file or folder that this command can't use, whichever it is.
             print_error(error.strerror or str(error), place=str(error.filename))
-            return Exit.ERROR
+            return ExitCode.ERROR
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
         # Whoever read the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.ENOSPC:
             print_error(os.strerror(errno.ENOSPC))
-        return Exit.ERROR
-    return result if isinstance(result, int) else Exit.OK
+        return ExitCode.ERROR
+    return result if isinstance(result, int) else ExitCode.OK
 
 
 def _open_streams() -> None:

@@ -11,7 +11,7 @@ import click
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.policy_payloads import ApprovalList, PlanAccepted, SuspensionList
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam
 from reconciler.cli.phrases import short_revision
@@ -151,7 +151,7 @@ def _outcome(client: Client, asked_at: Instant, timeout: Duration) -> Status:
             return status
         if clock.monotonic_s() >= until_s:
             message = f"no outcome within {timeout}: {_truth(status).message}"
-            raise CommandFailedError(printable(message), exit_code=Exit.WAIT_TIMED_OUT)
+            raise CommandFailedError(printable(message), exit_code=ExitCode.WAIT_TIMED_OUT)
         time.sleep(POLL_S)
 
 

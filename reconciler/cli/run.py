@@ -200,7 +200,7 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
-    from reconciler.backends.baremetal.agent_listener import DoorError
+    from reconciler.backends.baremetal.agent_listener import AgentListenerError
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.connections.limits import ConnectionLimitsError
     from reconciler.gitops.source.errors import GitSourceError
@@ -217,7 +217,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (
         AddressError,
         ConnectionLimitsError,
-        DoorError,
+        AgentListenerError,
         DriverUnusableError,
         FolderUnusableError,
         GitSourceError,

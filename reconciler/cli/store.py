@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.store_options import store_options
 
@@ -81,7 +81,7 @@ def check(
         print_json({"apiVersion": "quorate.dev/v1", "kind": "StoreCheck", "problems": problems})
     else:
         click.echo("\n".join(problems) or "nothing is wrong")
-    ctx.exit(Exit.ERROR if problems else Exit.OK)
+    ctx.exit(ExitCode.ERROR if problems else ExitCode.OK)
 
 
 @store.command(short_help="Take the schema back by one version.")

@@ -18,10 +18,10 @@ from reconciler.lifecycle.jobs.settlements import (
     ConfirmRunning,
     ConfirmShrunk,
     End,
-    Forget,
+    ForgetAttempt,
     GiveBack,
-    Note,
     Outlive,
+    RecordMarks,
     Restart,
     Retry,
     Send,
@@ -34,8 +34,8 @@ from reconciler.protocols.stores import Event
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
-AtOnce = ConfirmRunning | End | Outlive | Retry | Send | GiveBack | Forget
-Alone = ConfirmGrown | ConfirmShrunk | AskToStop | AskToLeave | Restart | Stage | Note
+AtOnce = ConfirmRunning | End | Outlive | Retry | Send | GiveBack | ForgetAttempt
+Alone = ConfirmGrown | ConfirmShrunk | AskToStop | AskToLeave | Restart | Stage | RecordMarks
 
 AT_ONCE_MAX: Final = 256
 """Settlements in one write of each kind: others write meanwhile, and wait no longer than some tenths of a second."""
@@ -72,7 +72,7 @@ def _turn(settlement: AtOnce) -> int:
     match settlement:
         case GiveBack():
             return 2
-        case Forget():
+        case ForgetAttempt():
             return 3
         case _:
             return 1
@@ -91,7 +91,7 @@ class ManyAtOnce(Deeds):
             if isinstance(one, Send):
                 self.send(one.order)
         self._give_back([one for one in decided if isinstance(one, GiveBack)])
-        self.forget_all([(one.job, one.attempt) for one in decided if isinstance(one, Forget)])
+        self.forget_all([(one.job, one.attempt) for one in decided if isinstance(one, ForgetAttempt)])
 
     def _confirm(self, seen: Sequence[ConfirmRunning]) -> None:
         if seen:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
-from reconciler.control.fallback import Decided, decide
-from reconciler.control.interventions import Hands
+from reconciler.control.fallback import CheckedPlan, decide
+from reconciler.control.interventions import InterventionController
 from reconciler.control.loop import take_pass
 from reconciler.control.node_health import Ward
 from reconciler.control.observation import observe
 from reconciler.control.passes import Laps, Pass, record_news
-from reconciler.control.plan_executor import Leader
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.health.effects import cordons
-from reconciler.lifecycle.jobs.backend_reports import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Cursor, Epoch
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class LedgerLook:
     """What the backend reports, beside what Git says."""
 
-    sighted: Sighted
+    sighted: BackendReports
     policy: Policy
     declared: tuple[Node, ...]
     operations: Operations
@@ -45,7 +45,7 @@ class LedgerSite:
     """Implements Site. None of its parts waits for an event loop."""
 
     plane: ControlPlane
-    _leader: Leader = field(init=False)
+    _leader: PlanExecutor = field(init=False)
 
     @property
     def clock(self) -> Clock:
@@ -59,13 +59,15 @@ class LedgerSite:
 
     def lead(self) -> Epoch:
         """By the ledger's lease."""
-        self._leader = Leader(self.plane, self.plane.ledger.lead(self.plane.holder, self.clock.now(), self.plane.lease))
+        self._leader = PlanExecutor(
+            self.plane, self.plane.ledger.lead(self.plane.holder, self.clock.now(), self.plane.lease)
+        )
         return self._leader.epoch
 
     async def look(self, in_force: PolicyInForce) -> LedgerLook:
         """Ask the backend. Raises BackendUnreachableError."""
         _, policy, declared, operations = in_force
-        return LedgerLook(Sighted.of(self.plane.backend.changes(Cursor(0))), policy, declared, operations)
+        return LedgerLook(BackendReports.of(self.plane.backend.changes(Cursor(0))), policy, declared, operations)
 
     def accrue(self, look: LedgerLook) -> None:
         """By what the ledger holds."""
@@ -75,7 +77,7 @@ class LedgerSite:
         """Health of nodes, then jobs, then what people did by hand."""
         settled = Ward(self.plane, self._leader.epoch).settle(look.sighted, look.operations.health, look.declared)
         settled += self._leader.settle(look.sighted, look.operations, look.declared)
-        return settled + Hands(self.plane, self._leader.epoch).settle(look.policy, look.declared)
+        return settled + InterventionController(self.plane, self._leader.epoch).settle(look.policy, look.declared)
 
     def observe(self, look: LedgerLook) -> Snapshot:
         """Join what Git declares, what the backend reports, who holds what and what wants to run."""
@@ -89,7 +91,7 @@ class LedgerSite:
         """In the history."""
         self._leader.note(kind, subject, cause)
 
-    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> Decided:
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
         """In this thread, which has nothing else to do."""
         return decide(self.plane.solve, snapshot, policy, laps)
 

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from reconciler.control.control import PolicyInForce, PolicySource
-from reconciler.control.fallback import Decided
+from reconciler.control.fallback import CheckedPlan
 from reconciler.control.passes import Laps, Pass
-from reconciler.lifecycle.jobs.backend_reports import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
@@ -33,7 +33,7 @@ class Look(Protocol):
     def policy(self) -> Policy: ...  # noqa: D102
 
     @property
-    def sighted(self) -> Sighted: ...  # noqa: D102
+    def sighted(self) -> BackendReports: ...  # noqa: D102
 
 
 LookT = TypeVar("LookT", bound=Look)
@@ -73,7 +73,7 @@ class Site(Protocol[LookT]):
     def note(self, kind: str, subject: str, cause: str) -> None:
         """One line on record."""
 
-    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> Decided:
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
         """A plan that may be acted on. Raises PlanRefusedError, NoPlanError."""
 
     def keep_round(self, record: RoundRecord) -> int | None:

@@ -14,7 +14,7 @@ from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.turns import storage_of
 from reconciler.lifecycle.health.effects import closed
 from reconciler.lifecycle.interventions.effects import about, held
-from reconciler.lifecycle.jobs.backend_reports import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.containers import container_nodes, kept_to_containers
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
@@ -42,7 +42,7 @@ def records_of(plane: ControlPlane, claims: Iterable[Claim]) -> tuple[JobRecord,
 
 
 def observe(
-    plane: ControlPlane, sighted: Sighted, declared: Iterable[Node], policy: Policy, operations: Operations
+    plane: ControlPlane, sighted: BackendReports, declared: Iterable[Node], policy: Policy, operations: Operations
 ) -> Snapshot:
     """The world of this round."""
     claims, intents, attempts = plane.ledger.claims(), plane.ledger.intents(), plane.ledger.attempts()

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from reconciler.control.deeds import Deeds
 from reconciler.control.observation import records_of
-from reconciler.control.partition import Partitioner
+from reconciler.control.partition import GpuPartitioner
 from reconciler.control.passes import accrue
 from reconciler.control.settler import Settler
-from reconciler.control.starts import Alone, Starts, in_turn
+from reconciler.control.starts import Alone, StartExecutor, in_turn
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.save_status import saving_of
 from reconciler.lifecycle.health.effects import drained
 from reconciler.lifecycle.health.trials import under_way
-from reconciler.lifecycle.jobs.backend_reports import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.decisions import settlements
 from reconciler.lifecycle.jobs.dependencies import abandoned, depended_on
-from reconciler.lifecycle.jobs.device_readiness import Ground, gpus_of
+from reconciler.lifecycle.jobs.device_readiness import DeviceReadiness, gpus_of
 from reconciler.lifecycle.jobs.evidence import Evidence, tails_of
 from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
 from reconciler.lifecycle.jobs.orders import order_of
@@ -45,15 +45,18 @@ from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Leader(Deeds):
+class PlanExecutor(Deeds):
     """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
 
-    def settle(self, sighted: Sighted, operations: Operations, declared: tuple[Node, ...]) -> int:
+    def settle(self, sighted: BackendReports, operations: Operations, declared: tuple[Node, ...]) -> int:
         """Make true what follows from what the backend reports, by the policies in force; returns how much that was."""
-        partitioned = Partitioner(self.plane, self.epoch).settle(sighted)
+        partitioned = GpuPartitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
         health = self.plane.health.all()
-        records, ground = records_of(self.plane, claims), Ground(sighted.nodes, self.changing(), drained(health))
+        records, ground = (
+            records_of(self.plane, claims),
+            DeviceReadiness(sighted.nodes, self.changing(), drained(health)),
+        )
         tails = tails_of(records, claims, sighted, self.plane.logs)
         saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
         evidence = Evidence(operations, declared, tails, saving)
@@ -78,7 +81,7 @@ class Leader(Deeds):
 
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
-        refused, unmade, starts = 0, set[DeviceId](), Starts(self.plane, self.epoch)
+        refused, unmade, starts = 0, set[DeviceId](), StartExecutor(self.plane, self.epoch)
         for step in in_turn(plan.steps):
             if isinstance(step, tuple):
                 refused += starts.bind(step, unmade)
@@ -104,7 +107,7 @@ class Leader(Deeds):
             case Grow():
                 return self._grow(step)
             case Repartition():
-                return Partitioner(self.plane, self.epoch).ask(step)
+                return GpuPartitioner(self.plane, self.epoch).ask(step)
         return True
 
     def _keep_free(self, step: Nominate | Withdraw | Reserve | Unreserve) -> None:

@@ -20,7 +20,7 @@ from reconciler.lifecycle.jobs.settlements import (
     CallOff,
     ConfirmGrown,
     ConfirmShrunk,
-    Note,
+    RecordMarks,
     Restart,
     Settlement,
 )
@@ -52,7 +52,7 @@ class Settler(Deeds):
                 self._ask(settlement)
             case BeginSaving() | BeginEnding() | CallOff():
                 self._lead_on(settlement)
-            case Note():
+            case RecordMarks():
                 self._remember(settlement)
 
     def _confirm(self, seen: ConfirmGrown | ConfirmShrunk) -> None:
@@ -82,7 +82,7 @@ class Settler(Deeds):
             grace = policy.grace(Job(job, record.submitted_at, record.spec))
         self.stop(msgspec.structs.replace(intent, deadline=now.after(grace)), cause)
 
-    def _remember(self, seen: Note) -> None:
+    def _remember(self, seen: RecordMarks) -> None:
         """What was decided is on record before anybody is told: the next leader goes on from there."""
         self.plane.ledger.mark(self.epoch, seen.job, seen.attempt, seen.marks)
         if seen.kind:

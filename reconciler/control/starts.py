@@ -55,7 +55,7 @@ def in_turn(steps: Sequence[Step]) -> Iterator[Alone | tuple[Bind, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Starts(Deeds):
+class StartExecutor(Deeds):
     """What a leader does about starts."""
 
     def bind(self, steps: Sequence[Bind], unmade: Collection[DeviceId]) -> int:

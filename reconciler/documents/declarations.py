@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from reconciler.documents.reader import Located
-from reconciler.model.problem import InvalidDocumentsError, Path, Place, Problem, Severity, problem_at
+from reconciler.model.problem import InvalidDocumentsError, Path, Problem, Severity, SourceLocation, problem_at
 from solver.model.document import from_builtins
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ _ELEMENT = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
 
 
 @dataclass(frozen=True)
-class Declared(Generic[T]):
+class Declaration(Generic[T]):
     """One document of one file, as `value` of its kind's type."""
 
     file: str
@@ -34,11 +34,11 @@ class Declared(Generic[T]):
         """`file:line` of the value at a path."""
         return f"{self.file}:{self.place(path).line}"
 
-    def holding(self, value: T) -> Declared[T]:
+    def holding(self, value: T) -> Declaration[T]:
         """The same document with another value."""
-        return Declared(self.file, self.name, self.document, value)
+        return Declaration(self.file, self.name, self.document, value)
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> SourceLocation:
         """Line and column of the value at a path."""
         return self.document.place(path)
 
@@ -47,7 +47,7 @@ class Declared(Generic[T]):
         return problem_at(self.file, self.place(path), code, message, fix, severity)
 
 
-def declare(document: Located, file: str, fields: object, kind: type[T], at: Path = ("spec",)) -> Declared[T]:
+def declare(document: Located, file: str, fields: object, kind: type[T], at: Path = ("spec",)) -> Declaration[T]:
     """Turn checked fields into a value; raises InvalidDocumentsError where a schema is laxer than the type.
 
     `at` is where in the document the fields stand.
@@ -61,7 +61,7 @@ def declare(document: Located, file: str, fields: object, kind: type[T], at: Pat
             [problem_at(file, document.place(path), "malformed", problem.rstrip("."))]
         ) from None
     metadata = document.value.get("metadata", {}) if isinstance(document.value, dict) else {}
-    return Declared(file, str(metadata.get("name", "")), document, value)
+    return Declaration(file, str(metadata.get("name", "")), document, value)
 
 
 def path_of(written: str) -> Path:

@@ -11,7 +11,7 @@ import msgspec
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.documents.clusters import folder_for, replaces
-from reconciler.documents.declarations import Declared, declare
+from reconciler.documents.declarations import Declaration, declare
 from reconciler.documents.files import Files, is_document, is_snapshot
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
@@ -52,23 +52,23 @@ _IGNORED_NAMES = {"CODEOWNERS", "OWNERS", "LICENSE"}
 
 
 @dataclass
-class Gathered:
+class DocumentSet:
     """What was found. `names` (and places) has wrong documents too, so that one mistake isn't told as many."""
 
-    queues: list[Declared[Queue]] = field(default_factory=list)
-    classes: list[Declared[PriorityClass]] = field(default_factory=list)
-    settings: list[Declared[SchedulingPolicy]] = field(default_factory=list)
-    sharing: list[Declared[SharingPolicy]] = field(default_factory=list)
-    mig: list[Declared[MigGeometry]] = field(default_factory=list)
-    reservations: list[Declared[DeclaredReservation]] = field(default_factory=list)
-    checkpoints: list[Declared[CheckpointPolicy]] = field(default_factory=list)
-    retries: list[Declared[RetryPolicy]] = field(default_factory=list)
-    access: list[Declared[AccessPolicy]] = field(default_factory=list)
-    alerts: list[Declared[AlertPolicy]] = field(default_factory=list)
-    health: list[Declared[HealthPolicy]] = field(default_factory=list)
-    tests: list[Declared[PolicyTest]] = field(default_factory=list)
-    pools: list[Declared[NodePoolSpec]] = field(default_factory=list)
-    topologies: list[Declared[TopologySpec]] = field(default_factory=list)
+    queues: list[Declaration[Queue]] = field(default_factory=list)
+    classes: list[Declaration[PriorityClass]] = field(default_factory=list)
+    settings: list[Declaration[SchedulingPolicy]] = field(default_factory=list)
+    sharing: list[Declaration[SharingPolicy]] = field(default_factory=list)
+    mig: list[Declaration[MigGeometry]] = field(default_factory=list)
+    reservations: list[Declaration[DeclaredReservation]] = field(default_factory=list)
+    checkpoints: list[Declaration[CheckpointPolicy]] = field(default_factory=list)
+    retries: list[Declaration[RetryPolicy]] = field(default_factory=list)
+    access: list[Declaration[AccessPolicy]] = field(default_factory=list)
+    alerts: list[Declaration[AlertPolicy]] = field(default_factory=list)
+    health: list[Declaration[HealthPolicy]] = field(default_factory=list)
+    tests: list[Declaration[PolicyTest]] = field(default_factory=list)
+    pools: list[Declaration[NodePoolSpec]] = field(default_factory=list)
+    topologies: list[Declaration[TopologySpec]] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})
     all_readable: bool = True
     problems: list[Problem] = field(default_factory=list)
@@ -78,9 +78,9 @@ class Gathered:
         return set(self.names[kind]) if self.all_readable else None
 
 
-def gather(files: Files) -> Gathered:
+def gather(files: Files) -> DocumentSet:
     """Read all files of one cluster; what is wrong is in `problems`."""
-    found = Gathered(problems=list(files.refused), all_readable=not files.refused)
+    found = DocumentSet(problems=list(files.refused), all_readable=not files.refused)
     # What a cluster has of its own comes before what it replaces: `clusters/` before `policies/`.
     for path, raw in sorted(files.contents.items()):
         if is_document(path):
@@ -99,7 +99,7 @@ def _stray_file(path: str) -> Iterator[Problem]:
         yield problem_at(path, START, "not-read", "nothing reads this file", fix, "warning")
 
 
-def _read_documents(path: str, raw: bytes, found: Gathered) -> None:
+def _read_documents(path: str, raw: bytes, found: DocumentSet) -> None:
     try:
         documents = read_yaml(raw, path)
     except InvalidDocumentsError as error:
@@ -137,7 +137,7 @@ def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
         yield problem_at(path, place, "wrong-folder", f"a {kind} belongs in {folder}/", f"Move it to {folder}/.")
 
 
-def _take(document: Located, kind: str, path: str, found: Gathered) -> None:
+def _take(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     """Check one document; keep its value if it has the right shape, is the first of its name, and is not replaced."""
     shape = shape_problems(document, kind, path)
     found.problems += shape
@@ -162,7 +162,7 @@ def _take(document: Located, kind: str, path: str, found: Gathered) -> None:
             found.problems += error.problems
 
 
-def _keep(document: Located, kind: str, path: str, found: Gathered) -> None:
+def _keep(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     spec, name = document.value["spec"], document.value["metadata"]["name"]
     into, type_ = _KEPT[kind]
     named = {**spec, "name": name} if "name" in type_.__struct_fields__ else spec
@@ -174,7 +174,7 @@ def _keep(document: Located, kind: str, path: str, found: Gathered) -> None:
     getattr(found, into).append(declared)
 
 
-def _queue_with_origins(queue: Declared[Queue]) -> Declared[Queue]:
+def _queue_with_origins(queue: Declaration[Queue]) -> Declaration[Queue]:
     quota = tuple(
         msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "quota", index)))
         for index, entry in enumerate(queue.value.quota)

@@ -150,7 +150,7 @@ class Fragments(Document, frozen=True, omit_defaults=False):
     unusable_after: MilliGpu
 
 
-class Repartitioned(Document, frozen=True, omit_defaults=False):
+class DeviceChange(Document, frozen=True, omit_defaults=False):
     """A GPU whose MIG instances the next round changes under one revision and not, or otherwise, under the other.
 
     None: it is whole. Both are what it has after the round.
@@ -225,7 +225,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     converging: tuple[Converging, ...]
     waits: tuple[QueueWaits, ...]
     fragments: tuple[Fragments, ...]
-    repartitioned: tuple[Repartitioned, ...]
+    repartitioned: tuple[DeviceChange, ...]
     ahead: Ahead
     breaches: tuple[Breach, ...] = ()
     stranded: tuple[Stranded, ...] = ()

@@ -57,7 +57,7 @@ def behind(kinds: Iterable[FollowedKind]) -> Iterator[FollowedKind]:
     return (kind for kind in kinds if kind.is_behind)
 
 
-class Following(Protocol):
+class WatchStatus(Protocol):
     """Whoever follows kinds of objects. Any thread may ask."""
 
     def followed(self) -> tuple[FollowedKind, ...]:
@@ -68,7 +68,7 @@ class Following(Protocol):
 class FollowedFigures(Collector):
     """Figures for Prometheus, read at the moment of the scrape; kinds that the server does not have are left out."""
 
-    of: Following
+    of: WatchStatus
 
     def collect(self) -> Iterator[Metric]:
         """By kind."""

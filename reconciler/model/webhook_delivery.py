@@ -22,7 +22,7 @@ RETRY_AFTER_MAX: Final = Duration(24 * 3_600_000)
 _DOUBLINGS_MAX: Final = 30
 
 
-class Answer(Document, frozen=True):
+class DeliveryResult(Document, frozen=True):
     """What came of one try; `problem` "": it was taken.
 
     `retry_after`: the rest that the receiver asks for. `gone`: it wants no more, ever.
@@ -33,7 +33,7 @@ class Answer(Document, frozen=True):
     gone: bool = False
 
 
-class Standing(Document, frozen=True, omit_defaults=False):
+class DeliveryState(Document, frozen=True, omit_defaults=False):
     """One webhook: every event up to `cursor` has been dealt with. `target` names where it led at last.
 
     `problem`: what came of the newest try where that failed, and all `tries` of it since `failing_since`.
@@ -56,22 +56,22 @@ class Standing(Document, frozen=True, omit_defaults=False):
         """Whether it may be tried."""
         return not self.stopped and self.not_before <= now
 
-    def led_to(self, target: str) -> Standing:
+    def led_to(self, target: str) -> DeliveryState:
         """It leads elsewhere now: what failed there says nothing of here."""
-        return Standing(self.webhook, self.cursor, target, self.delivered, self.given_up, self.answered_at)
+        return DeliveryState(self.webhook, self.cursor, target, self.delivered, self.given_up, self.answered_at)
 
-    def past(self, number: int) -> Standing:
+    def past(self, number: int) -> DeliveryState:
         """An event that this webhook is not told."""
         return msgspec.structs.replace(self, cursor=number)
 
-    def gave_up(self, number: int) -> Standing:
+    def gave_up(self, number: int) -> DeliveryState:
         """An event that nobody took in time."""
         return msgspec.structs.replace(self, cursor=number, given_up=self.given_up + 1)
 
-    def after(self, number: int, answer: Answer, now: Instant, chance: float) -> Standing:
+    def after(self, number: int, answer: DeliveryResult, now: Instant, chance: float) -> DeliveryState:
         """What follows from a try to tell it an event. `chance`: from 0 up to 1."""
         if not answer.problem:
-            return Standing(self.webhook, number, self.target, self.delivered + 1, self.given_up, answered_at=now)
+            return DeliveryState(self.webhook, number, self.target, self.delivered + 1, self.given_up, answered_at=now)
         rest = max(int(answer.retry_after), _rest(self.tries, chance))
         return msgspec.structs.replace(
             self,

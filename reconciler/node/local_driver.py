@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from reconciler.model.clock import Clock
 from reconciler.model.facts import NodeFacts
-from reconciler.node.local.gpus import DeclaredGpus, Gpus
+from reconciler.node.local.gpus import DeclaredGpus, NodeGpus
 from reconciler.node.nvml.driver import Driver, DriverUnusableError
 from reconciler.node.nvml.findings import DeviceUse, Findings, ports_alone
 from reconciler.node.nvml.gpus import NvmlGpus, had_gpus
@@ -55,7 +55,7 @@ def driver_for(whose: WhoseGpus, folder: Path) -> Driver | None:
     return None
 
 
-def gpus_of(driver: Driver | None, folder: Path) -> Gpus:
+def gpus_of(driver: Driver | None, folder: Path) -> NodeGpus:
     """The GPUs that tasks are given; what has to be kept of them is in `folder`."""
     return DeclaredGpus(folder) if driver is None else NvmlGpus(folder, driver)
 

@@ -17,7 +17,7 @@ JUDGED_MAX: Final = 10_000
 """A gate remembers whatever it was asked: after so many jobs the next one begins."""
 
 
-class Admitting:
+class AdmissionCheck:
     """The gate of the latest revision. Any thread may ask; one at a time is answered, since all are tried in the same room."""
 
     def __init__(self) -> None:

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.backends.baremetal.agent_server import Door
-from reconciler.backends.baremetal.authority import Authority
+from reconciler.backends.baremetal.agent_server import AgentServer
+from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.backends.baremetal.enrolment import Joining
+from reconciler.backends.baremetal.enrolment import Enrolment
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
@@ -22,8 +22,8 @@ from reconciler.lifecycle.health.trials import claims_of
 from reconciler.model.clock import Clock
 from reconciler.protocols.stores import Claim
 from reconciler.server.agent_secrets import AgentSecrets
-from reconciler.server.execution_platform import Place
-from reconciler.server.parts import Member
+from reconciler.server.execution_platform import ExecutionPlatform
+from reconciler.server.parts import ServerThread
 from reconciler.server.settings import AgentsSettings, Settings
 from reconciler.server.terms import secret_folder_of
 from reconciler.store.store import SqlStore
@@ -41,14 +41,14 @@ def on_agents(
     clock: Clock,
     log: FilteringBoundLogger,
     closing: ExitStack,
-) -> Place:
+) -> ExecutionPlatform:
     """Put it together. Raises KeyFileError, UnsafeSecretsError; its `begin` raises DoorError."""
     file = AuthorityFile(on.authority or settings.folder.path / "agents" / "authority.pem")
     if on.authority is None:
         file.make(clock.now())
-    authority, fleet = Authority(file, store.agents, clock), Fleet(clock)
-    entry = Entry(authority, Joining(authority, store.agents, store.history, clock))
-    door = Door((on.host, on.port), entry, fleet, _declared_in(policies), leads, wake, log)
+    authority, fleet = CertificateAuthority(file, store.agents, clock), Fleet(clock)
+    entry = Entry(authority, Enrolment(authority, store.agents, store.history, clock))
+    door = AgentServer((on.host, on.port), entry, fleet, _declared_in(policies), leads, wake, log)
 
     def begin() -> None:
         only_when_asked()
@@ -58,12 +58,12 @@ def on_agents(
 
     secrets = AgentSecrets(secret_folder_of(settings.secrets, lambda: policies.current().policy))
     patience, spec_of = _patience(policies, on), _spec_of(store)
-    return Place(
+    return ExecutionPlatform(
         BareMetalBackend(door, fleet, lambda: _claims(store), patience, secrets.sent, spec_of),
         secrets.unstartable,
         AgentDesk(store.agents, authority),
         begin,
-        (Member("agents", door.wait, door.close),),
+        (ServerThread("agents", door.wait, door.close),),
         "they go on; agents keep them, and find whoever leads next",
     )
 

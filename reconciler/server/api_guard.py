@@ -11,7 +11,7 @@ from reconciler.access.authenticator import Authenticator
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.token_file import read_or_make_token
-from reconciler.access.tokens import TokenFile
+from reconciler.access.tokens import UserTokenFile
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.model.clock import SystemClock
 from reconciler.server.settings import Settings
@@ -19,7 +19,7 @@ from reconciler.server.settings import Settings
 
 def guard_of(settings: Settings, access: Callable[[], AccessPolicy | None]) -> Guard:
     """The token of the state folder, the token file, and identity providers. Raises TokenFileError."""
-    tokens = TokenFile(settings.tokens) if settings.tokens is not None else None
+    tokens = UserTokenFile(settings.tokens) if settings.tokens is not None else None
     if tokens is not None:
         # Better found wrong now than by the first who comes.
         tokens.check()

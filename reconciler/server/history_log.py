@@ -14,7 +14,7 @@ from solver.model.quantities import Instant
 
 
 @dataclass(frozen=True, slots=True)
-class ToldHistory:
+class LoggedHistory:
     """Implements History on another one. What it logs was committed before."""
 
     kept: History

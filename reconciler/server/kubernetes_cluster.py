@@ -19,28 +19,28 @@ from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.metrics import Metrics
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.recording import solver_with
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials, CredentialsError, in_cluster
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_path
 from reconciler.kubernetes.client.leader import NoNamespaceError
 from reconciler.kubernetes.client.refusals import KubernetesError
-from reconciler.kubernetes.control.connection import Beside, Cluster, connected
+from reconciler.kubernetes.control.connection import Beside, ClusterConnection, connected
 from reconciler.kubernetes.control.observer import ObservedFiles, Observer
 from reconciler.kubernetes.control.observer_plane import observing
 from reconciler.kubernetes.control.plane import Handed, PodPlane
-from reconciler.kubernetes.control.policy_publication import ShownPolicy
+from reconciler.kubernetes.control.policy_publication import PolicyPublication
 from reconciler.kubernetes.control.runner import PodRunner
-from reconciler.kubernetes.control.state import Memory
+from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, SeenPlane
-from reconciler.kubernetes.objects.pod_ownership import Whose
+from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alerting
 from reconciler.server.folder import FolderUnusableError, StateFolder
-from reconciler.server.history_log import ToldHistory
-from reconciler.server.kubernetes_status import PodStanding
-from reconciler.server.parts import Member, Parts
+from reconciler.server.history_log import LoggedHistory
+from reconciler.server.kubernetes_status import KubernetesStatus
+from reconciler.server.parts import Parts, ServerThread
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
@@ -80,14 +80,14 @@ def parts_on_kubernetes(
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
     store = closing.enter_context(shut(open_store(folder.database)))
-    history = ToldHistory(store.history, log)
+    history = LoggedHistory(store.history, log)
 
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None
 
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108  (there is no runner yet)
     optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
-    memory = Memory(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
+    memory = KubernetesState(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
     of_git = git.standing, solver_with(optimiser, clock), clock, SystemRandom(), partial(_stalled, git.standing)
@@ -99,7 +99,7 @@ def parts_on_kubernetes(
     runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log).hear)
     for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
         metrics.add(figures)
-    standing = PodStanding(runner.followed, git.standing)
+    standing = KubernetesStatus(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
@@ -110,10 +110,10 @@ def parts_on_kubernetes(
     return Parts(
         services_of(*asked, cluster=standing),
         (
-            Member("loop", lambda: _decide(optimiser, runner, on), runner.stop),
-            Member("policy", git.follower.run, git.follower.stop),
-            Member("alerts", alerts.run, alerts.stop),
-            Member("pruning", pruning.run, pruning.stop),
+            ServerThread("loop", lambda: _decide(optimiser, runner, on), runner.stop),
+            ServerThread("policy", git.follower.run, git.follower.stop),
+            ServerThread("alerts", alerts.run, alerts.stop),
+            ServerThread("pruning", pruning.run, pruning.stop),
         ),
         store,
         ending="they go on; whoever leads next finds them",
@@ -126,7 +126,9 @@ def _stalled(policies: StandingPolicy) -> str:
     return now.message if now.status else ""
 
 
-def _observer(whose: Whose, folder: StateFolder, memory: Memory, clock: Clock, log: FilteringBoundLogger) -> Observer:
+def _observer(
+    whose: PodOwnership, folder: StateFolder, memory: KubernetesState, clock: Clock, log: FilteringBoundLogger
+) -> Observer:
     try:
         return Observer(whose, ObservedFiles(folder.observed, folder.observed_nodes), memory, clock, log)
     except (OSError, TraceUnreadableError) as error:
@@ -137,8 +139,8 @@ def _showing(
     settings: Settings, on: KubernetesSettings, policies: PolicySource, log: FilteringBoundLogger
 ) -> tuple[Beside, ...]:
     """The policy in the cluster, where that was asked for."""
-    read = Mirror(settings.folder.mirror, settings.policies).read
-    shown = ShownPolicy(policies, read, settings.cluster, on.namespace, log)
+    read = GitMirror(settings.folder.mirror, settings.policies).read
+    shown = PolicyPublication(policies, read, settings.cluster, on.namespace, log)
     return (shown.run,) if on.mirror_policy else ()
 
 
@@ -148,13 +150,13 @@ def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSetti
         runner.run()
 
 
-def _cluster(on: KubernetesSettings, clock: Clock) -> Cluster:
+def _cluster(on: KubernetesSettings, clock: Clock) -> ClusterConnection:
     try:
         credentials = credentials_of(on, clock)
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
     named = on.namespace, on.lease, on.holder
-    return Cluster(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs)
+    return ClusterConnection(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from reconciler.model.watch_status import FollowedKind, behind
 
 
 @dataclass(frozen=True, slots=True)
-class PodStanding:
+class KubernetesStatus:
     """Implements ClusterStanding. Any thread may ask."""
 
     kinds: Callable[[], tuple[FollowedKind, ...]]

@@ -21,15 +21,15 @@ from reconciler.model.clock import Clock, SystemClock
 from reconciler.node.local import LocalBackend
 from reconciler.node.local.folders import StateFolders
 from reconciler.node.local.machine import equipment_of_this_machine
-from reconciler.node.local.retention import Retention
+from reconciler.node.local.retention import AttemptRetention
 from reconciler.node.local_driver import driver_for, gpus_of, use_of
 from reconciler.protocols.stores import History
 from reconciler.server.alerts import alerting
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.disk import StateDisks
-from reconciler.server.execution_platform import Place, Runs
-from reconciler.server.history_log import ToldHistory
-from reconciler.server.parts import Member, Parts
+from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
+from reconciler.server.history_log import LoggedHistory
+from reconciler.server.parts import Parts, ServerThread
 from reconciler.server.policy_follower import PolicyFollower
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
@@ -47,7 +47,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    history = ToldHistory(store.history, log)
+    history = LoggedHistory(store.history, log)
     git = policy_side(
         settings,
         store,
@@ -81,12 +81,12 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     return Parts(
         services_of(*known, place.unstartable, place.agents, disks=disks),
         (
-            Member("loop", decide, runner.stop),
-            Member("policy", git.follower.run, git.follower.stop),
-            Member("checkpoints", checkpoints.run, checkpoints.stop),
-            Member("alerts", alerts.run, alerts.stop),
+            ServerThread("loop", decide, runner.stop),
+            ServerThread("policy", git.follower.run, git.follower.stop),
+            ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
+            ServerThread("alerts", alerts.run, alerts.stop),
             *place.members,
-            Member("pruning", pruning.run, pruning.stop),
+            ServerThread("pruning", pruning.run, pruning.stop),
         ),
         store,
         ending=place.ending,
@@ -121,7 +121,7 @@ def _place(
     clock: Clock,
     log: FilteringBoundLogger,
     closing: ExitStack,
-) -> Place:
+) -> ExecutionPlatform:
     if settings.agents is not None:
         # Its libraries are an extra that need not be there.
         from reconciler.server.agent_cluster import on_agents
@@ -139,18 +139,18 @@ def _place(
     log.info("runtimes", **equipment.told)
     gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
-    return Place(
+    return ExecutionPlatform(
         backend,
         lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user),
         members=_keeping_logs(settings, clock, log),
     )
 
 
-def _keeping_logs(settings: Settings, clock: Clock, log: FilteringBoundLogger) -> tuple[Member, ...]:
+def _keeping_logs(settings: Settings, clock: Clock, log: FilteringBoundLogger) -> tuple[ServerThread, ...]:
     if settings.keep_logs is None:
         return ()
-    retention = Retention(StateFolders(settings.tasks), clock, settings.keep_logs, log)
-    return (Member("logs", retention.run, retention.stop),)
+    retention = AttemptRetention(StateFolders(settings.tasks), clock, settings.keep_logs, log)
+    return (ServerThread("logs", retention.run, retention.stop),)
 
 
 def _plane(
@@ -158,7 +158,7 @@ def _plane(
     store: SqlStore,
     history: History,
     policies: PolicySource,
-    backend: Runs,
+    backend: TaskRunner,
     optimiser: KillableOptimiser,
     clock: Clock,
 ) -> ControlPlane:

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.gitops.review.meaning import meaning_of
-from reconciler.gitops.source.requirements import Candidate, Held
+from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold
 from reconciler.model.clock import Clock
-from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.protocols.git_decisions import FollowingDecisions
 from reconciler.protocols.plans import AcceptedPlans
 from reconciler.protocols.stores import Event, History
@@ -33,13 +33,13 @@ class AcceptedByPeople:
     plans: AcceptedPlans
     clock: Clock
 
-    def accepted(self, candidate: Candidate, held: Held) -> str:
+    def accepted(self, candidate: RevisionCandidate, held: RevisionHold) -> str:
         """The author and the reason, of this commit in place of what is in force now."""
         in_place_of = candidate.in_force.revision if candidate.in_force else ""
         approval = self.decisions.approval(candidate.commit, held.reason, in_place_of)
         return f"{approval.author}: {approval.why}" if approval else ""
 
-    def applied(self, candidate: Candidate) -> None:
+    def applied(self, candidate: RevisionCandidate) -> None:
         """Approvals of it are used, and so is the plan that was accepted of what it says."""
         self.decisions.use(candidate.commit, self.clock.now())
         self.plans.use(meaning_of(candidate.compiled))
@@ -113,7 +113,7 @@ class PolicyFollower:
             case _:
                 self.log.warning("policy-not-followed", reason=true.reason, message=true.message)
 
-    def _note_refused(self, revision: str, why: Condition) -> None:
+    def _note_refused(self, revision: str, why: PolicyCondition) -> None:
         """Once for a reason: its figures change with every plan that is made of what is held."""
         last = self._last_said(revision)
         if last is None or last.kind != REFUSED or not last.cause.startswith(f"{why.reason}: "):

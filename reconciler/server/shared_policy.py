@@ -11,7 +11,7 @@ from reconciler.store.store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class SharedPolicy:
     """In place of a StandingPolicy for whoever reconciles.
 
     Approvals count once, and plans are made of what a pass saw, which only who leads has: so one process judges revisions.

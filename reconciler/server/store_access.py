@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 from reconciler.access.token_file import read_or_make_token
 from reconciler.protocols.stores import StoreUnusableError
 from reconciler.server.settings import Settings, identity_of_this_process
-from reconciler.store.reserve import Reserve
+from reconciler.store.reserve import DiskReserve
 from reconciler.store.store import SqlStore, open_store
 
 SOLE_HOLDER: Final = "control-plane"
 """SQLite lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""
 
 
-class Opened(NamedTuple):
+class StoreAccess(NamedTuple):
     """`holder`: this process in the lease. `is_shared`: others may lead the same store."""
 
     store: SqlStore
@@ -25,17 +25,17 @@ class Opened(NamedTuple):
     is_shared: bool
 
 
-def opened_store(settings: Settings, closing: ExitStack) -> Opened:
+def opened_store(settings: Settings, closing: ExitStack) -> StoreAccess:
     """The database of `--store`, else SQLite in the state folder. Raises StoreUnusableError."""
     if settings.store is None:
         database = settings.folder.database
-        reserve = Reserve(database.with_name(f"{database.name}-reserve"))
+        reserve = DiskReserve(database.with_name(f"{database.name}-reserve"))
         reserve.begin()
-        found = Opened(open_store(database), SOLE_HOLDER, is_shared=False)
+        found = StoreAccess(open_store(database), SOLE_HOLDER, is_shared=False)
         found.store.database.reserve = reserve
     else:
         store = open_store(settings.store.url, settings.store.password_file)
-        found = Opened(store, identity_of_this_process(), is_shared=True)
+        found = StoreAccess(store, identity_of_this_process(), is_shared=True)
     closing.callback(found.store.close)
     return found
 

@@ -9,13 +9,13 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.protocols.stores import StoreUnreachableError
-from reconciler.server.parts import Member
+from reconciler.server.parts import ServerThread
 
 AGAIN_AFTER_S: Final = 1.0
 
 
 def persevering(
-    member: Member, log: FilteringBoundLogger, rest: Callable[[float], None] = time.sleep
+    member: ServerThread, log: FilteringBoundLogger, rest: Callable[[float], None] = time.sleep
 ) -> Callable[[], None]:
     """What to run in place of `member.run`: the same, again and again until it returns or fails for another reason."""
 

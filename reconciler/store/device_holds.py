@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select
 
 from reconciler.protocols.stores import ClaimRefusedError
-from reconciler.store.occupancy import Held, Occupancy, gpus_under
+from reconciler.store.occupancy import DeviceHold, Occupancy, gpus_under
 from reconciler.store.pieces import pieces
 from reconciler.store.tables import holdings
 from solver.model.cluster import DeviceId
@@ -33,16 +33,16 @@ def refuse_held(occupancy: Occupancy, job: JobName, tasks: Iterable[TaskPlacemen
         raise ClaimRefusedError(f"already held: {whose}", tuple(dict.fromkeys(one.device for one in full)))
 
 
-def held_by(job: JobName, tasks: Iterable[TaskPlacement]) -> Iterator[Held]:
+def held_by(job: JobName, tasks: Iterable[TaskPlacement]) -> Iterator[DeviceHold]:
     """What a job holds by its tasks."""
     tasks = tuple(tasks)
     slots = {device: task.mig for task in tasks if task.mig for device in task.devices}
     for device, milli in _wanted(tasks).items():
         slot = slots.get(device)
-        yield Held(device, job, milli, slot.cost if slot else milli, slot.gpu if slot else device)
+        yield DeviceHold(device, job, milli, slot.cost if slot else milli, slot.gpu if slot else device)
 
 
-def hold(connection: Connection, held: Iterable[Held]) -> None:
+def hold(connection: Connection, held: Iterable[DeviceHold]) -> None:
     """Write it, in one statement."""
     rows = [one._asdict() for one in held]
     if rows:

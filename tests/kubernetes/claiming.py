@@ -29,7 +29,7 @@ from reconciler.kubernetes.dra.wire import (
     ResourceSlice,
 )
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.wire import Meta, Node, Pod, read
+from reconciler.kubernetes.objects.wire import KubeNode, Meta, Pod, read
 from reconciler.protocols.backend import Epoch
 from tests.kubernetes.sessions import a_pod
 
@@ -79,7 +79,7 @@ def allotment(
     """What the claim gets on the node."""
     classes = {known["metadata"]["name"]: read(known, DeviceClass) for known in devices.classes()}
     pools = pools_of(read(part, ResourceSlice) for part in slices)
-    there = node_devices(Node(Meta(node)), pools)
+    there = node_devices(KubeNode(Meta(node)), pools)
     grant = Allocator().grant(there, [wanted_of(claim, classes, Expressions())], usage_of(pools, others))
     assert isinstance(grant, Grant)
     return Allotment(claim, consumer(pod), allocation_of(claim, grant.picks, classes, node, NOW))

@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from reconciler.analysis.backtest.compare import Candidate, with_queues_of
+from reconciler.analysis.backtest.compare import PolicyCandidate, with_queues_of
 from reconciler.analysis.backtest.figures import PolicyFigures
 from reconciler.analysis.backtest.history_file import Attempt, RecordedJob
-from reconciler.analysis.backtest.observation import Loss, Observation, Stretch
+from reconciler.analysis.backtest.observation import LostWork, Observation, Stretch
 from reconciler.analysis.backtest.past import saved_ms
-from reconciler.analysis.backtest.summary import Finished
+from reconciler.analysis.backtest.summary import ReplayOutcome
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.workload import JobName
 from solver.plan.reason import count
@@ -24,7 +24,7 @@ AS_IT_WAS: Final = "as it was"
 
 
 @dataclass(frozen=True)
-class Record:
+class Actuals:
     """What is on record of the jobs that are replayed, within the same time. `until`: when the record was written."""
 
     recorded: Mapping[JobName, RecordedJob]
@@ -33,7 +33,7 @@ class Record:
     end: Instant
     until: Instant
 
-    def figures(self, beside: Candidate, cadence: Duration) -> PolicyFigures:
+    def figures(self, beside: PolicyCandidate, cadence: Duration) -> PolicyFigures:
         """All that a record can say. GPUs, classes, and what queues were owed are those of the policy that it is held against."""
         policy, _ = with_queues_of(self.jobs, beside.policy)
         replay = Replay(beside.nodes, policy, None, cadence)
@@ -45,7 +45,7 @@ class Record:
                 Stretch(begun.started_at, self._ended_at(begun), one.job.spec.gpus) for begun in attempts
             ]
             seen.losses += self._losses(one, attempts)
-        found = Finished(replay, self.jobs, self.start, self.end, seen).figures(AS_IT_WAS)
+        found = ReplayOutcome(replay, self.jobs, self.start, self.end, seen).figures(AS_IT_WAS)
         notes = tuple(self._notes(beside.name))
         return msgspec.structs.replace(found, digest="", never=None, rounds=None, eta=None, notes=notes)
 
@@ -72,13 +72,13 @@ class Record:
         ended_at = self.until if attempt.ended_at is None else attempt.ended_at
         return max(attempt.started_at, min(ended_at, self.end))
 
-    def _losses(self, one: TraceJob, attempts: Sequence[Attempt]) -> Iterator[Loss]:
+    def _losses(self, one: TraceJob, attempts: Sequence[Attempt]) -> Iterator[LostWork]:
         record = self.recorded[one.job.name]
         for attempt in attempts:
             if attempt.stopped_for == "evict" and attempt.ended_at is not None and attempt.ended_at <= self.end:
                 lost_ms = attempt.ended_at - attempt.started_at - saved_ms(record, attempt)
                 gpu_s = record.spec.gpus / MILLI_PER_GPU * lost_ms / 1000
-                yield Loss(attempt.ended_at, record.name, "recorded", shrunk=False, gpu_s=gpu_s)
+                yield LostWork(attempt.ended_at, record.name, "recorded", shrunk=False, gpu_s=gpu_s)
 
     def _notes(self, beside: str) -> Iterator[str]:
         yield f"GPUs of the cluster and guarantees, by which fairness is measured, are those of {beside}"

@@ -29,7 +29,7 @@ from solver.quota.entitlement import gpus_by_type
 from solver.quota.guaranteed import guarantees
 
 
-class Wanted(NamedTuple):
+class JobDemand(NamedTuple):
     """A job as its queue asked for it."""
 
     submitted_at: Instant
@@ -46,7 +46,7 @@ def guaranteed_by_queue(policy: Policy, nodes: Iterable[Node]) -> dict[QueueName
     return total
 
 
-def alone(jobs: Sequence[Wanted], milli: int) -> list[int]:
+def alone(jobs: Sequence[JobDemand], milli: int) -> list[int]:
     """Milliseconds from each job's submission to its end on a private cluster of so many milli-GPU (more than 0).
 
     `jobs` are in the order of their submission.

@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
     milli: int
 
 
-class Loss(NamedTuple):
+class LostWork(NamedTuple):
     """A job that was evicted, or an elastic gang that was shrunk, and the GPU-seconds of work that it lost by it."""
 
     at: Instant
@@ -46,7 +46,7 @@ class Observation:
     """
 
     stretches: dict[JobName, list[Stretch]] = field(default_factory=dict)
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[LostWork] = field(default_factory=list)
     told: dict[JobName, AnyEstimate | None] = field(default_factory=dict)
     never: frozenset[JobName] = frozenset()
     stages: Counter[str] = field(default_factory=Counter)
@@ -90,7 +90,7 @@ class Observation:
         return job in self._held or job in self.stretches
 
     def _lose(self, step: Evict | Shrink, now: Instant) -> None:
-        self.losses.append(Loss(now, step.job, step.means, isinstance(step, Shrink), step.lost_gpu_s))
+        self.losses.append(LostWork(now, step.job, step.means, isinstance(step, Shrink), step.lost_gpu_s))
 
     def _resize(self, job: JobName, now: Instant, more: int) -> None:
         milli = self._held[job].milli + more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.analysis.reports.outline import Given, Words
+from reconciler.analysis.reports.outline import UntrustedText, Words
 from solver.plan.plan import Certificate, LayerResult
 from solver.plan.reason import count
 
@@ -31,6 +31,6 @@ def proof_of(certificate: Certificate) -> Words:
 def _short_of(layer: LayerResult) -> Words:
     """How far a layer may be from the best. Of harm and misfit the best is none at all, and nothing is a part of that."""
     if layer.bound:
-        return Given(layer.name), f" at most {layer.gap:.2%} below the best"
+        return UntrustedText(layer.name), f" at most {layer.gap:.2%} below the best"
     amount = f"{abs(layer.value):.1f}" + (" GPU-hours" if "-harm." in layer.name else "")
-    return Given(layer.name), f" ({amount}) not proven least"
+    return UntrustedText(layer.name), f" ({amount}) not proven least"

@@ -12,7 +12,7 @@ from reconciler.analysis.reports.job_sections import (
     sum_of,
     unchanged_sections,
 )
-from reconciler.analysis.reports.outline import Given, Outline, Section, When, Words, sentences
+from reconciler.analysis.reports.outline import Outline, ReportSection, UntrustedText, When, Words, sentences
 from reconciler.analysis.reports.paths import Paths
 from reconciler.analysis.reports.proof import proof_of
 from reconciler.analysis.reports.queue_sections import (
@@ -53,7 +53,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
 def _headline(found: Review, sorted_jobs: Fates) -> Words:
     """Who is worse or better off, the worst first, and nothing of what stays as it is."""
     said = list(_effects(found, sorted_jobs)) or ["no job fares differently"]
-    return Given(_named(found.base)), " → ", Given(_named(found.head)), ": ", "; ".join(said)
+    return UntrustedText(_named(found.base)), " → ", UntrustedText(_named(found.head)), ": ", "; ".join(said)
 
 
 def _named(side: RevisionReviewed) -> str:
@@ -113,26 +113,33 @@ def _verdict(found: Review, jobs: Fates) -> str:
     return "No job is worse off."
 
 
-def _breached(found: Review) -> Iterator[Section]:
+def _breached(found: Review) -> Iterator[ReportSection]:
     if found.breaches:
         lines: list[Words] = [
-            (Given(breach.guardrail), ": ", Given(breach.message), *_at(breach.origin), ". ", Given(breach.fix))
+            (
+                UntrustedText(breach.guardrail),
+                ": ",
+                UntrustedText(breach.message),
+                *_at(breach.origin),
+                ". ",
+                UntrustedText(breach.fix),
+            )
             for breach in found.breaches
         ]
         yield sentences("Guardrails broken", lines)
 
 
 def _at(origin: str) -> Words:
-    return (" (", Given(origin), ")") if origin else ()
+    return (" (", UntrustedText(origin), ")") if origin else ()
 
 
 def _footer(found: Review, when: When) -> tuple[Words, ...]:
     return (
         *(
             (
-                Given(_named(side)),
+                UntrustedText(_named(side)),
                 " (",
-                Given(side.commit[:_COMMIT_CHARACTERS]),
+                UntrustedText(side.commit[:_COMMIT_CHARACTERS]),
                 "): ",
                 *proof_of(side.certificate),
             )
@@ -140,7 +147,7 @@ def _footer(found: Review, when: When) -> tuple[Words, ...]:
         ),
         (
             f"Snapshot of {when(found.time)} (",
-            Given(found.snapshot.removeprefix("sha256:")[:_COMMIT_CHARACTERS]),
+            UntrustedText(found.snapshot.removeprefix("sha256:")[:_COMMIT_CHARACTERS]),
             "). ",
             _played(found.ahead, when),
         ),

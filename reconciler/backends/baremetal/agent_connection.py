@@ -19,7 +19,7 @@ REASON_MAX: Final = 100
 """Bytes of a close frame's reason (RFC 6455, 5.5.1: 123)."""
 
 
-class Line:
+class AgentConnection:
     """Used in the door's thread alone."""
 
     def __init__(self, identity: NodeIdentity, connection: ServerConnection) -> None:

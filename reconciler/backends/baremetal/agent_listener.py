@@ -17,11 +17,11 @@ REFUSALS_MAX: Final = 1_000
 """So many different ones are remembered."""
 
 
-class DoorError(Exception):
+class AgentListenerError(Exception):
     """The agents' address can't be listened on: a person must act."""
 
 
-class Doorway:
+class AgentListener:
     """`listener` and `connection` are for websockets' `serve`. Used in the door's thread alone. Raises DoorError."""
 
     def __init__(self, address: tuple[str, int], log: FilteringBoundLogger) -> None:
@@ -64,4 +64,4 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise DoorError(f"{host}:{port}: {error.strerror}. Choose another --agents-listen") from error
+        raise AgentListenerError(f"{host}:{port}: {error.strerror}. Choose another --agents-listen") from error

@@ -17,14 +17,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from reconciler.backends.baremetal import full_collections, join_wire
-from reconciler.backends.baremetal.agent_connection import CLOSED_WITHIN_S, REASON_MAX, Line
-from reconciler.backends.baremetal.agent_listener import Doorway
+from reconciler.backends.baremetal.agent_connection import CLOSED_WITHIN_S, REASON_MAX, AgentConnection
+from reconciler.backends.baremetal.agent_listener import AgentListener
 from reconciler.backends.baremetal.authority import UntrustedError
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import TICK_S, Fleet
 from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.backends.baremetal.merge import LEASE
-from reconciler.backends.baremetal.pending_requests import Asked, Hear
+from reconciler.backends.baremetal.pending_requests import Hear, PendingRequests
 from reconciler.backends.baremetal.wire import (
     BAD_HELLO,
     MESSAGE_BYTES_MAX,
@@ -51,7 +51,7 @@ class NotThereError(Exception):
     """The agent of a node is not connected."""
 
 
-class Door:
+class AgentServer:
     """`open` it, and `close` it in the end. All other methods may be called by any thread.
 
     `declared`: what Git says a node is. `leads`: whether this control plane does; while it does not, agents are sent away. `told`:
@@ -75,8 +75,8 @@ class Door:
         self._leads = leads
         self._told = told
         self._log = log
-        self._lines: dict[NodeName, Line] = {}
-        self._asked = Asked()
+        self._lines: dict[NodeName, AgentConnection] = {}
+        self._asked = PendingRequests()
         self._ids = count(1)
         self._opened: Future[int] = Future()
         self._failure: BaseException | None = None
@@ -174,7 +174,7 @@ class Door:
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        self._doorway = Doorway(self._address, self._log)
+        self._doorway = AgentListener(self._address, self._log)
         server = await serve(
             self._receive,
             sock=self._doorway.listener,
@@ -210,7 +210,7 @@ class Door:
             await self._revoke(lines)
         full_collections.after(tick * TICK_S)
 
-    async def _revoke(self, lines: tuple[Line, ...]) -> None:
+    async def _revoke(self, lines: tuple[AgentConnection, ...]) -> None:
         try:
             untrusted = await self._entry.no_longer([line.identity for line in lines])
         except (StoreUnusableError, KeyFileError) as error:
@@ -221,7 +221,7 @@ class Door:
             self._log.warning("agent-refused", node=line.node, message=why)
         await self._let_go(refused, BAD_HELLO)
 
-    async def _let_go(self, lines: Mapping[Line, str], code: int) -> None:
+    async def _let_go(self, lines: Mapping[AgentConnection, str], code: int) -> None:
         """All at once, each for a reason: who takes no leave holds up nobody else."""
         await asyncio.gather(*(line.close(code, reason) for line, reason in lines.items()))
         for line in lines:
@@ -244,7 +244,7 @@ class Door:
                 carrying.cancel()
                 self._gone(line)
 
-    async def _welcomed(self, connection: ServerConnection) -> Line | None:
+    async def _welcomed(self, connection: ServerConnection) -> AgentConnection | None:
         """The agent's line, once it has said who it is and that agrees with its certificate."""
         try:
             identity, hello = await self._entry.hello(connection)
@@ -258,7 +258,7 @@ class Door:
             return None
         self._doorway.keep(connection)
         connection.protocol.max_message_size = MESSAGE_BYTES_MAX
-        before, line = self._lines.get(hello.node), Line(identity, connection)
+        before, line = self._lines.get(hello.node), AgentConnection(identity, connection)
         if before is not None:
             self._gone(before)
             await before.close(REPLACED, "the same node has connected once more")
@@ -287,7 +287,7 @@ class Door:
             case _:
                 self._asked.answer(node, heard)
 
-    def _gone(self, line: Line) -> None:
+    def _gone(self, line: AgentConnection) -> None:
         """Unless the node has connected once more since."""
         if self._lines.get(line.node) is not line:
             return

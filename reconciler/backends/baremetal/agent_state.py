@@ -12,7 +12,7 @@ from reconciler.protocols.backend import (
     ENDED,
     AttemptKey,
     AttemptStopped,
-    Changes,
+    BackendChanges,
     GpuPartitioned,
     TaskLeft,
     TaskStatus,
@@ -26,7 +26,7 @@ TaskKey = tuple[JobName, int, str, int]
 
 
 @dataclass
-class Told:
+class AgentState:
     """Everything an agent said, the latest of each thing."""
 
     nodes: dict[NodeName, Node] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Told:
     partitioned: dict[DeviceId, GpuPartitioned] = field(default_factory=dict)
     facts: dict[NodeName, NodeFacts] = field(default_factory=dict)
 
-    def add(self, changes: Changes) -> None:
+    def add(self, changes: BackendChanges) -> None:
         """What changed since."""
         self.nodes |= {node.name: node for node in changes.nodes}
         self.tasks |= {key_of(task): task for task in changes.tasks}
@@ -74,13 +74,13 @@ class Heard:
 
     last_s: float
     at: Instant
-    told: Told = field(default_factory=Told)
+    told: AgentState = field(default_factory=AgentState)
     connected: bool = False
     whole: bool = False
     address: str = ""
 
 
-def of_itself(node: NodeName, changes: Changes) -> Changes:
+def of_itself(node: NodeName, changes: BackendChanges) -> BackendChanges:
     """What an agent says of its own node: nobody who has taken one over can speak for another."""
     return msgspec.structs.replace(
         changes,

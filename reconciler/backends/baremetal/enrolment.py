@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Response
 
-from reconciler.backends.baremetal.authority import Authority, UntrustedError
+from reconciler.backends.baremetal.authority import CertificateAuthority, UntrustedError
 from reconciler.backends.baremetal.certificates import (
     LIFE,
     CertificateError,
@@ -50,10 +50,10 @@ EXCHANGE_S: Final = 10.0
 _JOIN_AGAIN: Final = "Make a token with `quorate agents token NODE` and join again"
 
 
-class Joining:
+class Enrolment:
     """Answers what agents ask who want a certificate. Any thread may call it."""
 
-    def __init__(self, authority: Authority, agents: Agents, history: History, clock: Clock) -> None:
+    def __init__(self, authority: CertificateAuthority, agents: Agents, history: History, clock: Clock) -> None:
         self._authority = authority
         self._agents = agents
         self._history = history
@@ -112,7 +112,7 @@ class Joining:
         return Issued(certificate, self.roots().decode())
 
 
-async def serve_joining(connection: ServerConnection, joining: Joining) -> None:
+async def serve_joining(connection: ServerConnection, joining: Enrolment) -> None:
     """For a connection to JOIN_PATH: one question, one answer. Whoever does not ask in time is answered nothing."""
     try:
         async with asyncio.timeout(EXCHANGE_S):
@@ -123,6 +123,6 @@ async def serve_joining(connection: ServerConnection, joining: Joining) -> None:
         await connection.send(await asyncio.to_thread(joining.answer, message))
 
 
-def roots_response(connection: ServerConnection, joining: Joining) -> Response:
+def roots_response(connection: ServerConnection, joining: Enrolment) -> Response:
     """For a request to ROOTS_PATH."""
     return connection.respond(HTTPStatus.OK, joining.roots().decode())

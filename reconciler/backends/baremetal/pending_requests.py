@@ -11,7 +11,7 @@ Hear = Callable[[Answer | None], None]
 """Called with an answer; with None once there can't be any."""
 
 
-class Asked:
+class PendingRequests:
     """Used in the door's thread alone."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 import msgspec
 
 from reconciler.backends.baremetal.agent_state import key_of
-from reconciler.protocols.backend import Changes, Cursor
+from reconciler.protocols.backend import BackendChanges, Cursor
 from solver.model.document import Document
 from solver.model.quantities import Instant
 
@@ -15,14 +15,14 @@ from solver.model.quantities import Instant
 _CHANGES_PER_MS_BITS = 20
 
 
-class Numbered:
+class ReportLog:
     """The latest of each thing, with the number of the change that made it so."""
 
     def __init__(self, began: Instant) -> None:
         self._newest = int(began) << _CHANGES_PER_MS_BITS
         self._known: dict[Hashable, tuple[int, Document]] = {}
 
-    def after(self, known: Changes, cursor: Cursor) -> Changes:
+    def after(self, known: BackendChanges, cursor: Cursor) -> BackendChanges:
         """Of everything that is known now, what is new since a cursor."""
         now: dict[Hashable, tuple[int, Document]] = {}
         for key, thing in _things(known):
@@ -32,7 +32,7 @@ class Numbered:
         if not cursor:
             return msgspec.structs.replace(known, cursor=Cursor(self._newest))
         new = {key for key, (number, _) in now.items() if number > cursor}
-        return Changes(
+        return BackendChanges(
             Cursor(self._newest),
             nodes=tuple(node for node in known.nodes if ("node", node.name) in new),
             tasks=tuple(task for task in known.tasks if ("task", key_of(task)) in new),
@@ -47,7 +47,7 @@ class Numbered:
         return self._newest
 
 
-def _things(known: Changes) -> Iterator[tuple[Hashable, Document]]:
+def _things(known: BackendChanges) -> Iterator[tuple[Hashable, Document]]:
     yield from ((("node", node.name), node) for node in known.nodes)
     yield from ((("task", key_of(task)), task) for task in known.tasks)
     yield from ((("stopped", done.job, done.attempt), done) for done in known.stopped)

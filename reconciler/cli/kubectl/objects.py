@@ -9,7 +9,7 @@ import msgspec
 from reconciler.kubernetes.objects.wire import Meta, Pod, PodStatus, Wire
 
 
-class Condition(Wire, frozen=True):
+class PodCondition(Wire, frozen=True):
     """A condition of a pod, with what it says."""
 
     type: str
@@ -22,7 +22,7 @@ class Condition(Wire, frozen=True):
 class SeenStatus(PodStatus, frozen=True):
     """How a pod stands, in its own words."""
 
-    conditions: tuple[Condition, ...] = ()  # type: ignore[assignment, unused-ignore]
+    conditions: tuple[PodCondition, ...] = ()  # type: ignore[assignment, unused-ignore]
 
 
 class SeenPod(Pod, frozen=True):
@@ -31,7 +31,7 @@ class SeenPod(Pod, frozen=True):
     status: SeenStatus = SeenStatus()
 
     @property
-    def scheduling(self) -> Condition | None:
+    def scheduling(self) -> PodCondition | None:
         """What its condition PodScheduled says; None: nothing yet."""
         return next((one for one in self.status.conditions if one.type == "PodScheduled"), None)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.kubectl.kubectl_client import ThroughKubectl
 from reconciler.cli.kubectl.objects import SeenEvent, SeenEvents, SeenPod, SeenPods, SeenQueue, SeenQueues
 from reconciler.cli.output import CommandFailedError
@@ -37,14 +37,14 @@ QPS, BURST = 20, 40
 PAGE = 500
 
 
-class Where(NamedTuple):
+class KubeContext(NamedTuple):
     """Which cluster, and which namespace where it matters; None: what the kubeconfig says."""
 
     context: str | None = None
     namespace: str | None = None
 
 
-class Door(Protocol):
+class ApiServerAccess(Protocol):
     """A way to the API server: our client, or kubectl."""
 
     async def get(self, path: str, kind: type[T], parameters: Mapping[str, str] | None = None) -> T:
@@ -54,7 +54,7 @@ class Door(Protocol):
 class Reader:
     """Asks the API server. Its methods raise KubernetesError, and CommandFailedError for what is not there."""
 
-    def __init__(self, api: Door, namespace: str) -> None:
+    def __init__(self, api: ApiServerAccess, namespace: str) -> None:
         self._api = api
         self.namespace = namespace
 
@@ -94,7 +94,7 @@ class Reader:
             raise CommandFailedError("the cluster has no queues.quorate.dev", fix=fix) from error
 
 
-def read(where: Where, story: Callable[[Reader], Awaitable[T]]) -> T:
+def read(where: KubeContext, story: Callable[[Reader], Awaitable[T]]) -> T:
     """What a story reads. Raises CommandFailedError, with the exit code for it."""
 
     async def session() -> T:
@@ -104,13 +104,13 @@ def read(where: Where, story: Callable[[Reader], Awaitable[T]]) -> T:
     try:
         return asyncio.run(session())
     except CredentialsError as error:
-        raise CommandFailedError(str(error), exit_code=Exit.NOT_AUTHORISED) from error
+        raise CommandFailedError(str(error), exit_code=ExitCode.NOT_AUTHORISED) from error
     except KubernetesError as error:
         raise _failed(error) from error
 
 
 @asynccontextmanager
-async def _reader(where: Where) -> AsyncIterator[Reader]:
+async def _reader(where: KubeContext) -> AsyncIterator[Reader]:
     """Through our client; where it does not take the kubeconfig, through kubectl, if there is one. Raises CredentialsError."""
     clock = SystemClock()
     try:
@@ -131,8 +131,8 @@ async def _reader(where: Where) -> AsyncIterator[Reader]:
 
 def _failed(error: KubernetesError) -> CommandFailedError:
     if isinstance(error, UnreachableError):
-        return CommandFailedError(str(error), fix="Name another context.", exit_code=Exit.SERVER_UNREACHABLE)
+        return CommandFailedError(str(error), fix="Name another context.", exit_code=ExitCode.SERVER_UNREACHABLE)
     if isinstance(error, NotAllowedError):
         fix = "Ask for the role `view` in this namespace, or name another context."
-        return CommandFailedError(str(error), fix=fix, exit_code=Exit.NOT_AUTHORISED)
+        return CommandFailedError(str(error), fix=fix, exit_code=ExitCode.NOT_AUTHORISED)
     return CommandFailedError(str(error))

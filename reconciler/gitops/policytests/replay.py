@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 
 from reconciler.documents.policy_test import Happening
-from reconciler.gitops.policytests.world import World
+from reconciler.gitops.policytests.world import PolicyTestWorld
 from solver.milp.optimiser import Optimiser
 from solver.model.cluster import Node
 from solver.model.quantities import Duration, Instant, MilliGpu
@@ -37,7 +37,7 @@ class Moment:
 
 
 @dataclass
-class Staged(Replay):
+class StagedReplay(Replay):
     """A replay of a test. What a replay does holds here too; beside it, rounds are held as long as there are jobs.
 
     Jobs on a node that is lost stop at once and wait again; they have done what their checkpoints saved.
@@ -47,7 +47,9 @@ class Staged(Replay):
     begins: Instant = field(default_factory=lambda: Instant(0))
 
     @classmethod
-    def of(cls, world: World, happenings: Sequence[Happening], policy: Policy, optimiser: Optimiser | None) -> Staged:
+    def of(
+        cls, world: PolicyTestWorld, happenings: Sequence[Happening], policy: Policy, optimiser: Optimiser | None
+    ) -> StagedReplay:
         """The replay of a test that has not begun."""
         staged = cls(world.nodes, policy, optimiser, CADENCE, begins=world.begins)
         timed = [(world.begins.after(happening.at), happening) for happening in happenings]

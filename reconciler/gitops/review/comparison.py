@@ -12,14 +12,14 @@ from reconciler.gitops.review.guardrails import breaches_of
 from reconciler.gitops.review.jobs import job_changes
 from reconciler.gitops.review.meaning import document_changes, meaning_of
 from reconciler.gitops.review.queues import converging, queue_changes, queue_waits
-from reconciler.gitops.review.side import Played, Side, play
+from reconciler.gitops.review.side import Played, ReviewSide, play
 from reconciler.model.review_findings import Ahead, Review, RevisionReviewed
 from solver.milp.optimiser import Optimiser
 from solver.model.document import digest
 from solver.model.snapshot import Snapshot
 
 
-def review(snapshot: Snapshot, base: Side, head: Side, optimiser: Optimiser | None) -> Review:
+def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Optimiser | None) -> Review:
     """Solve one snapshot under the policies and on the inventories of two revisions, and play the rounds that follow.
 
     The optimiser decides the next round of each; those that follow are greedy.

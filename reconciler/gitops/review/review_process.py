@@ -9,7 +9,7 @@ from typing import Final
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.optimiser.budget import RoundBudget
 from reconciler.gitops.review.comparison import review
-from reconciler.gitops.review.side import Side
+from reconciler.gitops.review.side import ReviewSide
 from reconciler.gitops.source.errors import NotReadyToPlanError
 from reconciler.model.clock import SystemClock
 from reconciler.model.review_findings import Review
@@ -20,7 +20,7 @@ PATIENCE_S: Final = 1_800.0
 """Who takes longer hangs."""
 
 
-def review_apart(snapshot: Snapshot, base: Side, head: Side) -> Review:
+def review_apart(snapshot: Snapshot, base: ReviewSide, head: ReviewSide) -> Review:
     """The same as `review`. Raises NotReadyToPlanError where the process dies or hangs: it is tried again."""
     spawn = multiprocessing.get_context("spawn")
     line, theirs = spawn.Pipe()
@@ -44,7 +44,7 @@ def review_apart(snapshot: Snapshot, base: Side, head: Side) -> Review:
 
 def _answer(line: Connection) -> None:
     """As documents: a pickled one has another digest, since defaults are told by what they are and not by what they say."""
-    snapshot, base, head = decode(line.recv_bytes(), tuple[Snapshot, Side, Side])
+    snapshot, base, head = decode(line.recv_bytes(), tuple[Snapshot, ReviewSide, ReviewSide])
     with KillableOptimiser() as child:
         found = review(snapshot, base, head, RoundBudget(child, SystemClock()))
     line.send_bytes(encode(found))

@@ -21,7 +21,7 @@ from solver.round.solve import solve, standing
 from solver.simulation.onward import Onward, onward
 
 
-class Side(NamedTuple):
+class ReviewSide(NamedTuple):
     """A revision to review: as its user names it, its full commit id, and what it says."""
 
     name: str
@@ -33,7 +33,7 @@ class Side(NamedTuple):
 class Played:
     """What a revision does to a snapshot. `shares`: where the queues stand before the next round."""
 
-    side: Side
+    side: ReviewSide
     snapshot: Snapshot
     shares: Shares
     plan: Plan
@@ -45,7 +45,7 @@ class Played:
         return self.side.compiled.policy
 
 
-def play(snapshot: Snapshot, side: Side, base: Iterable[Node], optimiser: Optimiser | None) -> Played:
+def play(snapshot: Snapshot, side: ReviewSide, base: Iterable[Node], optimiser: Optimiser | None) -> Played:
     """Solve the next round, and play those that follow. `base`: see `on_inventory`.
 
     The estimates that a round makes for those who wait are left out: the rounds to come say when they start.

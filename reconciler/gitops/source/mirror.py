@@ -39,7 +39,7 @@ class Step(NamedTuple):
     parents: int
 
 
-class Mirror:
+class GitMirror:
     """A bare repository of its own in `folder`, filled from `url`. Use by several processes is serialised."""
 
     def __init__(self, folder: Path, url: str) -> None:

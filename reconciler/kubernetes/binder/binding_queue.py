@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from reconciler.kubernetes.binder.journal import GangBinding, Journal, PodBinding
+from reconciler.kubernetes.binder.journal import GangBinding, PodBinding, StartJournal
 from reconciler.kubernetes.binder.outcomes import Answer, PodOutcome
 from reconciler.kubernetes.client.api import AT_ONCE_MAX
 
@@ -22,7 +22,7 @@ def pods_at_once(qps: float, roll_forward_s: float) -> int:
 class Sending:
     """Pods of a start that are to be bound, and what became of them as far as it is known."""
 
-    def __init__(self, of: GangBinding | Journal, pods: tuple[PodBinding, ...]) -> None:
+    def __init__(self, of: GangBinding | StartJournal, pods: tuple[PodBinding, ...]) -> None:
         self.of = of
         self.pods = pods
         self._told: dict[int, PodOutcome] = {}
@@ -51,7 +51,7 @@ Turn = tuple[Sending, int]
 """The number of one of the pods; 0: its start is to be begun."""
 
 
-class Line:
+class BindingQueue:
     """Starts are begun in their order, each when nothing that is begun waits and there is room for it.
 
     There is while those under way have no more than `pods_max` pods with it; one that is larger has it alone.

@@ -11,14 +11,14 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.binder.intents import Pods, members_of
 from reconciler.kubernetes.binder.pod_deeds import PodDeeds
-from reconciler.kubernetes.binder.records import Promise, promise_on, written
+from reconciler.kubernetes.binder.records import NominationRecord, promise_on, written
 from reconciler.kubernetes.binder.reservation_store import DeclaredStore
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.fencing import Leading
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError
 from reconciler.kubernetes.client.together import together
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import Clock
@@ -40,7 +40,7 @@ class Unkept(NamedTuple):
     reason: str
 
 
-def promise_after(known: Promise, steps: Iterable[Keeping], now: Instant) -> Promise:
+def promise_after(known: NominationRecord, steps: Iterable[Keeping], now: Instant) -> NominationRecord:
     """What stands on a pod once these steps, all of its gang, are true."""
     for step in steps:
         match step:
@@ -56,7 +56,7 @@ def promise_after(known: Promise, steps: Iterable[Keeping], now: Instant) -> Pro
     return known
 
 
-def nominated(gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[Pod, str]]:
+def nominated(gang: PodGang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[Pod, str]]:
     """The pods that wait whose status is to say another node than it does: that where each is promised to be, "" for none."""
     node_of = {(task.group, task.index): task.node for task in tasks}
     for member, pod in members_of(gang, pods):
@@ -65,7 +65,7 @@ def nominated(gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterato
             yield pod, node
 
 
-class Promises:
+class Nominator:
     """Writes what rounds promise. It holds nothing itself: what was promised is read back by `intents.in_flight_of`.
 
     `declared`: where is written what Reservation documents keep; to be read once by who begins to lead.
@@ -81,7 +81,7 @@ class Promises:
         self.declared = DeclaredStore(api, leading, namespace, log)
 
     async def keep(
-        self, steps: Iterable[Keeping], gangs: Mapping[JobName, Gang], pods: Pods, promised: Iterable[Intent] = ()
+        self, steps: Iterable[Keeping], gangs: Mapping[JobName, PodGang], pods: Pods, promised: Iterable[Intent] = ()
     ) -> tuple[Unkept, ...]:
         """Makes these steps true, each gang's in their order; returns those that are not, which the next round sees as they are.
 
@@ -102,25 +102,25 @@ class Promises:
             self._log.warning("promise-unkept", job=unkept.job, error=unkept.reason)
         return failed
 
-    async def _kept(self, job: JobName, steps: Sequence[Keeping], gang: Gang | None, pods: Pods) -> Unkept | None:
+    async def _kept(self, job: JobName, steps: Sequence[Keeping], gang: PodGang | None, pods: Pods) -> Unkept | None:
         now, document = self._clock.now(), declared_name(job)
         try:
             if document is not None:
-                await self.declared.write(document, promise_after(Promise(""), steps, now).reservation)
+                await self.declared.write(document, promise_after(NominationRecord(""), steps, now).reservation)
             elif gang is None or not await self._recorded(gang, steps, pods, now):
                 return Unkept(job, "none of its pods is there any more") if _gives(steps) else None
         except KubernetesError as error:
             return Unkept(job, str(error))
         return None
 
-    async def _shown(self, gang: Gang, intent: Intent, pods: Pods) -> Unkept | None:
+    async def _shown(self, gang: PodGang, intent: Intent, pods: Pods) -> Unkept | None:
         try:
             await self._nominate(gang, pods, intent.tasks)
         except KubernetesError as error:
             return Unkept(gang.name, str(error))
         return None
 
-    async def _recorded(self, gang: Gang, steps: Sequence[Keeping], pods: Pods, now: Instant) -> bool:
+    async def _recorded(self, gang: PodGang, steps: Sequence[Keeping], pods: Pods, now: Instant) -> bool:
         """On the pod that has a record already, else on the first, and on no other; False: there is no pod to write it on.
 
         What pods say of their nodes comes after a promise that is made, and before one that is withdrawn: who goes on after a crash
@@ -143,7 +143,7 @@ class Promises:
 
     async def _written(self, pod: Pod, steps: Sequence[Keeping], now: Instant, tries: int = TRIES) -> None:
         """The pod says what stands after these steps. Raises ConflictError where it was replaced, or changes all the time."""
-        before = promise_on(pod) or Promise(pod.metadata.uid)
+        before = promise_on(pod) or NominationRecord(pod.metadata.uid)
         promise = promise_after(before, steps, now)
         if promise == before:
             return
@@ -156,13 +156,13 @@ class Promises:
             await self._written(fresh, steps, now, tries - 1)
 
     async def _cleared(self, pod: Pod) -> None:
-        await self._patch(pod, Promise(pod.metadata.uid))
+        await self._patch(pod, NominationRecord(pod.metadata.uid))
 
-    async def _patch(self, pod: Pod, promise: Promise) -> None:
+    async def _patch(self, pod: Pod, promise: NominationRecord) -> None:
         value = written(promise) if promise.intent or promise.reservation else None
         await self._deeds.annotate(pod, {names.PROMISE: value}, pod.metadata.resource_version)
 
-    async def _nominate(self, gang: Gang, pods: Pods, tasks: Iterable[TaskPlacement]) -> list[Pod]:
+    async def _nominate(self, gang: PodGang, pods: Pods, tasks: Iterable[TaskPlacement]) -> list[Pod]:
         return await together(self._deeds.nominate(pod, node) for pod, node in nominated(gang, pods, tasks))
 
 

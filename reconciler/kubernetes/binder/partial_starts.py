@@ -8,16 +8,16 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from reconciler.kubernetes.binder.journal import (
-    Journal,
     JournalUnreadableError,
     PodBinding,
+    StartJournal,
     held,
     is_there,
     read,
 )
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.selectors import may_be_on, tolerates_all
-from reconciler.kubernetes.objects.wire import Node, Pod
+from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
@@ -28,7 +28,7 @@ AGAIN_S = 3.0
 PodKey = tuple[str, str]
 
 
-class Start(NamedTuple):
+class StartKey(NamedTuple):
     """A begun start, told apart from others: a gang that grows has one more, with another first pod."""
 
     job: JobName
@@ -39,7 +39,7 @@ class Start(NamedTuple):
 class Again(NamedTuple):
     """Pods of a start to bind where the journal says, as they are now; the journal too where its first pod was made anew."""
 
-    journal: Journal
+    journal: StartJournal
     pods: tuple[PodBinding, ...]
 
 
@@ -51,7 +51,7 @@ class BoundPod(NamedTuple):
     uid: str
 
 
-class Release(NamedTuple):
+class ReleasePods(NamedTuple):
     """Bound pods of a start that is given up, and why in words. Who is marked has the reason written on it already."""
 
     job: JobName
@@ -64,7 +64,7 @@ class Release(NamedTuple):
 class Whole(NamedTuple):
     """A start that all came of: its journal, on this pod, has done its work."""
 
-    start: Start
+    start: StartKey
     pod: BoundPod
 
 
@@ -75,20 +75,20 @@ class Unreadable(NamedTuple):
     why: str
 
 
-class Unfinished(NamedTuple):
+class PartialStart(NamedTuple):
     """Each sorted by job. `nothing`: remembered starts of which nothing is bound."""
 
     again: tuple[Again, ...] = ()
-    release: tuple[Release, ...] = ()
+    release: tuple[ReleasePods, ...] = ()
     whole: tuple[Whole, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
-    nothing: tuple[Start, ...] = ()
+    nothing: tuple[StartKey, ...] = ()
 
 
-class Ground(NamedTuple):
+class BindableNodes(NamedTuple):
     """Where pods may be bound: the nodes by name. `refused`: pods of gangs that are refused as they are now."""
 
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, KubeNode]
     refused: Container[PodKey] = frozenset()
 
 
@@ -98,12 +98,12 @@ class _Mark(msgspec.Struct, frozen=True):
     why: str
 
 
-def start_of(journal: Journal) -> Start:
+def start_of(journal: StartJournal) -> StartKey:
     """Which start a journal is of."""
-    return Start(journal.job, journal.attempt, journal.pods[0].key)
+    return StartKey(journal.job, journal.attempt, journal.pods[0].key)
 
 
-def mark_of(release: Release) -> str:
+def mark_of(release: ReleasePods) -> str:
     """The annotation that pods get before they are deleted: whoever leads then goes on with that."""
     return msgspec.json.encode(_Mark(release.job, release.attempt, release.why)).decode()
 
@@ -111,11 +111,11 @@ def mark_of(release: Release) -> str:
 def unfinished(
     pods: Collection[Pod],
     now: Instant,
-    ground: Ground,
-    remembered: Iterable[Journal] = (),
-    underway: Container[Start] = (),
+    ground: BindableNodes,
+    remembered: Iterable[StartJournal] = (),
+    underway: Container[StartKey] = (),
     roll_forward_s: float = ROLL_FORWARD_S,
-) -> Unfinished:
+) -> PartialStart:
     """What follows from all pods of the cluster and the ground that they may be on.
 
     `remembered`: starts that this process has begun, so that one is known though the pod with its journal is gone.
@@ -130,21 +130,21 @@ def unfinished(
         for start in sorted(journals)
         if start not in underway
     ]
-    release = [one for one in judged if isinstance(one, Release)]
+    release = [one for one in judged if isinstance(one, ReleasePods)]
     known = {pod.uid for one in release for pod in one.pods}
     release += [one for one in found.marked if one.pods[0].uid not in known]
-    return Unfinished(
+    return PartialStart(
         again=tuple(one for one in judged if isinstance(one, Again)),
         release=tuple(sorted(release, key=lambda one: one[:3])),
         whole=tuple(one for one in judged if isinstance(one, Whole)),
         unreadable=unreadable,
-        nothing=tuple(one for one in judged if isinstance(one, Start)),
+        nothing=tuple(one for one in judged if isinstance(one, StartKey)),
     )
 
 
 class _Found(NamedTuple):
-    journals: list[Journal]
-    marked: list[Release]
+    journals: list[StartJournal]
+    marked: list[ReleasePods]
 
 
 def _read(pods: Iterable[Pod]) -> tuple[_Found, tuple[Unreadable, ...]]:
@@ -165,25 +165,25 @@ def _read(pods: Iterable[Pod]) -> tuple[_Found, tuple[Unreadable, ...]]:
     return found, tuple(sorted(unreadable))
 
 
-def _journal_on(pod: Pod) -> Journal:
+def _journal_on(pod: Pod) -> StartJournal:
     journal = read(pod.metadata.annotations[names.GANG_PLAN])
     if journal.pods[0].key != pod.key:
         raise JournalUnreadableError(f"{names.GANG_PLAN}: is that of the pod {journal.pods[0].name}")
     return journal
 
 
-def _marked(pod: Pod) -> Release:
+def _marked(pod: Pod) -> ReleasePods:
     try:
         mark = msgspec.json.decode(pod.metadata.annotations[names.RELEASE], type=_Mark)
     except msgspec.MsgspecError as error:
         raise JournalUnreadableError(f"{names.RELEASE}: {error}") from error
     one = _bound_pod(pod)
-    return Release(JobName(mark.job), mark.attempt, (one,), frozenset({one.uid}), mark.why)
+    return ReleasePods(JobName(mark.job), mark.attempt, (one,), frozenset({one.uid}), mark.why)
 
 
 def _judged(
-    journal: Journal, there: Mapping[PodKey, Pod], now: Instant, ground: Ground, roll_forward_s: float
-) -> Again | Release | Whole | Start | None:
+    journal: StartJournal, there: Mapping[PodKey, Pod], now: Instant, ground: BindableNodes, roll_forward_s: float
+) -> Again | ReleasePods | Whole | StartKey | None:
     states = [_state(journal, binding, there.get(binding.key), ground) for binding in journal.pods]
     if not any(state in ("there", "elsewhere") for state in states):
         return start_of(journal)
@@ -208,7 +208,7 @@ State = Literal["there", "elsewhere", "waits", "stranded", "barred", "gone"]
 """Stranded: its node is gone. Barred: it may not be on that node, or was made anew as one that is refused."""
 
 
-def _state(journal: Journal, binding: PodBinding, pod: Pod | None, ground: Ground) -> State:
+def _state(journal: StartJournal, binding: PodBinding, pod: Pod | None, ground: BindableNodes) -> State:
     """How a pod stands to its plan; one that was made anew under its name may take its place, if it may be there itself."""
     if pod is None or pod.metadata.deletion_timestamp:
         return "gone"
@@ -217,7 +217,7 @@ def _state(journal: Journal, binding: PodBinding, pod: Pod | None, ground: Groun
     return "there" if is_there(pod, binding, held(binding, journal)) else "elsewhere"
 
 
-def _waiting(binding: PodBinding, pod: Pod, ground: Ground) -> State:
+def _waiting(binding: PodBinding, pod: Pod, ground: BindableNodes) -> State:
     """How a pod without a node stands to the one that it is to have."""
     node = ground.nodes.get(binding.node)
     if node is None:
@@ -228,7 +228,7 @@ def _waiting(binding: PodBinding, pod: Pod, ground: Ground) -> State:
 
 
 def _lost(
-    journal: Journal, states: Collection[State], there: Mapping[PodKey, Pod], now: Instant, roll_forward_s: float
+    journal: StartJournal, states: Collection[State], there: Mapping[PodKey, Pod], now: Instant, roll_forward_s: float
 ) -> str:
     """Why a start that is not whole can't become so, or not in time; "" while it may."""
     of_both = list(zip(journal.pods, states, strict=True))
@@ -246,22 +246,22 @@ def _lost(
     return ""
 
 
-def _release(journal: Journal, there: Mapping[PodKey, Pod], why: str) -> Release | None:
+def _release(journal: StartJournal, there: Mapping[PodKey, Pod], why: str) -> ReleasePods | None:
     pods = [pod for key in _keys(journal) if (pod := there.get(key)) and _is_to_go(pod)]
     marked = frozenset(pod.metadata.uid for pod in pods if names.RELEASE in pod.metadata.annotations)
-    return Release(journal.job, journal.attempt, tuple(map(_bound_pod, pods)), marked, why) if pods else None
+    return ReleasePods(journal.job, journal.attempt, tuple(map(_bound_pod, pods)), marked, why) if pods else None
 
 
 def _is_to_go(pod: Pod) -> bool:
     return pod.holds and not pod.metadata.deletion_timestamp
 
 
-def _notes(key: str, there: Mapping[PodKey, Pod], journal: Journal) -> Iterator[bool]:
+def _notes(key: str, there: Mapping[PodKey, Pod], journal: StartJournal) -> Iterator[bool]:
     """Of each pod of a start that is there, whether it has this annotation."""
     return (key in pod.metadata.annotations for name in _keys(journal) if (pod := there.get(name)))
 
 
-def _keys(journal: Journal) -> list[PodKey]:
+def _keys(journal: StartJournal) -> list[PodKey]:
     return [binding.key for binding in journal.pods]
 
 

@@ -12,10 +12,10 @@ from reconciler.kubernetes.binder.binding import TRIES_MAX, Binder, Leads, PodOu
 from reconciler.kubernetes.binder.partial_starts import (
     ROLL_FORWARD_S,
     Again,
+    BindableNodes,
     BoundPod,
-    Ground,
-    Release,
-    Unfinished,
+    PartialStart,
+    ReleasePods,
     Unreadable,
     Whole,
     mark_of,
@@ -33,18 +33,18 @@ from reconciler.protocols.stores import NotLeaderError
 NOT_WRITTEN: Final = (KubernetesError, NotLeaderError, StaleEpochError)
 
 
-class Finished(NamedTuple):
+class RecoveryOutcome(NamedTuple):
     """What a pass has done: bindings sent again with what became of them, and starts that were given up, with why.
 
     `unreadable`: pods whose journal can't be read. A person acts.
     """
 
     again: tuple[tuple[Again, tuple[PodOutcome, ...]], ...]
-    released: tuple[Release, ...]
+    released: tuple[ReleasePods, ...]
     unreadable: tuple[Unreadable, ...]
 
 
-class Finisher:
+class StartRecovery:
     """For every pass. What could not be written is looked at again in the next one."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Finisher:
         self._log = log
         self._roll_forward_s = roll_forward_s
 
-    async def finish(self, pods: Collection[Pod], ground: Ground) -> Finished:
+    async def finish(self, pods: Collection[Pod], ground: BindableNodes) -> RecoveryOutcome:
         """All pods, and where they may be, as the watches show them."""
         binder = self._binder
         found = unfinished(pods, self._clock.now(), ground, binder.remembered, binder.underway, self._roll_forward_s)
@@ -74,12 +74,12 @@ class Finisher:
             for whole in found.whole:
                 work.create_task(self._closed(whole))
         self._forget(found)
-        return Finished(tuple(zip(found.again, again.result(), strict=True)), found.release, found.unreadable)
+        return RecoveryOutcome(tuple(zip(found.again, again.result(), strict=True)), found.release, found.unreadable)
 
-    def _forget(self, found: Unfinished) -> None:
+    def _forget(self, found: PartialStart) -> None:
         self._binder.forget([*found.nothing, *(whole.start for whole in found.whole)])
 
-    async def _released(self, release: Release) -> None:
+    async def _released(self, release: ReleasePods) -> None:
         """First the mark on each, so that whoever leads next goes on; only then is any of them deleted."""
         mark = {names.RELEASE: mark_of(release)}
         versions = await asyncio.gather(

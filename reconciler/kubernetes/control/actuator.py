@@ -13,22 +13,22 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.binder.binding import Binder, GangOutcome, Leads, PodOutcome
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
 from reconciler.kubernetes.binder.eviction_steps import TimeUp
-from reconciler.kubernetes.binder.nominations import Promises
-from reconciler.kubernetes.binder.partial_starts import Ground
-from reconciler.kubernetes.binder.start_recovery import Finisher
+from reconciler.kubernetes.binder.nominations import Nominator
+from reconciler.kubernetes.binder.partial_starts import BindableNodes
+from reconciler.kubernetes.binder.start_recovery import StartRecovery
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError, UnreachableError
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.cluster_cache import Mirror
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.devices import Devices
 from reconciler.kubernetes.control.limits import times_up
-from reconciler.kubernetes.control.partitioner import Partitioner
+from reconciler.kubernetes.control.partitioner import MigPartitioner
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.starts import bindings_of
-from reconciler.kubernetes.control.state import EVICTED, Memory, Note
+from reconciler.kubernetes.control.state import EVICTED, HistoryEntry, KubernetesState
 from reconciler.kubernetes.control.writes import PodWrites
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.wire import Node, Pod
+from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases
 from reconciler.model.causes import why_evicted
 from reconciler.model.clock import Clock
@@ -46,7 +46,7 @@ Happened = Callable[[Iterable[Occurrence]], None]
 
 
 @dataclass
-class Hands:
+class KubernetesActuator:
     """Every method raises NotLeaderError once it leads no more.
 
     No round is decided on a view that is older than what was done here: what is bound, but not seen to be, would be given away.
@@ -56,13 +56,13 @@ class Hands:
     api: PodWrites
     leads: Leads
     binder: Binder
-    finisher: Finisher
-    promises: Promises
+    finisher: StartRecovery
+    promises: Nominator
     evictor: Evictor
     devices: Devices
-    partitioner: Partitioner
-    mirror: Mirror
-    memory: Memory
+    partitioner: MigPartitioner
+    mirror: ClusterCache
+    memory: KubernetesState
     happened: Happened
     clock: Clock
     log: FilteringBoundLogger
@@ -106,7 +106,9 @@ class Hands:
         for _, again in finished.again:
             self._watch_for(again)
         self.happened(of_releases(finished.released))
-        self.memory.note_all(Note("released", one.job, one.why, "stopping", one.attempt) for one in finished.released)
+        self.memory.note_all(
+            HistoryEntry("released", one.job, one.why, "stopping", one.attempt) for one in finished.released
+        )
         for found in finished.unreadable:
             self.log.warning("journal-unreadable", pod="/".join(found.pod), reason=found.why)
         outcomes = await self.evictor.advance(_known(sight))
@@ -148,7 +150,7 @@ class Hands:
 
     def _note_near(self, steps: Iterable[TimeUp], told: Collection[JobName]) -> None:
         self.memory.note_all(
-            Note(
+            HistoryEntry(
                 "time-limit-near",
                 step.job,
                 f"its time limit of {step.limit} is over at {step.over_at}; its tasks are told",
@@ -212,13 +214,15 @@ class Hands:
             return None
         return msgspec.convert(answer, Pod)
 
-    def _node(self, name: NodeName) -> Node | None:
+    def _node(self, name: NodeName) -> KubeNode | None:
         return self.mirror.nodes.get(Key("", name))
 
-    def _ground(self, sight: Sight) -> Ground:
-        nodes: dict[str, Node] = {node.name: wire for node in sight.cluster.nodes if (wire := self._node(node.name))}
+    def _ground(self, sight: Sight) -> BindableNodes:
+        nodes: dict[str, KubeNode] = {
+            node.name: wire for node in sight.cluster.nodes if (wire := self._node(node.name))
+        }
         refused = {(one.namespace, one.name) for gang in sight.cluster.gangs if gang.refusals for one in gang.members}
-        return Ground(nodes, frozenset(refused))
+        return BindableNodes(nodes, frozenset(refused))
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self.mirror.pods.get(key)
@@ -229,32 +233,32 @@ def _known(sight: Sight) -> Seen:
     return Seen(sight.cluster, sight.pods, sight.budgets)
 
 
-def _asked(step: Evict | Shrink | Release) -> Note:
+def _asked(step: Evict | Shrink | Release) -> HistoryEntry:
     """What is on record of a gang that was asked to leave, or to let a part go."""
     match step:
         case Evict():
-            return Note(
+            return HistoryEntry(
                 EVICTED, step.job, why_evicted(step), "checkpointing", step.attempt, "evict", step.beneficiary or ""
             )
         case Shrink():
-            return Note("asked-to-shrink", step.job, why_evicted(step), attempt=step.attempt)
+            return HistoryEntry("asked-to-shrink", step.job, why_evicted(step), attempt=step.attempt)
         case Release():
-            return Note(EVICTED, step.job, "it did not become ready in time", "stopping", step.attempt)
+            return HistoryEntry(EVICTED, step.job, "it did not become ready in time", "stopping", step.attempt)
 
 
-def _of_leaving(outcome: Outcome, sight: Sight) -> Note | None:
+def _of_leaving(outcome: Outcome, sight: Sight) -> HistoryEntry | None:
     if outcome.event in ("refused", "failed", "called-off"):
-        return Note(f"eviction-{outcome.event}", outcome.job, outcome.why)
+        return HistoryEntry(f"eviction-{outcome.event}", outcome.job, outcome.why)
     if outcome.event == "limit-over":
         job = sight.gangs[outcome.job].job
-        return Note(EVICTED, outcome.job, outcome.why, "stopping", job.attempt if job else 0)
+        return HistoryEntry(EVICTED, outcome.job, outcome.why, "stopping", job.attempt if job else 0)
     return None
 
 
-def _of_start(outcome: GangOutcome) -> Note:
+def _of_start(outcome: GangOutcome) -> HistoryEntry:
     gang = outcome.gang
     if outcome.is_whole:
         nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
-        return Note("bound", gang.job, f"attempt {gang.attempt} on {nodes}", "starting", gang.attempt)
+        return HistoryEntry("bound", gang.job, f"attempt {gang.attempt} on {nodes}", "starting", gang.attempt)
     worst = next(pod for pod in outcome.pods if pod.answer != "bound")
-    return Note("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")
+    return HistoryEntry("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 from reconciler.kubernetes.client.followed import Followed, Seams, Standing
 from reconciler.kubernetes.client.watching import Change
-from reconciler.kubernetes.dra.pod_claims import ClaimsSeen
+from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
-from reconciler.kubernetes.objects.disruption import Budget, PriorityClass
-from reconciler.kubernetes.objects.object_kinds import Kind
-from reconciler.kubernetes.objects.pod_ownership import OURS, Whose
+from reconciler.kubernetes.objects.disruption import Budget, KubePriorityClass
+from reconciler.kubernetes.objects.object_kinds import ObjectKind
+from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
-from reconciler.kubernetes.objects.wire import Node, Pod
-from reconciler.kubernetes.objects.world import World
+from reconciler.kubernetes.objects.wire import KubeNode, Pod
+from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import Node as SolverNode
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
 
 
-class Mirror:
+class ClusterCache:
     """All objects that matter, as the server has them.
 
     Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
@@ -37,17 +37,19 @@ class Mirror:
     kinds are registered by `watch`, before `run`. `whose`: which pods are jobs.
     """
 
-    def __init__(self, seams: Seams, whose: Whose = OURS) -> None:
+    def __init__(self, seams: Seams, whose: PodOwnership = OURS) -> None:
         self._seams = seams
-        self._world = World(whose)
-        self.devices = ClaimsSeen(self._world)
+        self._world = ClusterModel(whose)
+        self.devices = PodClaims(self._world)
         """What claims have, and may have."""
         self._followed: list[Followed[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
-        self.nodes = self.watch((NODES,), Node, lambda node: self.devices.node(node.before, node.after), needed=True)
+        self.nodes = self.watch(
+            (NODES,), KubeNode, lambda node: self.devices.node(node.before, node.after), needed=True
+        )
         self.pods = self.watch((PODS,), Pod, lambda pod: self.devices.pod(pod.before, pod.after), needed=True)
-        self.priority_classes = self.watch((PRIORITY_CLASSES,), PriorityClass, needed=True)
+        self.priority_classes = self.watch((PRIORITY_CLASSES,), KubePriorityClass, needed=True)
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
         self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))
@@ -93,7 +95,7 @@ class Mirror:
         self._world.declare(declared)
         self.changed.set()
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KubernetesCluster:
         """What it all means now."""
         self.devices.tell()
         return self._world.cluster()
@@ -102,7 +104,7 @@ class Mirror:
         """How far each kind is followed."""
         return tuple(followed.standing() for followed in self._followed)
 
-    def _watch_meaning(self, kind: Kind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
+    def _watch_meaning(self, kind: ObjectKind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
         def heard(change: Change[Any]) -> bool:
             before, after = (known and kind.read(known) for known in (change.before, change.after))
             return take(before, after)

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from reconciler.kubernetes.binder.binding import Binder
 from reconciler.kubernetes.binder.binding_queue import pods_at_once
 from reconciler.kubernetes.binder.eviction import Evictor
-from reconciler.kubernetes.binder.nominations import Promises
+from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.partial_starts import ROLL_FORWARD_S
 from reconciler.kubernetes.binder.save_hooks import Hooks
-from reconciler.kubernetes.binder.start_recovery import Finisher
+from reconciler.kubernetes.binder.start_recovery import StartRecovery
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.followed import Seams
 from reconciler.kubernetes.client.leader import Election, Timing
 from reconciler.kubernetes.client.pace import Pace
-from reconciler.kubernetes.control.actuator import Hands
-from reconciler.kubernetes.control.cluster_cache import Mirror
+from reconciler.kubernetes.control.actuator import KubernetesActuator
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.devices import Devices
-from reconciler.kubernetes.control.partitioner import MIG_CONFIGS, Partitioner
+from reconciler.kubernetes.control.partitioner import MIG_CONFIGS, MigPartitioner
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.watch_status import say_what_is_behind
 from reconciler.kubernetes.control.writes import PodWrites
@@ -39,7 +39,7 @@ Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterConnection:
     """Where it is, as who to speak, how often, and under which Lease, held how.
 
     `roll_forward_s`: how long a gang that was begun has until it is whole. `mig_configs`: namespace and name of the MIG manager's
@@ -58,7 +58,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def connected(where: Cluster, handed: Handed, beside: Sequence[Beside] = ()) -> AsyncIterator[PodPlane]:
+async def connected(where: ClusterConnection, handed: Handed, beside: Sequence[Beside] = ()) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
     memory, clock, chance, log = handed.memory, handed.clock, handed.chance, handed.log
     pace = Pace(where.qps, where.burst, clock)
@@ -68,7 +68,7 @@ async def connected(where: Cluster, handed: Handed, beside: Sequence[Beside] = (
         Api(where.credentials, Pace(*LEASE_QPS, clock), chance) as of_lease,
         Hooks(api, clock, log) as hooks,
     ):
-        mirror = Mirror(Seams(api, clock, chance, log))
+        mirror = ClusterCache(Seams(api, clock, chance, log))
         async with alongside(mirror.run()):
             await mirror.ready()
             # What it all means takes seconds the first time, in which no lease could be renewed.
@@ -80,16 +80,16 @@ async def connected(where: Cluster, handed: Handed, beside: Sequence[Beside] = (
             teller = Teller(of_telling, election.leadership, clock, log, where.holder)
             at_once_max = pods_at_once(where.qps, where.roll_forward_s)
             binder = Binder(api, election.leadership, clock, at_once_max)
-            promises = Promises(api, election, clock, log, where.namespace)
-            hands = Hands(
+            promises = Nominator(api, election, clock, log, where.namespace)
+            hands = KubernetesActuator(
                 api,
                 election.leadership,
                 binder,
-                Finisher(api, election.leadership, binder, clock, log, where.roll_forward_s),
+                StartRecovery(api, election.leadership, binder, clock, log, where.roll_forward_s),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
                 Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
-                Partitioner(api, election, where.mig_configs, clock, memory.note, teller.happened, log),
+                MigPartitioner(api, election, where.mig_configs, clock, memory.note, teller.happened, log),
                 mirror,
                 memory,
                 teller.happened,

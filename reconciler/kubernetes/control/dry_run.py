@@ -11,11 +11,11 @@ from reconciler.model.causes import names_of, nodes_of, why_evicted
 from solver.model.document import digest
 from solver.plan.plan import Bind, Evict, Grow, Plan, Release, Repartition, Shrink, Verdict, Waits
 
-Wishes = Mapping[str, "Wish"]
+Wishes = Mapping[str, "ProposedStep"]
 """By the job that they are of, or the GPU."""
 
 
-class Wish(NamedTuple):
+class ProposedStep(NamedTuple):
     """A step that nobody makes true: the kind of its event, for whom it would be done, and more of it in words."""
 
     event: str
@@ -23,31 +23,31 @@ class Wish(NamedTuple):
     beneficiary: str = ""
 
 
-def wishes_of(plan: Plan) -> dict[str, Wish]:
+def wishes_of(plan: Plan) -> dict[str, ProposedStep]:
     """The steps of a plan that would change what runs. Promises, which change nothing by themselves, are not among them."""
     return dict(_wishes(plan))
 
 
-def _wishes(plan: Plan) -> Iterator[tuple[str, Wish]]:
+def _wishes(plan: Plan) -> Iterator[tuple[str, ProposedStep]]:
     for step in plan.steps:
         match step:
             case Bind():
-                yield step.job, Wish("would-start", f"attempt {step.attempt} on {nodes_of(step.tasks)}")
+                yield step.job, ProposedStep("would-start", f"attempt {step.attempt} on {nodes_of(step.tasks)}")
             case Grow():
-                yield step.job, Wish("would-grow", f"{names_of(step.tasks)} on {nodes_of(step.tasks)}")
+                yield step.job, ProposedStep("would-grow", f"{names_of(step.tasks)} on {nodes_of(step.tasks)}")
             case Evict():
-                yield step.job, Wish("would-evict", why_evicted(step), step.beneficiary or "")
+                yield step.job, ProposedStep("would-evict", why_evicted(step), step.beneficiary or "")
             case Shrink():
-                yield step.job, Wish("would-shrink", why_evicted(step), step.beneficiary or "")
+                yield step.job, ProposedStep("would-shrink", why_evicted(step), step.beneficiary or "")
             case Release():
-                yield step.job, Wish("would-release", "it did not become ready in time")
+                yield step.job, ProposedStep("would-release", "it did not become ready in time")
             case Repartition():
-                yield step.device, Wish("would-repartition", f"GPU of {step.node}")
+                yield step.device, ProposedStep("would-repartition", f"GPU of {step.node}")
             case _:
                 pass
 
 
-def new_in(wishes: Wishes, before: Wishes) -> Iterator[tuple[str, Wish]]:
+def new_in(wishes: Wishes, before: Wishes) -> Iterator[tuple[str, ProposedStep]]:
     """Those of which the round before did not say the same. On which nodes makes no difference: others fill and empty them."""
     for subject, wish in wishes.items():
         said = before.get(subject)

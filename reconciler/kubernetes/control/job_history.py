@@ -10,7 +10,7 @@ import msgspec
 from reconciler.analysis.backtest.history_file import Attempt, RecordedJob
 from reconciler.kubernetes.binder.intents import Pods
 from reconciler.kubernetes.control.signs import all_run_since, controllers_of, ended_as, ended_at, is_evicted, ran_from
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.inflight import StopPurpose
 from solver.model.quantities import Duration, Instant
@@ -25,13 +25,13 @@ class _Known(NamedTuple):
     since; `controllers`: who made its pods.
     """
 
-    gang: Gang
+    gang: PodGang
     holding: frozenset[str] = frozenset()
     evicted: bool = False
     controllers: frozenset[str] = frozenset()
 
 
-class Happened:
+class JobHistory:
     """Shown every look, it knows of each gang when it came, ran, was sent away and ended, as far as pods say it.
 
     `jobs` is what was recorded `until` then. Gangs that are there at the very first look count from then on, or from
@@ -47,7 +47,9 @@ class Happened:
         self._newest = {_gang_of(name): name for name in self._jobs}
         self._since = min((job.submitted_at for job in self._jobs.values()), default=since)
         self._until = until
-        self._there = {name: _Known(Gang(name, (), 0, None)) for name in self._newest if not self._record(name).is_over}
+        self._there = {
+            name: _Known(PodGang(name, (), 0, None)) for name in self._newest if not self._record(name).is_over
+        }
         self._gone: dict[JobName, frozenset[str]] = {}
         """The controllers of gangs that are gone."""
         self._makers: set[str] = set()
@@ -59,7 +61,7 @@ class Happened:
         """Every job, in the order in which they came."""
         return tuple(self._jobs.values())
 
-    def look(self, now: Instant, gangs: Mapping[JobName, Gang], pods: Pods) -> bool:
+    def look(self, now: Instant, gangs: Mapping[JobName, PodGang], pods: Pods) -> bool:
         """One look at everything; whether the record has changed."""
         self._changed = False
         self._since = now if self._since is None else self._since
@@ -88,7 +90,7 @@ class Happened:
         known = (*self._gone.values(), *(there.controllers for there in self._there.values()))
         self._makers = set().union(*known)
 
-    def _see(self, now: Instant, gang: Gang, known: _Known | None, pods: Pods) -> None:
+    def _see(self, now: Instant, gang: PodGang, known: _Known | None, pods: Pods) -> None:
         here = [pod for member in gang.members if (pod := pods.get((member.namespace, member.name)))]
         seen = _Known(
             gang,
@@ -179,12 +181,12 @@ def _told(spec: JobSpec) -> JobSpec:
     return msgspec.structs.replace(spec, task_groups=groups)
 
 
-def _runs(gang: Gang) -> bool:
+def _runs(gang: PodGang) -> bool:
     """All of it, not merely all that is there."""
     return gang.job is not None and gang.job.phase == "running" and gang.missing is None
 
 
-def _carried_on(record: RecordedJob, gang: Gang, job: Job, since: Instant) -> RecordedJob:
+def _carried_on(record: RecordedJob, gang: PodGang, job: Job, since: Instant) -> RecordedJob:
     """The gang as it is now: its full size, since tasks that have ended are not asked for any more; and an attempt if it runs.
 
     `since`: when that began, if it does.
@@ -228,7 +230,7 @@ def _began_after(at: Instant, here: Iterable[Pod]) -> bool:
     return bool(started) and all(time and Instant.parse(time) > at for time in started)
 
 
-def _last_of(gang: Gang, pods: Pods) -> list[Pod | None]:
+def _last_of(gang: PodGang, pods: Pods) -> list[Pod | None]:
     """The pods that it had, as they are now; None for those that are gone, be it that others have their names."""
     found = [(member.uid, pods.get((member.namespace, member.name))) for member in gang.members]
     return [pod if pod and pod.metadata.uid == uid else None for uid, pod in found]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.control.control import PolicyInForce, PolicySource
-from reconciler.control.fallback import Decided, decide
+from reconciler.control.fallback import CheckedPlan, decide
 from reconciler.control.loop import take_pass
 from reconciler.control.passes import Laps, Pass
 from reconciler.kubernetes.binder.budgets import by_namespace
@@ -16,10 +16,10 @@ from reconciler.kubernetes.control.geometry import enforceable, geometry_of, wit
 from reconciler.kubernetes.control.plane import PodPlane
 from reconciler.kubernetes.control.sight import Sight, claims_of, seen, snapshot_from
 from reconciler.kubernetes.objects.wire import Pod
-from reconciler.kubernetes.status.queues import Standing
+from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import Facts
 from reconciler.lifecycle.interventions.effects import about
-from reconciler.lifecycle.jobs.backend_reports import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
@@ -41,9 +41,9 @@ class PodLook:
     interventions: tuple[Intervention, ...]
 
     @property
-    def sighted(self) -> Sighted:
+    def sighted(self) -> BackendReports:
         """As every pass has it."""
-        return Sighted({node.name: node for node in self.sight.cluster.nodes}, PodAttempts(self.sight))
+        return BackendReports({node.name: node for node in self.sight.cluster.nodes}, PodAttempts(self.sight))
 
 
 @dataclass
@@ -101,7 +101,7 @@ class PodSite:
         """In the history."""
         self.plane.handed.memory.note(kind, subject, cause)
 
-    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> Decided:
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
         """Off the event loop: watches go on, and the lease is renewed, while it is solved."""
         return await asyncio.to_thread(decide, self.plane.handed.solve, snapshot, policy, laps)
 
@@ -154,6 +154,6 @@ async def _with_geometry(plane: PodPlane, policy: Policy, sight: Sight) -> Sight
     return with_geometry(sight, geometry_of(policy, sight, nodes, now), now)
 
 
-def _standing(plane: PodPlane, revision: str, by_hand: Iterable[Intervention]) -> Standing:
+def _standing(plane: PodPlane, revision: str, by_hand: Iterable[Intervention]) -> PolicyState:
     holds = about(by_hand, "hold", "queue", plane.handed.clock.now())
-    return Standing(revision, plane.handed.stalled(), {QueueName(name): str(hold) for name, hold in holds.items()})
+    return PolicyState(revision, plane.handed.stalled(), {QueueName(name): str(hold) for name, hold in holds.items()})

@@ -16,14 +16,14 @@ from reconciler.kubernetes.client.fencing import Leading
 from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.status.policy_mirror import PolicyMirror
-from reconciler.kubernetes.status.policy_parts import Copy, Policy, copy_of
+from reconciler.kubernetes.status.policy_parts import Copy, PolicyRevision, copy_of
 from reconciler.protocols.stores import NotLeaderError
 
 LOOK_EVERY_S = 2.0
 """How often it is looked whether there is another revision, or an attempt that failed is made again."""
 
 
-class ShownPolicy:
+class PolicyPublication:
     """`read`: what a revision says, from Git; called off the event loop. `cluster`: whose policy, where there are several."""
 
     def __init__(
@@ -65,7 +65,7 @@ class ShownPolicy:
 
     def _copy(self, revision: str) -> Copy:
         found = self._read(revision)
-        return copy_of(Policy(found.commit, chosen(clusters_of(found.files), self._cluster), found.files))
+        return copy_of(PolicyRevision(found.commit, chosen(clusters_of(found.files), self._cluster), found.files))
 
     def _tell(self, message: str) -> None:
         if message != self._said:

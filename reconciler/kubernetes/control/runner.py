@@ -10,7 +10,7 @@ from typing import Final
 
 from reconciler.control.runner import INTERRUPTIONS, LoopStatus, Pace, interrupted
 from reconciler.kubernetes.client.refusals import KubernetesError
-from reconciler.kubernetes.control.cluster_cache import Mirror
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.plane import PodPlane
 from reconciler.kubernetes.control.pod_site import one_pass
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Sight
@@ -45,7 +45,7 @@ class PodRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._woken = asyncio.Event()
-        self._mirror: Mirror | None = None
+        self._mirror: ClusterCache | None = None
 
     def followed(self) -> tuple[FollowedKind, ...]:
         """How far each kind of its objects is followed; none before it has begun."""

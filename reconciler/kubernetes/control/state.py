@@ -32,7 +32,7 @@ FORGOTTEN_AFTER = Duration(86_400_000)
 """A gang that is gone for so long does not come back from its last eviction. Limits of evictions look back a day."""
 
 
-class Note(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A line for the record; `purpose` and `beneficiary` are an eviction's."""
 
     kind: str
@@ -45,7 +45,7 @@ class Note(NamedTuple):
 
 
 @dataclass
-class Memory:
+class KubernetesState:
     """`holder` leads the store, which lies in a locked folder: whose writes of the cluster are the leader's is another question."""
 
     ledger: Ledger
@@ -122,9 +122,9 @@ class Memory:
 
     def note(self, kind: str, subject: str, cause: str, *, state: str = "", attempt: int = 0, **why: str) -> None:
         """One line on record; `why`: an eviction's purpose and beneficiary."""
-        self.note_all([Note(kind, subject, cause, state, attempt, **why)])
+        self.note_all([HistoryEntry(kind, subject, cause, state, attempt, **why)])
 
-    def note_all(self, notes: Iterable[Note]) -> None:
+    def note_all(self, notes: Iterable[HistoryEntry]) -> None:
         """Lines on record by one write: a write for each of thousands of gangs holds up watches and the lease for seconds."""
         now, told = self.clock.now(), tuple(notes)
         self.history.record_events(

@@ -9,14 +9,14 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.client.followed import Standing
 from reconciler.kubernetes.client.pace import Sleep
-from reconciler.kubernetes.control.cluster_cache import Mirror
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.model.watch_status import FollowedKind, behind
 
 LOOK_EVERY_S: Final = 30.0
 """How often it is looked whether a kind is behind."""
 
 
-def followed_in(mirror: Mirror) -> tuple[FollowedKind, ...]:
+def followed_in(mirror: ClusterCache) -> tuple[FollowedKind, ...]:
     """How far each kind is followed."""
     return tuple(map(_kind, mirror.standing()))
 
@@ -36,7 +36,7 @@ def _kind(known: Standing) -> FollowedKind:
     )
 
 
-async def say_what_is_behind(mirror: Mirror, log: FilteringBoundLogger, sleep: Sleep = asyncio.sleep) -> None:
+async def say_what_is_behind(mirror: ClusterCache, log: FilteringBoundLogger, sleep: Sleep = asyncio.sleep) -> None:
     """For ever, in the log: once when a kind falls behind, and once when it is followed again."""
     said: set[str] = set()
     while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from reconciler.kubernetes.dra.claim_demand import Alternative, Wanted
+from reconciler.kubernetes.dra.claim_demand import Alternative, ClaimDemand
 from reconciler.kubernetes.dra.expressions import SelectorError
 from reconciler.kubernetes.dra.inventory import GpuDevice, as_gpu
 from reconciler.kubernetes.dra.pools import Device
@@ -16,7 +16,7 @@ from reconciler.kubernetes.objects.remarks import Refusal
 from solver.model.cluster import GpuType
 
 
-class Asked(NamedTuple):
+class ClaimCharge(NamedTuple):
     """What a pod is charged for its claims. `gpu_types` in order of preference; (): any. `gpus` 0 and `mig` "": no GPUs at all."""
 
     gpus: int = 0
@@ -32,11 +32,11 @@ class _Cost(NamedTuple):
     has_whole: bool
 
 
-def asked_of(claims: Sequence[Wanted], devices: Iterable[Device]) -> Asked | Refusal:
+def asked_of(claims: Sequence[ClaimDemand], devices: Iterable[Device]) -> ClaimCharge | Refusal:
     """What the claims come to, by all devices of the cluster; devices of other drivers than NVIDIA's count for nothing."""
     known = [(device, found) for device in devices if (found := as_gpu(device))]
     every = tuple(sorted({found.gpu_type for _, found in known}))
-    total = Asked()
+    total = ClaimCharge()
     for claim in claims:
         for request in claim.requests:
             one = _request(claim.claim, request, known, every)
@@ -49,18 +49,18 @@ def asked_of(claims: Sequence[Wanted], devices: Iterable[Device]) -> Asked | Ref
     return total
 
 
-def asked_of_given(given: Sequence[GpuDevice]) -> Asked | None:
+def asked_of_given(given: Sequence[GpuDevice]) -> ClaimCharge | None:
     """What devices that a pod has already come to; None: rounds can't say it."""
     profiles = [found.instance.profile for found in given if found.instance]
     whole = len(given) - len(profiles)
     if len(profiles) > 1 or (profiles and whole):
         return None
-    return Asked(whole, (), *profiles)
+    return ClaimCharge(whole, (), *profiles)
 
 
 def _request(
     claim: str, request: tuple[Alternative, ...], known: Sequence[tuple[Device, GpuDevice]], every: tuple[GpuType, ...]
-) -> Asked | Refusal:
+) -> ClaimCharge | Refusal:
     place = f"claim {claim}, request {request[0].request}"
     costs: dict[_Cost, None] = {}
     types: dict[GpuType, None] = {}
@@ -70,7 +70,7 @@ def _request(
             types |= dict.fromkeys(sorted({found.gpu_type for found in matching}))
             costs[_cost(alternative, matching)] = None
     if not costs:
-        return Asked()
+        return ClaimCharge()
     cost = next(iter(costs))
     if cost.number is None:
         message = f"{place}: asks for all devices there are, which is another number on each node"
@@ -80,11 +80,11 @@ def _request(
         return Refusal("claim-costs", message, "Let it select whole GPUs, or instances of one profile, and one number.")
     limited = () if len(request) == 1 and types.keys() == set(every) else tuple(types)
     if cost.has_whole:
-        return Asked(cost.number, limited)
+        return ClaimCharge(cost.number, limited)
     if cost.number > 1:
         message = f"{place}: asks for {cost.number} MIG instances in one pod"
         return Refusal("several-instances", message, "Ask for one in each pod.")
-    return Asked(0, limited, next(iter(cost.profiles)))
+    return ClaimCharge(0, limited, next(iter(cost.profiles)))
 
 
 def _cost(alternative: Alternative, matching: Sequence[GpuDevice]) -> _Cost:
@@ -99,7 +99,7 @@ def _selects(alternative: Alternative, device: Device) -> bool:
         return False
 
 
-def _joined(claim: str, one: Asked, other: Asked) -> Asked | Refusal:
+def _joined(claim: str, one: ClaimCharge, other: ClaimCharge) -> ClaimCharge | Refusal:
     if not (other.gpus or other.mig):
         return one
     if not (one.gpus or one.mig):
@@ -111,4 +111,4 @@ def _joined(claim: str, one: Asked, other: Asked) -> Asked | Refusal:
     if one.gpu_types and other.gpu_types and not both:
         message = f"claim {claim}: its pod asks for {', '.join(one.gpu_types)} and for {', '.join(other.gpu_types)}"
         return Refusal("several-types", message, "GPUs of one pod are of one node, and of one type: ask for one type.")
-    return Asked(one.gpus + other.gpus, both or one.gpu_types or other.gpu_types)
+    return ClaimCharge(one.gpus + other.gpus, both or one.gpu_types or other.gpu_types)

@@ -23,7 +23,7 @@ from reconciler.kubernetes.objects.amounts import amount
 from reconciler.kubernetes.objects.remarks import Refusal
 
 
-class Condition(NamedTuple):
+class LocatedExpression(NamedTuple):
     """An expression, and where it stands."""
 
     place: str
@@ -39,13 +39,13 @@ class Alternative(NamedTuple):
     name: str
     request: str
     class_name: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[LocatedExpression, ...]
     number: int | None
     tolerations: tuple[DeviceToleration, ...]
     capacity: tuple[tuple[str, Fraction], ...]
 
 
-class Rule(NamedTuple):
+class DeviceConstraint(NamedTuple):
     """A constraint: devices of these requests (all, if none is named) have one value of an attribute, or each its own."""
 
     requests: frozenset[str]
@@ -57,12 +57,12 @@ class Rule(NamedTuple):
         return not self.requests or not self.requests.isdisjoint((alternative.request, alternative.name))
 
 
-class Wanted(NamedTuple):
+class ClaimDemand(NamedTuple):
     """All that a claim wants: for each request its alternatives, the first the best. `signature`: equal for equal wishes."""
 
     claim: str
     requests: tuple[tuple[Alternative, ...], ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[DeviceConstraint, ...]
     signature: bytes
 
 
@@ -74,13 +74,13 @@ class RefusedClaimError(Exception):
         self.refusal = refusal
 
 
-def wanted_of(claim: ResourceClaim, classes: Mapping[str, DeviceClass], expressions: Expressions) -> Wanted:
+def wanted_of(claim: ResourceClaim, classes: Mapping[str, DeviceClass], expressions: Expressions) -> ClaimDemand:
     """What the claim wants; raises RefusedClaimError."""
     name = "/".join(claim.key)
     asked = claim.spec.devices
     named = sorted({each.device_class_name for request in asked.requests for each in _all(request)})
     selectors = [classes[each].spec.selectors if each in classes else None for each in named]
-    wanted = Wanted(
+    wanted = ClaimDemand(
         claim=name,
         requests=tuple(_alternatives(name, request, classes, expressions) for request in asked.requests),
         rules=tuple(_rule(name, number, rule) for number, rule in enumerate(asked.constraints)),
@@ -139,13 +139,13 @@ def _alternative(
     )
 
 
-def _conditions(place: str, selectors: Sequence[Selector], expressions: Expressions) -> Iterator[Condition]:
+def _conditions(place: str, selectors: Sequence[Selector], expressions: Expressions) -> Iterator[LocatedExpression]:
     for number, selector in enumerate(selectors):
         where = f"{place}, selector {number + 1}"
         if selector.cel is None:
             raise _unknown(f"{where}: is no CEL expression")
         try:
-            yield Condition(where, expressions.get(selector.cel.expression))
+            yield LocatedExpression(where, expressions.get(selector.cel.expression))
         except SelectorError as wrong:
             raise RefusedClaimError(selector_refusal(where, wrong)) from wrong
 
@@ -156,12 +156,12 @@ def selector_refusal(place: str, wrong: SelectorError) -> Refusal:
     return Refusal("selector-fails", f"{place}: {wrong}", fix)
 
 
-def _rule(claim: str, number: int, constraint: Constraint) -> Rule:
+def _rule(claim: str, number: int, constraint: Constraint) -> DeviceConstraint:
     requests = frozenset(constraint.requests)
     if constraint.match_attribute:
-        return Rule(requests, constraint.match_attribute, is_distinct=False)
+        return DeviceConstraint(requests, constraint.match_attribute, is_distinct=False)
     if constraint.distinct_attribute:
-        return Rule(requests, constraint.distinct_attribute, is_distinct=True)
+        return DeviceConstraint(requests, constraint.distinct_attribute, is_distinct=True)
     raise _unknown(f"claim {claim}, constraint {number + 1}: is of a kind that this version does not know")
 
 

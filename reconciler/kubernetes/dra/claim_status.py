@@ -34,7 +34,7 @@ class Allotment(NamedTuple):
     allocation: Mapping[str, Any] | None
 
 
-class Release(NamedTuple):
+class ClaimRelease(NamedTuple):
     """What a claim is to be rid of. `keep`: pods that still use it; none: its devices are free, and the claim may go."""
 
     claim: ResourceClaim
@@ -99,7 +99,7 @@ def readiness(claim: ResourceClaim, now: Instant, limit: Duration = BINDING_LIMI
 
 def releases(
     claims: Iterable[ResourceClaim], pods: Mapping[str, Pod], underway: Collection[str], now: Instant
-) -> tuple[Release, ...]:
+) -> tuple[ClaimRelease, ...]:
     """Of claims that Quorate gave devices: what nobody needs any more, sorted.
 
     `pods` by uid. `underway`: uids of pods that have no node yet and are about to have one: those that this process is binding,
@@ -109,11 +109,15 @@ def releases(
     return tuple(sorted(found, key=lambda release: release.claim.key))
 
 
-def _release(claim: ResourceClaim, pods: Mapping[str, Pod], underway: Collection[str], now: Instant) -> Release | None:
+def _release(
+    claim: ResourceClaim, pods: Mapping[str, Pod], underway: Collection[str], now: Instant
+) -> ClaimRelease | None:
     is_leaving = claim.metadata.deletion_timestamp is not None
     if claim.status.allocation is None:
         return (
-            Release(claim, (), "it is being deleted") if is_leaving and FINALIZER in claim.metadata.finalizers else None
+            ClaimRelease(claim, (), "it is being deleted")
+            if is_leaving and FINALIZER in claim.metadata.finalizers
+            else None
         )
     ready = readiness(claim, now)
     keep = tuple(
@@ -123,7 +127,7 @@ def _release(claim: ResourceClaim, pods: Mapping[str, Pod], underway: Collection
     )
     if keep and len(keep) == len(claim.status.reserved_for):
         return None
-    return Release(claim, keep, ready.why if ready.state == "failed" else "its pods are over")
+    return ClaimRelease(claim, keep, ready.why if ready.state == "failed" else "its pods are over")
 
 
 def _is_pod(consumer: Consumer) -> bool:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.kubernetes.dra.charges import Asked, asked_of, asked_of_given
-from reconciler.kubernetes.dra.claim_demand import Wanted
+from reconciler.kubernetes.dra.charges import ClaimCharge, asked_of, asked_of_given
+from reconciler.kubernetes.dra.claim_demand import ClaimDemand
 from reconciler.kubernetes.dra.claim_status import Key
 from reconciler.kubernetes.dra.inventory import GpuDevice, Use, as_gpu, gpus_of
 from reconciler.kubernetes.dra.pools import DeviceId
@@ -23,17 +23,17 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.kubernetes.objects.wire import (
     Affinity,
-    Container,
+    KubeContainer,
+    KubeNode,
     Named,
-    Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     Pod,
-    Requirement,
     Resources,
+    SelectorRequirement,
 )
-from reconciler.kubernetes.objects.world import World
+from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import DeviceId as GpuId
 from solver.model.cluster import NodeName
 
@@ -47,15 +47,15 @@ GPU_RESOURCES = (names.GPU, names.MIG_PREFIX)
 class _Met(NamedTuple):
     """What wishes come to, and the nodes that could ever meet them. `leaves_out`: not all nodes that could be taken for one."""
 
-    asked: Asked | Refusal
-    nodes: tuple[Node, ...]
+    asked: ClaimCharge | Refusal
+    nodes: tuple[KubeNode, ...]
     leaves_out: bool
 
 
-class ClaimsSeen:
+class PodClaims:
     """Told of objects that came (`before` None), changed, and went (`after` None); `tell` says to the world what that means."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterModel) -> None:
         self.stock = Stock()
         self._world = world
         self._pods: dict[Key, Pod] = {}
@@ -65,7 +65,7 @@ class ClaimsSeen:
         self._met: dict[tuple[bytes, ...], _Met] = {}
         self._version = (-1, -1)
 
-    def node(self, before: Node | None, after: Node | None) -> bool:
+    def node(self, before: KubeNode | None, after: KubeNode | None) -> bool:
         """A node; whether it makes a difference."""
         self.stock.published.node(before, after)
         if (before and before.metadata.labels) != (after and after.metadata.labels):
@@ -162,7 +162,7 @@ class ClaimsSeen:
         asked = (asked_of_given(given) if len(had) == len(claims) else None) or met.asked
         if isinstance(asked, Refusal):
             return _with(pod, unmet_claims=tuple(asked))
-        stands = Container(STANDS_FOR_CLAIMS, Resources(requests=_requests(asked)))
+        stands = KubeContainer(STANDS_FOR_CLAIMS, Resources(requests=_requests(asked)))
         seen = _with(pod, containers=(*pod.spec.containers, stands), resource_claims=())
         if not pod.spec.node_name and (had or met.leaves_out):
             where = [node for node in met.nodes if may_use(had, node)]
@@ -174,7 +174,7 @@ class ClaimsSeen:
             return msgspec.structs.replace(seen, metadata=metadata)
         return seen
 
-    def _meaning(self, wishes: Sequence[Wanted]) -> _Met:
+    def _meaning(self, wishes: Sequence[ClaimDemand]) -> _Met:
         """What the wishes come to, and where; those that are alike are looked at once."""
         key = tuple(wish.signature for wish in wishes)
         if key not in self._met:
@@ -184,12 +184,12 @@ class ClaimsSeen:
             nodes = tuple(node for node in self.stock.published.nodes if node.metadata.name in ever)
             asked = asked_of(wishes, devices)
             # A node without any GPU needs not be left out for who asks for some: of thousands of nodes few are named then.
-            needs_gpus = isinstance(asked, Asked) and bool(asked.gpus or asked.mig)
+            needs_gpus = isinstance(asked, ClaimCharge) and bool(asked.gpus or asked.mig)
             leaves_out = any(self._has_gpus(node) for node in others) if needs_gpus else bool(others)
             self._met[key] = _Met(asked, nodes, leaves_out)
         return self._met[key]
 
-    def _has_gpus(self, node: Node) -> bool:
+    def _has_gpus(self, node: KubeNode) -> bool:
         there = self.stock.published.on(node.metadata.name)
         return bool(there and there.devices) or any(name.startswith(GPU_RESOURCES) for name in node.status.allocatable)
 
@@ -202,15 +202,15 @@ def _with(pod: Pod, **changes: object) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **changes))
 
 
-def _requests(asked: Asked) -> dict[str, str | int | float]:
+def _requests(asked: ClaimCharge) -> dict[str, str | int | float]:
     if asked.mig:
         suffix = asked.mig.removesuffix("+me") + (".me" if asked.mig.endswith("+me") else "")
         return {f"{names.MIG_PREFIX}{suffix}": 1}
     return {names.GPU: asked.gpus} if asked.gpus else {}
 
 
-def _only_on(affinity: Affinity | None, nodes: Iterable[Node]) -> Affinity:
-    only = Requirement("metadata.name", "In", tuple(node.metadata.name for node in nodes))
+def _only_on(affinity: Affinity | None, nodes: Iterable[KubeNode]) -> Affinity:
+    only = SelectorRequirement("metadata.name", "In", tuple(node.metadata.name for node in nodes))
     known = affinity or Affinity()
     of_nodes = known.node_affinity or NodeAffinity()
     terms = of_nodes.required.node_selector_terms if of_nodes.required else (NodeSelectorTerm(),)

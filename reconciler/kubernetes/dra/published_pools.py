@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from reconciler.kubernetes.dra.pools import Device, DeviceId, Pool, pool_of
 from reconciler.kubernetes.dra.prospects import NodeDevices, node_devices
 from reconciler.kubernetes.dra.wire import ResourceSlice
-from reconciler.kubernetes.objects.wire import Node
+from reconciler.kubernetes.objects.wire import KubeNode
 
 _PoolKey = tuple[str, str]
 
 
-class Published:
+class PublishedPools:
     """Told of slices and nodes that came (`before` None), changed, and went (`after` None)."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Published:
         self._stale: set[_PoolKey] = set()
         self._of_node: dict[str, set[_PoolKey]] = defaultdict(set)
         self._anywhere: set[_PoolKey] = set()
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, KubeNode] = {}
         self._there: dict[str, NodeDevices] = {}
         self._version = 0
 
@@ -35,7 +35,7 @@ class Published:
             self._slices[_key(after)][after.metadata.name] = after
             self._stale.add(_key(after))
 
-    def node(self, before: Node | None, after: Node | None) -> None:
+    def node(self, before: KubeNode | None, after: KubeNode | None) -> None:
         """A node; only its labels make a difference."""
         if before and after and before.metadata.labels == after.metadata.labels:
             return
@@ -58,7 +58,7 @@ class Published:
         return tuple(self._pools[key] for key in sorted(self._pools))
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[KubeNode, ...]:
         """All nodes, sorted by name."""
         return tuple(self._nodes[name] for name in sorted(self._nodes))
 

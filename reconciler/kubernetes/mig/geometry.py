@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.kubernetes.mig.change import MigChange
-from reconciler.kubernetes.objects.wire import Node as WireNode
+from reconciler.kubernetes.objects.wire import KubeNode
 from solver.model.cluster import NodeName
 from solver.policy.division import MigGeometry
 
@@ -20,7 +20,7 @@ class Geometry:
     """
 
     rules: Mapping[NodeName, MigGeometry] = field(default_factory=dict)
-    nodes: Mapping[NodeName, WireNode] = field(default_factory=dict)
+    nodes: Mapping[NodeName, KubeNode] = field(default_factory=dict)
     changing: Mapping[NodeName, MigChange] = field(default_factory=dict)
     kept: Mapping[NodeName, str] = field(default_factory=dict)
     busy: frozenset[NodeName] = frozenset()

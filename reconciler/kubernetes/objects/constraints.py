@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from reconciler.kubernetes.objects.crowd import Crowd, Question
-from reconciler.kubernetes.objects.dependency_index import Asked
+from reconciler.kubernetes.objects.dependency_index import DependencyIndex
 from reconciler.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.nodes import SeenNode
@@ -62,7 +62,7 @@ class Places:
     seen: Mapping[NodeName, SeenNode]
     nodes: Mapping[NodeName, Node]
     crowd: Crowd
-    asked: Asked[GangKey, Question]
+    asked: DependencyIndex[GangKey, Question]
     _selected: dict[bytes, Names] = field(default_factory=dict)
     _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
     _types: dict[tuple[Names, bool], Types] = field(default_factory=dict)

@@ -11,7 +11,7 @@ Q = TypeVar("Q", bound=Hashable)
 W = TypeVar("W", bound=Hashable)
 
 
-class Asked(Generic[W, Q]):
+class DependencyIndex(Generic[W, Q]):
     """Questions, each with those who asked it last time that they asked at all."""
 
     def __init__(self) -> None:

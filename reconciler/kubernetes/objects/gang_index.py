@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects.controllers import Controller
-from reconciler.kubernetes.objects.gangs import At, Gathered, gathered
+from reconciler.kubernetes.objects.gangs import At, LivePods, gathered
 from reconciler.kubernetes.objects.membership import GangKey, Membership, membership_of
-from reconciler.kubernetes.objects.pod_ownership import OURS, Whose
+from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
 from reconciler.kubernetes.objects.pods import PodTask, task_of
 from reconciler.kubernetes.objects.wire import Pod
@@ -19,18 +19,18 @@ PodKey = tuple[str, str]
 class Regathered(NamedTuple):
     """A gang as it was (None: new) and as it is (None: gone)."""
 
-    before: Gathered | None
-    after: Gathered | None
+    before: LivePods | None
+    after: LivePods | None
 
 
-class Gathering:
+class GangIndex:
     """Every gang there is.
 
     Pods are kept by the gang that they name, which need not be the one that they are in: a group that asks for no gang makes each
     of its pods one. `whose`: which pods are jobs.
     """
 
-    def __init__(self, whose: Whose = OURS) -> None:
+    def __init__(self, whose: PodOwnership = OURS) -> None:
         self._whose = whose
         self._named: dict[GangKey, dict[PodKey, tuple[Membership, Pod]]] = {}
         self._groups: dict[At, Group] = {}
@@ -38,7 +38,7 @@ class Gathering:
         self._found: dict[GangKey, tuple[GangKey, ...]] = {}
         self._tasks: dict[PodKey, PodTask] = {}
         self._changed: set[GangKey] = set()
-        self.gangs: dict[GangKey, Gathered] = {}
+        self.gangs: dict[GangKey, LivePods] = {}
         self.gang_of: dict[PodKey, GangKey] = {}
         """In which gang a pod is; pods that have ended are in none."""
 
@@ -77,8 +77,8 @@ class Gathering:
 
     def renewed(self) -> dict[GangKey, Regathered]:
         """The gangs that are not as they were when this was asked last."""
-        before: dict[GangKey, Gathered] = {}
-        after: dict[GangKey, Gathered] = {}
+        before: dict[GangKey, LivePods] = {}
+        after: dict[GangKey, LivePods] = {}
         for named in self._changed:
             before |= {key: self.gangs[key] for key in self._found.pop(named, ())}
             after |= self._gathered(named)
@@ -94,7 +94,7 @@ class Gathering:
             self._keep(after.get(key))
         return changed
 
-    def _gathered(self, named: GangKey) -> dict[GangKey, Gathered]:
+    def _gathered(self, named: GangKey) -> dict[GangKey, LivePods]:
         pods = self._named.get(named, {})
         if not pods:
             self._named.pop(named, None)
@@ -110,13 +110,13 @@ class Gathering:
             known = self._tasks[pod.key] = task_of(pod)
         return known
 
-    def _forget(self, gang: Gathered | None) -> None:
+    def _forget(self, gang: LivePods | None) -> None:
         if gang:
             del self.gangs[gang.key]
             for task in gang.tasks:
                 self.gang_of.pop(task.pod.key, None)
 
-    def _keep(self, gang: Gathered | None) -> None:
+    def _keep(self, gang: LivePods | None) -> None:
         if gang:
             self.gangs[gang.key] = gang
             for task in gang.tasks:

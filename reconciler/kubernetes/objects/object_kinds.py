@@ -13,7 +13,7 @@ S = TypeVar("S")
 M = TypeVar("M")
 
 
-class Written(Wire, Generic[S], frozen=True):
+class SpecObject(Wire, Generic[S], frozen=True):
     """An object, of whose `spec` only the fields that matter are kept."""
 
     metadata: Meta
@@ -21,7 +21,7 @@ class Written(Wire, Generic[S], frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[S, M]):
+class ObjectKind(Generic[S, M]):
     """`resources`: under which names a server may know it, the newest first. `spec`: a Struct whose fields have defaults."""
 
     name: str
@@ -30,11 +30,11 @@ class Kind(Generic[S, M]):
     meaning: Callable[[Meta, S], M]
 
     @property
-    def written(self) -> type[Written[S]]:
+    def written(self) -> type[SpecObject[S]]:
         """As what an object is decoded."""
-        return Written[self.spec]  # type: ignore[name-defined]  # known at run time, which is when objects are decoded
+        return SpecObject[self.spec]  # type: ignore[name-defined]  # known at run time, which is when objects are decoded
 
-    def read(self, written: Written[S]) -> M:
+    def read(self, written: SpecObject[S]) -> M:
         """What an object says."""
         return self.meaning(written.metadata, self.spec() if written.spec is None else written.spec)
 
@@ -44,7 +44,7 @@ class _Named(Wire, frozen=True):
     kind: str
 
 
-def read_as(kinds: tuple[Kind[Any, M], ...], sent: bytes | Mapping[str, Any], wanted: str) -> M:
+def read_as(kinds: tuple[ObjectKind[Any, M], ...], sent: bytes | Mapping[str, Any], wanted: str) -> M:
     """An object that says its kind itself; raises msgspec.ValidationError, and ValueError for what is none of `kinds`."""
     said = read(sent, _Named)
     for kind in kinds:

@@ -27,7 +27,7 @@ _LOOSEN = "Prefer it instead of requiring it."
 
 
 @dataclass(slots=True)
-class Apart:
+class AffinityRules:
     """What was found for one task group. `spread` is the group's, `gang_spread` that of all tasks. Mutable: filled step by step."""
 
     nodes: Names
@@ -58,9 +58,9 @@ class Company:
     gang_least: int
     least: int
 
-    def apart(self, nodes: Names) -> Apart:
+    def apart(self, nodes: Names) -> AffinityRules:
         """What the group asks, beginning with the nodes that it may be on."""
-        found = Apart(nodes)
+        found = AffinityRules(nodes)
         pod = self.group[0]
         affinity = pod.spec.affinity
         for term in affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ():
@@ -76,7 +76,7 @@ class Company:
             found.refuse("no-node", "affinity to other pods leaves no node of those that it may be on")
         return found
 
-    def _away(self, found: Apart, term: PodTerm) -> None:
+    def _away(self, found: AffinityRules, term: PodTerm) -> None:
         if self._is_unknown(found, term):
             return
         taken = self._domains(term.topology_key, self._others(term))
@@ -85,7 +85,7 @@ class Company:
         if len(own) > 1 or (own and len(self.gang) > 1):
             self._bound_to(found, own, term.topology_key, 1)
 
-    def _near(self, found: Apart, term: PodTerm) -> None:
+    def _near(self, found: AffinityRules, term: PodTerm) -> None:
         if self._is_unknown(found, term):
             return
         others, own = self._others(term), self._own(term)
@@ -102,7 +102,7 @@ class Company:
             return
         found.required = level
 
-    def _spread(self, found: Apart, constraint: TopologySpread) -> None:
+    def _spread(self, found: AffinityRules, constraint: TopologySpread) -> None:
         key, pod = constraint.topology_key, self.group[0]
         if constraint.when_unsatisfiable != "DoNotSchedule":
             found.spreads_out |= self.places.level(key) == "node"
@@ -131,7 +131,7 @@ class Company:
             found.nodes = self._where(found.nodes, key, eligible, inside=True)
             self._evenly(found, self._own(term), constraint, len(eligible))
 
-    def _evenly(self, found: Apart, own: Sequence[Pod], constraint: TopologySpread, domains: int) -> None:
+    def _evenly(self, found: AffinityRules, own: Sequence[Pod], constraint: TopologySpread, domains: int) -> None:
         """At most so many in each domain that no two can differ by more than the skew, however they fall."""
         fewest = self.gang_least if len(own) == len(self.gang) else self.least
         tasks, skew = min(len(own), fewest), constraint.max_skew
@@ -148,7 +148,7 @@ class Company:
         elif own:
             self._bound_to(found, own, constraint.topology_key, most)
 
-    def _bound_to(self, found: Apart, own: Sequence[Pod], key: str, most: int) -> None:
+    def _bound_to(self, found: AffinityRules, own: Sequence[Pod], key: str, most: int) -> None:
         """At most so many of the gang's own in each domain: of the group, where it means the group, or of all."""
         level = self.places.level(key)
         if level is None:
@@ -172,7 +172,7 @@ class Company:
         if earlier not in (None, bound):
             found.refuse("several-spreads", "spreads its gang over several levels", "Keep one.")
 
-    def one_domain(self, found: Apart, *, is_whole_role: bool) -> Level | None:
+    def one_domain(self, found: AffinityRules, *, is_whole_role: bool) -> Level | None:
         """The level in one domain of which Kueue wants the pods of a role; None: none. It asks that role by role."""
         key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_REQUIRED)
         level = as_level(self.places.level(key)) if key else None
@@ -186,7 +186,7 @@ class Company:
             )
         return level
 
-    def _slices(self, found: Apart) -> None:
+    def _slices(self, found: AffinityRules) -> None:
         """So many consecutive pods each in one domain, as Kueue calls slices."""
         key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE)
         if not key:
@@ -201,7 +201,7 @@ class Company:
             return
         found.bundle = Bundle(int(size), within)
 
-    def _wishes(self, found: Apart) -> None:
+    def _wishes(self, found: AffinityRules) -> None:
         affinity = self.group[0].spec.affinity
         near = affinity.pod_affinity.preferred if affinity and affinity.pod_affinity else ()
         away = affinity.pod_anti_affinity.preferred if affinity and affinity.pod_anti_affinity else ()
@@ -223,7 +223,7 @@ class Company:
                     Remark("preferred-pods", f"the wish to be away from pods by {term.topology_key} is not followed")
                 )
 
-    def _repelled(self, found: Apart) -> None:
+    def _repelled(self, found: AffinityRules) -> None:
         """Anti-affinity counts both ways: pods that run keep away those whom they mean."""
         pod, own = self.group[0], {one.key for one in self.gang}
         for term, pods in self.places.crowd.repelling(pod):
@@ -232,7 +232,7 @@ class Company:
                 found.nodes, term.topology_key, self._domains(term.topology_key, nodes), inside=False
             )
 
-    def _is_unknown(self, found: Apart, term: PodTerm) -> bool:
+    def _is_unknown(self, found: AffinityRules, term: PodTerm) -> bool:
         selector = term.namespace_selector
         if selector is None or not (selector.match_labels or selector.match_expressions):
             return False

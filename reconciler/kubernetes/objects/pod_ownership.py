@@ -11,7 +11,7 @@ INCUMBENTS: Final = ("default-scheduler", "kai-scheduler", "scheduler-plugins-sc
 """What `spec.schedulerName` says on clusters where somebody else decides. Kueue admits, and leaves the rest to the default one."""
 
 
-class Whose(NamedTuple):
+class PodOwnership(NamedTuple):
     """`schedulers`: those whose pods count as well. `queue`: of gangs for which nobody names one; "": they are refused."""
 
     schedulers: frozenset[str] = frozenset()
@@ -23,7 +23,7 @@ class Whose(NamedTuple):
         return scheduler == names.SCHEDULER or (scheduler in self.schedulers and _asks_for_gpus(pod))
 
 
-OURS: Final = Whose()
+OURS: Final = PodOwnership()
 """Pods that name Quorate, and nobody else's."""
 
 

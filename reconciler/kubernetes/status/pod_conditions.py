@@ -13,9 +13,9 @@ from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Meta, Wire
-from reconciler.kubernetes.status.conditions import Said, Told
-from reconciler.kubernetes.status.turns import Change, Turns, without_numbers
-from reconciler.kubernetes.status.writes import Written, all_of
+from reconciler.kubernetes.status.conditions import ConditionText, PodConditionUpdate
+from reconciler.kubernetes.status.turns import PendingWrite, WriteSchedule, without_numbers
+from reconciler.kubernetes.status.writes import WriteCount, all_of
 from reconciler.model.clock import Clock
 from solver.model.quantities import Duration
 
@@ -53,28 +53,30 @@ class _Pods(Wire, frozen=True):
     items: tuple[_Pod, ...]
 
 
-class ToldPods:
+class PodConditionWriter:
     """What waiting pods say. One for as long as somebody leads: what is written already it reads from the server, once.
 
     `check`: of every write; raises NotLeaderError where somebody else may lead by now.
     """
 
-    def __init__(self, api: Api, check: Check, clock: Clock, turns: Turns[str] | None = None) -> None:
+    def __init__(self, api: Api, check: Check, clock: Clock, turns: WriteSchedule[str] | None = None) -> None:
         self._api = api
         self._check = check
         self._clock = clock
-        self._turns = turns or Turns(QUIET, WRITES_MAX)
-        self._said: dict[str, Said] | None = None
+        self._turns = turns or WriteSchedule(QUIET, WRITES_MAX)
+        self._said: dict[str, ConditionText] | None = None
 
-    async def tell(self, told: Iterable[Told]) -> Written:
+    async def tell(self, told: Iterable[PodConditionUpdate]) -> WriteCount:
         """Each of these pods says so, as far as it is their turn. Raises NotLeaderError and KubernetesError."""
         said = await self._known()
         # Of a hundred thousand pods the work of half a second, in which watches go on and the lease is renewed.
         due, changes = await asyncio.to_thread(self._due, told, said)
         arrived = await all_of(self._write(one, said) for one in due)
-        return Written(arrived, changes - arrived)
+        return WriteCount(arrived, changes - arrived)
 
-    def _due(self, told: Iterable[Told], said: dict[str, Said]) -> tuple[list[Told], int]:
+    def _due(
+        self, told: Iterable[PodConditionUpdate], said: dict[str, ConditionText]
+    ) -> tuple[list[PodConditionUpdate], int]:
         """Whose turn it is, and how many pods do not say what they are to say."""
         wanted = {one.uid: one for one in told}
         for gone in said.keys() - wanted.keys():
@@ -83,9 +85,9 @@ class ToldPods:
         changes = [_change(one, said.get(uid)) for uid, one in wanted.items() if said.get(uid) != one.said]
         return [wanted[uid] for uid in self._turns.due(changes, self._clock.now())], len(changes)
 
-    async def _known(self) -> dict[str, Said]:
+    async def _known(self) -> dict[str, ConditionText]:
         if self._said is None:
-            found: dict[str, Said] = {}
+            found: dict[str, ConditionText] = {}
             parameters = {"limit": str(PAGE), "fieldSelector": PENDING}
             while True:
                 page = await self._api.get(PODS.path(), _Pods, parameters)
@@ -96,7 +98,7 @@ class ToldPods:
             self._said = found
         return self._said
 
-    async def _write(self, told: Told, said: dict[str, Said]) -> bool:
+    async def _write(self, told: PodConditionUpdate, said: dict[str, ConditionText]) -> bool:
         """False: the pod is gone, or not as it was when it was looked at; the next pass sees it anew."""
         now = self._clock.now()
         condition: dict[str, Any] = {"type": "PodScheduled", "status": "False", **told.said._asdict()}
@@ -115,14 +117,14 @@ class ToldPods:
         return True
 
 
-def _change(told: Told, before: Said | None) -> Change[str]:
-    return Change(told.uid, minor=before is not None and _without_numbers(before) == _without_numbers(told.said))
+def _change(told: PodConditionUpdate, before: ConditionText | None) -> PendingWrite[str]:
+    return PendingWrite(told.uid, minor=before is not None and _without_numbers(before) == _without_numbers(told.said))
 
 
-def _without_numbers(said: Said) -> Said:
-    return Said(said.reason, without_numbers(said.message))
+def _without_numbers(said: ConditionText) -> ConditionText:
+    return ConditionText(said.reason, without_numbers(said.message))
 
 
-def _said_by(pod: _Pod) -> Said | None:
+def _said_by(pod: _Pod) -> ConditionText | None:
     found = (one for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False")
-    return next((Said(one.reason, one.message) for one in found), None)
+    return next((ConditionText(one.reason, one.message) for one in found), None)

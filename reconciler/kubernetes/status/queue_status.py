@@ -11,9 +11,9 @@ from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.objects.wire import Meta, Wire
-from reconciler.kubernetes.status.queues import Condition, QueueObject, Status
-from reconciler.kubernetes.status.turns import Change, Turns
-from reconciler.kubernetes.status.writes import Written, all_of
+from reconciler.kubernetes.status.queues import QueueCondition, QueueObject, Status
+from reconciler.kubernetes.status.turns import PendingWrite, WriteSchedule
+from reconciler.kubernetes.status.writes import WriteCount, all_of
 from reconciler.model.clock import Clock
 from solver.model.quantities import Duration
 
@@ -34,17 +34,17 @@ class _Queues(Wire, frozen=True):
     items: tuple[_Queue, ...]
 
 
-class ToldQueues:
+class QueueStatusWriter:
     """The queues as objects. One for as long as somebody leads: what is there already it reads from the server, once."""
 
-    def __init__(self, api: Api, check: Check, clock: Clock, turns: Turns[str] | None = None) -> None:
+    def __init__(self, api: Api, check: Check, clock: Clock, turns: WriteSchedule[str] | None = None) -> None:
         self._api = api
         self._check = check
         self._clock = clock
-        self._turns = turns or Turns(QUIET, WRITES_MAX)
+        self._turns = turns or WriteSchedule(QUIET, WRITES_MAX)
         self._there: dict[str, _Queue] | None = None
 
-    async def tell(self, wanted: Mapping[str, QueueObject]) -> Written:
+    async def tell(self, wanted: Mapping[str, QueueObject]) -> WriteCount:
         """There are exactly these, as far as it is their turn.
 
         Raises NotLeaderError and KubernetesError: NotFoundError where the definition is not installed.
@@ -56,11 +56,11 @@ class ToldQueues:
         changes = [
             _change(queue, there.get(name)) for name, queue in wanted.items() if not _is_so(queue, there.get(name))
         ]
-        changes += [Change(name, minor=False) for name in there.keys() - wanted.keys()]
+        changes += [PendingWrite(name, minor=False) for name in there.keys() - wanted.keys()]
         due = self._turns.due(sorted(changes), self._clock.now())
         arrived = await all_of(self._write(name, wanted.get(name), there) for name in due)
         self._turns.keep(wanted)
-        return Written(arrived, len(changes) - arrived)
+        return WriteCount(arrived, len(changes) - arrived)
 
     async def _write(self, name: str, wanted: QueueObject | None, there: dict[str, _Queue]) -> bool:
         """False: it is not as it was when it was read; it is read anew in the next pass."""
@@ -90,7 +90,7 @@ class ToldQueues:
         made = await self._api.patch(QUEUES.path(name=wanted.name, subresource="status"), status, self._check)
         return msgspec.convert(made, _Queue)
 
-    def _since(self, condition: Condition, there: _Queue | None) -> dict[str, Any]:
+    def _since(self, condition: QueueCondition, there: _Queue | None) -> dict[str, Any]:
         before = _conditions(there).get(condition.type, {})
         now = self._clock.now()
         since = before.get("lastTransitionTime") if before.get("status") == condition.status else None
@@ -111,7 +111,8 @@ def _is_so(wanted: QueueObject, there: _Queue | None) -> bool:
 def _means_the_same(wanted: QueueObject, there: _Queue) -> bool:
     """Nothing but figures differs."""
     told = {
-        kind: Condition(kind, one["status"], one["reason"], one["message"]) for kind, one in _conditions(there).items()
+        kind: QueueCondition(kind, one["status"], one["reason"], one["message"])
+        for kind, one in _conditions(there).items()
     }
     types = [line["gpuType"] for line in there.status.get("gpus", ())]
     return (
@@ -122,5 +123,5 @@ def _means_the_same(wanted: QueueObject, there: _Queue) -> bool:
     )
 
 
-def _change(wanted: QueueObject, there: _Queue | None) -> Change[str]:
-    return Change(wanted.name, minor=there is not None and _means_the_same(wanted, there))
+def _change(wanted: QueueObject, there: _Queue | None) -> PendingWrite[str]:
+    return PendingWrite(wanted.name, minor=there is not None and _means_the_same(wanted, there))

@@ -12,7 +12,7 @@ AT_ONCE_MAX: Final = 8
 """Writes at once. All that is sent stands in one line for its turn: a binding never has more than these before it."""
 
 
-class Written(NamedTuple):
+class WriteCount(NamedTuple):
     """How many writes arrived, and how many are left for later: it was not their turn, or the object had changed."""
 
     arrived: int

@@ -44,7 +44,7 @@ READING_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeeperResult:
     """What came of a step: events of jobs, and what somebody has to see to, by the name of its policy, or of policy and job."""
 
     events: tuple[Event, ...]
@@ -70,7 +70,7 @@ class Keeper:
         records: Sequence[JobRecord],
         claims: Sequence[Claim],
         now: Instant,
-    ) -> Kept:
+    ) -> KeeperResult:
         """`records`: the jobs whose folders are looked at. Raises StaleEpochError, StoreUnusableError."""
         running = {claim.job: claim.attempt for claim in claims}
         events: list[Event] = []
@@ -86,7 +86,7 @@ class Keeper:
                 problems |= self._problem(policy, record.name, error)
         waiting = [record.name for record in records if record.outcome is None and record.name not in running]
         events += self._verify(epoch, policies, waiting, problems, now)
-        return Kept(tuple(events), problems)
+        return KeeperResult(tuple(events), problems)
 
     def _look(
         self,

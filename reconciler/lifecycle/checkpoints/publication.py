@@ -8,7 +8,7 @@ from reconciler.lifecycle.checkpoints.manifest import (
     MANIFEST,
     PARTS,
     Manifest,
-    Part,
+    ManifestPart,
     StepFolder,
     WrongManifestError,
     read_manifest,
@@ -38,7 +38,7 @@ def manifest_of(storage: Storage, job: JobName, folder: StepFolder) -> Manifest 
     return manifest
 
 
-def _parts(storage: Storage, folder: StepFolder) -> Iterator[Part]:
+def _parts(storage: Storage, folder: StepFolder) -> Iterator[ManifestPart]:
     for name in storage.names(f"{folder}/{PARTS}"):
         content = storage.read(f"{folder}/{PARTS}/{name}") if name.endswith(".json") else None
         if content is not None:

@@ -15,7 +15,7 @@ from solver.model.workload import JobName
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SaveStatus:
     """`turns`: who may begin to save its work. `needless`: who was to leave for somebody that is not there any more.
 
     `saved`: of each job that is to leave and has saved its work since it was told to, the newest checkpoint.
@@ -30,7 +30,7 @@ class Saving:
         return self.saved.get(stop.job)
 
 
-NOTHING_SAVED = Saving()
+NOTHING_SAVED = SaveStatus()
 
 
 def request_number(stop: Intent) -> int:
@@ -43,7 +43,7 @@ def saving_of(
     intents: Iterable[Intent],
     policies: Mapping[str, CheckpointPolicy],
     registry: CheckpointRegistry,
-) -> Saving:
+) -> SaveStatus:
     """For every gang that is to leave and has not been told to end yet."""
     by_name = {record.name: record for record in records}
     stops = [intent for intent in intents if intent.kind == "stop" and intent.stage != "ends"]
@@ -55,7 +55,7 @@ def saving_of(
     chosen = turns([(job, storages[job]) for _, job in wanting], writing, policies)
     saved = {stop.job: newest for stop in stops for newest in _saved_since(registry, stop)}
     needless = [stop.job for stop in stops if stop.beneficiary and not _waits(by_name.get(stop.beneficiary))]
-    return Saving(frozenset(chosen), frozenset(needless), saved)
+    return SaveStatus(frozenset(chosen), frozenset(needless), saved)
 
 
 def _waits(record: JobRecord | None) -> bool:

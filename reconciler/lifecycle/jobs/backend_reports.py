@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.model.facts import NodeFacts
-from reconciler.protocols.backend import ENDED, AttemptKey, Changes, GpuPartitioned, TaskStatus
+from reconciler.protocols.backend import ENDED, AttemptKey, BackendChanges, GpuPartitioned, TaskStatus
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.workload import JobName, JobSpec, TaskPlacement
 
@@ -16,7 +16,7 @@ TaskKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptReport:
     """What is known of one attempt. Something not known may be so all the same: absence is never acted upon."""
 
     tasks: tuple[TaskStatus, ...] = ()
@@ -24,7 +24,7 @@ class Attempt:
     left: Mapping[TaskKey, int] = field(default_factory=dict)
     """Tasks that were told to leave and have, and up to which growth what came is known to be gone."""
 
-    def of_tasks(self, came: Mapping[TaskKey, int]) -> Attempt:
+    def of_tasks(self, came: Mapping[TaskKey, int]) -> AttemptReport:
         """What is known of these tasks since the growth with which each came at the earliest."""
         known = tuple(
             task
@@ -33,7 +33,7 @@ class Attempt:
         )
         growth = dict(came) | {(task.group, task.index): task.growth for task in known}
         left = {key: told for key, told in self.left.items() if key in growth and told >= growth[key]}
-        return Attempt(known, self.stopped, left)
+        return AttemptReport(known, self.stopped, left)
 
     def have_left(self, wanted: tuple[TaskPlacement, ...]) -> bool:
         """Nothing of these tasks runs or ever will, whether they had started or not."""
@@ -65,7 +65,7 @@ class Attempt:
         begun = launcher and any(task.group == launcher.name and task.state != "starting" for task in self.tasks)
         return launcher.name if launcher and begun else ""
 
-    def counted(self, spec: JobSpec) -> Attempt:
+    def counted(self, spec: JobSpec) -> AttemptReport:
         """The tasks whose end is the job's."""
         by = self.launched_by(spec)
         return replace(self, tasks=tuple(task for task in self.tasks if task.group == by)) if by else self
@@ -78,17 +78,17 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted:
+class BackendReports:
     """One look at the backend."""
 
     nodes: Mapping[NodeName, Node]
-    attempts: Mapping[AttemptKey, Attempt]
+    attempts: Mapping[AttemptKey, AttemptReport]
     partitioned: Mapping[DeviceId, GpuPartitioned] = field(default_factory=dict)
     facts: Mapping[NodeName, NodeFacts] = field(default_factory=dict)
     """What nodes tell of their hardware; nothing of those that do not."""
 
     @classmethod
-    def of(cls, changes: Changes) -> Sighted:
+    def of(cls, changes: BackendChanges) -> BackendReports:
         """Sort everything the backend knows (`changes` from cursor 0) by attempt."""
         tasks: defaultdict[AttemptKey, list[TaskStatus]] = defaultdict(list)
         for status in changes.tasks:
@@ -98,17 +98,17 @@ class Sighted:
             left[gone.job, gone.attempt][gone.group, gone.index] = gone.growth
         stopped = {(done.job, done.attempt) for done in changes.stopped}
         attempts = {
-            key: Attempt(tuple(tasks.get(key, ())), key in stopped, left.get(key, {}))
+            key: AttemptReport(tuple(tasks.get(key, ())), key in stopped, left.get(key, {}))
             for key in sorted(stopped | set(tasks) | set(left))
         }
         partitioned = {done.device: done for done in changes.partitioned}
         facts = {told.node: told for told in changes.facts}
         return cls({node.name: node for node in changes.nodes}, attempts, partitioned, facts)
 
-    def without(self, keys: Collection[AttemptKey]) -> Sighted:
+    def without(self, keys: Collection[AttemptKey]) -> BackendReports:
         """The same, as if nothing were reported of these attempts."""
         return replace(self, attempts={key: seen for key, seen in self.attempts.items() if key not in keys})
 
-    def attempt(self, job: JobName, number: int) -> Attempt:
+    def attempt(self, job: JobName, number: int) -> AttemptReport:
         """What is known of an attempt; an empty one where nothing is."""
-        return self.attempts.get((job, number), Attempt())
+        return self.attempts.get((job, number), AttemptReport())

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from reconciler.lifecycle.jobs.backend_reports import Attempt
-from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, Ground
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport
+from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, DeviceReadiness
 from reconciler.lifecycle.jobs.evidence import NO_EVIDENCE, Evidence
 from reconciler.lifecycle.jobs.idleness import activity_of, is_idle
 from reconciler.model.failure import Failure
@@ -20,15 +20,15 @@ from solver.model.workload import TaskPlacement
 
 
 @dataclass(frozen=True)
-class Holding:
+class ClaimContext:
     """One claim with its intents and what the backend reports of its attempt. What is asked again and again is worked out once."""
 
     record: JobRecord
     claim: Claim
     intents: tuple[Intent, ...]
-    attempt: Attempt
+    attempt: AttemptReport
     now: Instant
-    ground: Ground = UNKNOWN
+    ground: DeviceReadiness = UNKNOWN
     evidence: Evidence = NO_EVIDENCE
 
     @property
@@ -59,7 +59,7 @@ class Holding:
         return without(self.claim.tasks, self.leaving)
 
     @cached_property
-    def stays(self) -> Attempt:
+    def stays(self) -> AttemptReport:
         """What is known of those."""
         return self._known(self.staying)
 
@@ -175,7 +175,7 @@ class Holding:
         """What is in flight of a kind."""
         return next((intent for intent in self.intents if intent.kind == kind), None)
 
-    def _known(self, tasks: Iterable[TaskPlacement]) -> Attempt:
+    def _known(self, tasks: Iterable[TaskPlacement]) -> AttemptReport:
         """What is known of some tasks. Those that still join may have been in it before: that says nothing of them."""
         grow = self.asked("grow")
         joining = {(task.group, task.index) for task in grow.tasks} if grow else set()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.lifecycle.jobs.backend_reports import Attempt, Sighted
-from reconciler.lifecycle.jobs.claim_context import Holding
-from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, Ground
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
+from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, DeviceReadiness
 from reconciler.lifecycle.jobs.drain import settle_drained
 from reconciler.lifecycle.jobs.evidence import NO_EVIDENCE, Evidence
 from reconciler.lifecycle.jobs.failures import after_failure, after_stuck, after_time_limit, settle_failure
@@ -25,7 +25,7 @@ from reconciler.lifecycle.jobs.settlements import (
     ConfirmRunning,
     ConfirmShrunk,
     Cull,
-    Forget,
+    ForgetAttempt,
     GiveBack,
     Retry,
     Send,
@@ -48,9 +48,9 @@ def settlements(
     records: Iterable[JobRecord],
     claims: Iterable[Claim],
     intents: Iterable[Intent],
-    sighted: Sighted,
+    sighted: BackendReports,
     now: Instant,
-    ground: Ground = UNKNOWN,
+    ground: DeviceReadiness = UNKNOWN,
     evidence: Evidence = NO_EVIDENCE,
 ) -> Iterable[Settlement]:
     """Everything that follows from one look, job by job. `records` has every live job and every job with a claim."""
@@ -59,7 +59,7 @@ def settlements(
     claimed = {(claim.job, claim.attempt): claim for claim in claims}
     for key, claim in claimed.items():
         own = tuple(intent for intent in asked[claim.job] if intent.attempt == claim.attempt)
-        holding = Holding(by_name[claim.job], claim, own, sighted.attempt(*key), now, ground, evidence)
+        holding = ClaimContext(by_name[claim.job], claim, own, sighted.attempt(*key), now, ground, evidence)
         yield from _lawful(holding.record, state_of(holding.record, claim, own), settle(holding))
     holders = {claim.job for claim in claimed.values()}
     for record in by_name.values():
@@ -69,12 +69,12 @@ def settlements(
         yield from _settle_unclaimed(*key, sighted.attempt(*key))
 
 
-def settle(holding: Holding) -> tuple[Settlement, ...]:
+def settle(holding: ClaimContext) -> tuple[Settlement, ...]:
     """What follows for one claim."""
     job, attempt = holding.claim.job, holding.claim.attempt
     if holding.goes_on:
         return _settle_live(holding)
-    done = (GiveBack(job, attempt), Forget(job, attempt))
+    done = (GiveBack(job, attempt), ForgetAttempt(job, attempt))
     if holding.record.outcome is not None or holding.record.failed_in(attempt):
         return done
     ended = None if holding.record.cancel_requested_by else _ended_by_limit(holding)
@@ -95,7 +95,7 @@ def settle(holding: Holding) -> tuple[Settlement, ...]:
     return (AskToStop(job, attempt, "its tasks were stopped by somebody else"),)
 
 
-def _ended_by_limit(holding: Holding) -> Settlement | None:
+def _ended_by_limit(holding: ClaimContext) -> Settlement | None:
     """How it ended, if that is because nobody wanted to wait longer. What ends well when told to stop has not done its work."""
     job, limit, idle_limit = holding.claim.job, holding.claim.time_limit, holding.claim.idle_limit
     if limit is not None and holding.timed_out:
@@ -105,7 +105,7 @@ def _ended_by_limit(holding: Holding) -> Settlement | None:
     return after_stuck(holding) if holding.ended_stuck else None
 
 
-def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
+def _settle_live(holding: ClaimContext) -> tuple[Settlement, ...]:
     job, attempt, stays = holding.claim.job, holding.claim.attempt, holding.stays
     if holding.stop is not None:
         return settle_stop(holding, holding.stop)
@@ -139,7 +139,7 @@ def _settle_live(holding: Holding) -> tuple[Settlement, ...]:
     )
 
 
-def _ask_by_limit(holding: Holding) -> AskToStop | None:
+def _ask_by_limit(holding: ClaimContext) -> AskToStop | None:
     """What ends it though nobody asked for that and nothing has failed."""
     claim = holding.claim
     if holding.limit_reached:
@@ -151,7 +151,7 @@ def _ask_by_limit(holding: Holding) -> AskToStop | None:
     return None
 
 
-def _settle_growth(holding: Holding) -> tuple[Settlement, ...]:
+def _settle_growth(holding: ClaimContext) -> tuple[Settlement, ...]:
     """Tasks that are to leave again before they have joined are the shrink's to settle."""
     joining = holding.joining
     if not joining:
@@ -161,7 +161,7 @@ def _settle_growth(holding: Holding) -> tuple[Settlement, ...]:
     return () if holding.stays.knows_all(joining) else tuple(resent(holding, "grow"))
 
 
-def _settle_shrink(holding: Holding) -> tuple[Settlement, ...]:
+def _settle_shrink(holding: ClaimContext) -> tuple[Settlement, ...]:
     if not holding.leaving:
         return ()
     if holding.has_left:
@@ -169,9 +169,9 @@ def _settle_shrink(holding: Holding) -> tuple[Settlement, ...]:
     return tuple(resent(holding, "shrink"))
 
 
-def _settle_unclaimed(job: JobName, attempt: int, known: Attempt) -> Iterable[Settlement]:
+def _settle_unclaimed(job: JobName, attempt: int, known: AttemptReport) -> Iterable[Settlement]:
     """The backend reports what the ledger does not hold: released a moment ago, or never claimed. Make sure, then forget."""
-    yield Forget(job, attempt) if known.stopped else Send(StopGang(job, attempt, STOP_GRACE))
+    yield ForgetAttempt(job, attempt) if known.stopped else Send(StopGang(job, attempt, STOP_GRACE))
 
 
 def _lawful(record: JobRecord, state: JobState, decided: tuple[Settlement, ...]) -> tuple[Settlement, ...]:

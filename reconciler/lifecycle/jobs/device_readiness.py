@@ -13,7 +13,7 @@ State = Literal["there", "coming", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class DeviceReadiness:
     """The nodes as the backend reports them, and the GPUs that are being partitioned. Of what is not reported nothing is said."""
 
     nodes: Mapping[NodeName, Node] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Ground:
         return node is None or all(_fits(task, gpu) for gpu in node.gpus if gpu.id in gpus_of((task,)))
 
 
-UNKNOWN = Ground()
+UNKNOWN = DeviceReadiness()
 """Nothing is reported: what tasks need counts as there."""
 
 

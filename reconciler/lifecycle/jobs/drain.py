@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from reconciler.lifecycle.jobs.claim_context import Holding
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.lifecycle.jobs.failures import goes_on_without
 from reconciler.lifecycle.jobs.settlements import AskToLeave, AskToStop
 from solver.model.workload import TaskPlacement
 
 
-def settle_drained(holding: Holding) -> AskToLeave | AskToStop | None:
+def settle_drained(holding: ClaimContext) -> AskToLeave | AskToStop | None:
     """What is asked of a gang that is not asked to stop; None: nothing, or some of it leaves already."""
     reasons = {task: why for task in holding.staying for why in _why(holding, task)}
     if not reasons or holding.leaving:
@@ -21,7 +21,7 @@ def settle_drained(holding: Holding) -> AskToLeave | AskToStop | None:
     return AskToStop(job, attempt, cause, "requeue")
 
 
-def _why(holding: Holding, task: TaskPlacement) -> list[str]:
+def _why(holding: ClaimContext, task: TaskPlacement) -> list[str]:
     """Of the node rather than of each of its GPUs."""
     drained = holding.ground.drained
     places = (task.node, *sorted(gpus_of((task,))))

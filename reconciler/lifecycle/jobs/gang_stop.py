@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.lifecycle.checkpoints.save_status import request_number
-from reconciler.lifecycle.jobs.claim_context import Holding
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.orders import order_of, request_to_save
 from reconciler.lifecycle.jobs.settlements import AskToStop, BeginEnding, BeginSaving, CallOff, Send, Settlement
 from reconciler.protocols.backend import TellGang
@@ -19,7 +19,7 @@ RESEND_AFTER = Duration(2_000)
 """An order without an effect for this long may have been lost. Orders are facts: one too many does no harm."""
 
 
-def asked_by_people(holding: Holding) -> AskToStop | None:
+def asked_by_people(holding: ClaimContext) -> AskToStop | None:
     """What the job's owner or an operator wants of a gang that nothing has asked to stop yet."""
     record, claim = holding.record, holding.claim
     if record.cancel_requested_by:
@@ -31,7 +31,7 @@ def asked_by_people(holding: Holding) -> AskToStop | None:
     return None
 
 
-def settle_stop(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
+def settle_stop(holding: ClaimContext, stop: Intent) -> tuple[Settlement, ...]:
     """What follows for a gang that runs and has been asked to stop: it saves its work first, where it can."""
     claim, cancelled_by = holding.claim, holding.record.cancel_requested_by
     if stop.stage == "ends":
@@ -50,7 +50,7 @@ def settle_stop(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
     return ()
 
 
-def _why_needless(holding: Holding, stop: Intent) -> str:
+def _why_needless(holding: ClaimContext, stop: Intent) -> str:
     """Why nobody needs the gang to leave any more; "": somebody does."""
     if stop.purpose == "evict" and stop.job in holding.evidence.saving.needless:
         return f"{stop.beneficiary} does not wait for what it holds any more"
@@ -59,7 +59,7 @@ def _why_needless(holding: Holding, stop: Intent) -> str:
     return ""
 
 
-def _settle_saving(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
+def _settle_saving(holding: ClaimContext, stop: Intent) -> tuple[Settlement, ...]:
     job, attempt = holding.claim.job, holding.claim.attempt
     saved = holding.evidence.saving.answered(stop)
     if saved is not None:
@@ -73,19 +73,19 @@ def _settle_saving(holding: Holding, stop: Intent) -> tuple[Settlement, ...]:
     return ()
 
 
-def retold(holding: Holding, order: TellGang) -> tuple[Send, ...]:
+def retold(holding: ClaimContext, order: TellGang) -> tuple[Send, ...]:
     """The order again, as long as a task has not been told that ran when it was decided: its number says when that was."""
     due = holding.now - order.number >= RESEND_AFTER
     return (Send(order),) if due and is_untold(holding, order.number) else ()
 
 
-def is_untold(holding: Holding, number: int) -> bool:
+def is_untold(holding: ClaimContext, number: int) -> bool:
     """Some task of the gang that ran when this was decided has not been told it."""
     tasks = holding.stays.tasks
     return any(task.state == "running" and task.at <= number and task.told < number for task in tasks)
 
 
-def resent(holding: Holding, kind: str) -> Iterable[Settlement]:
+def resent(holding: ClaimContext, kind: str) -> Iterable[Settlement]:
     """What begins does so only where all it needs is there: the GPU may still have to be partitioned."""
     for intent in holding.intents:
         begins = kind in ("start", "grow")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.lifecycle.jobs.claim_context import Holding
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.gang_stop import retold
 from reconciler.lifecycle.jobs.orders import warning_of
-from reconciler.lifecycle.jobs.settlements import Note, Settlement
+from reconciler.lifecycle.jobs.settlements import RecordMarks, Settlement
 from solver.model.quantities import Instant
 
 
-def settle_warning(holding: Holding) -> tuple[Settlement, ...]:
+def settle_warning(holding: ClaimContext) -> tuple[Settlement, ...]:
     """What follows for a gang that runs and is not asked to stop; () where its limit is far, or all its tasks know."""
     claim, warning = holding.claim, holding.record.spec.time_limit_warning
     limit = claim.limit_reached_at
@@ -25,4 +25,4 @@ def settle_warning(holding: Holding) -> tuple[Settlement, ...]:
     marks = msgspec.structs.replace(claim.marks, warned_at=warned_at)
     order = warning_of(claim, holding.record, warned_at)
     cause = f"its time limit of {claim.time_limit} is over at {limit}; its tasks are told"
-    return (Note(claim.job, claim.attempt, marks, "time-limit-near", cause, order),)
+    return (RecordMarks(claim.job, claim.attempt, marks, "time-limit-near", cause, order),)

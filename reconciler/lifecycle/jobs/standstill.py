@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.lifecycle.jobs.claim_context import Holding
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.gang_stop import is_untold, retold
 from reconciler.lifecycle.jobs.idleness import NEWS_MAX
 from reconciler.lifecycle.jobs.orders import dump_of
-from reconciler.lifecycle.jobs.settlements import AskToStop, Note, Settlement
+from reconciler.lifecycle.jobs.settlements import AskToStop, RecordMarks, Settlement
 from reconciler.protocols.backend import TaskStatus
 from reconciler.protocols.marks import Marks
 from solver.model.quantities import Duration, Instant
@@ -35,7 +35,7 @@ class Standstill(NamedTuple):
     steps: int | None
 
 
-def settle_stuck(holding: Holding) -> tuple[Settlement, ...]:
+def settle_stuck(holding: ClaimContext) -> tuple[Settlement, ...]:
     """What follows for a gang that is not asked to stop; () where it makes progress, or nothing is to be done but wait."""
     stuck = holding.record.spec.stuck
     if stuck is None or holding.claim.running_since is None:
@@ -49,11 +49,11 @@ def settle_stuck(holding: Holding) -> tuple[Settlement, ...]:
         return (_found(holding, still),)
     if _is_to_remember(still, marks, stuck.after, holding):
         remembered = msgspec.structs.replace(marks, steps=still.steps, still_since=still.since)
-        return (Note(holding.claim.job, holding.claim.attempt, remembered),)
+        return (RecordMarks(holding.claim.job, holding.claim.attempt, remembered),)
     return ()
 
 
-def standstill_of(holding: Holding) -> Standstill | None:
+def standstill_of(holding: ClaimContext) -> Standstill | None:
     """Since when it has done nothing; None: it does not run yet, or too little is known."""
     activity, tasks, marks = holding.activity, holding.stays.tasks, holding.claim.marks
     if activity is None or holding.claim.running_since is None:
@@ -75,27 +75,27 @@ def is_stuck(still: Standstill, after: Duration, now: Instant) -> bool:
     return still.seen_at - still.since >= after and now - still.seen_at <= min(after, NEWS_MAX)
 
 
-def _is_to_remember(still: Standstill, marks: Marks, after: Duration, holding: Holding) -> bool:
+def _is_to_remember(still: Standstill, marks: Marks, after: Duration, holding: ClaimContext) -> bool:
     """Its steps are others than those remembered; looked at no more often than matters, since it is written down."""
     before = marks.still_since or holding.claim.running_since or holding.now
     return still.steps is not None and still.steps != marks.steps and holding.now - before >= after
 
 
-def _found(holding: Holding, still: Standstill) -> Note:
+def _found(holding: ClaimContext, still: Standstill) -> RecordMarks:
     claim, marks = holding.claim, holding.claim.marks
     at = Instant(max(holding.now, (marks.warned_at or 0) + 1))
     marks = msgspec.structs.replace(marks, stuck_at=at, steps=still.steps, still_since=still.since)
     cause = f"{_seen(holding, still)}; its tasks are dumped into their logs"
-    return Note(
+    return RecordMarks(
         claim.job, claim.attempt, marks, "stuck", cause, dump_of(claim, holding.record, at, at.after(DUMP_WITHIN))
     )
 
 
-def _follow(holding: Holding, stuck: Stuck, at: Instant, still: Standstill | None) -> tuple[Settlement, ...]:
+def _follow(holding: ClaimContext, stuck: Stuck, at: Instant, still: Standstill | None) -> tuple[Settlement, ...]:
     claim = holding.claim
     if still is not None and _goes_on(still, at):
         marks = msgspec.structs.replace(claim.marks, stuck_at=None)
-        return (Note(claim.job, claim.attempt, marks, "goes-on", "it makes progress again"),)
+        return (RecordMarks(claim.job, claim.attempt, marks, "goes-on", "it makes progress again"),)
     if is_untold(holding, at) and holding.now - at < DUMP_WITHIN:
         return retold(holding, dump_of(claim, holding.record, at, at.after(DUMP_WITHIN)))
     if stuck.action == "notify":
@@ -107,7 +107,7 @@ def _goes_on(still: Standstill, stuck_at: Instant) -> bool:
     return still.since > (stuck_at.after(ECHO) if still.steps is None else stuck_at)
 
 
-def _seen(holding: Holding, still: Standstill) -> str:
+def _seen(holding: ClaimContext, still: Standstill) -> str:
     """What was seen, for people: whoever is behind the others is where to look first."""
     reports = _reports(holding.stays.tasks)
     if not reports:

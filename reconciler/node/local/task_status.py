@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from reconciler.node.local.attempts import Life
-from reconciler.node.local.tasks import Standing
+from reconciler.node.local.attempts import TaskLife
+from reconciler.node.local.tasks import LocalTaskStatus
 from reconciler.protocols.backend import TaskStatus
 from solver.model.quantities import Instant
 
 
-def status_of(life: Life, stands: Standing) -> TaskStatus:
+def status_of(life: TaskLife, stands: LocalTaskStatus) -> TaskStatus:
     """The status of a task that stands so; one of which nobody noted since when, since its order came."""
     return TaskStatus(
         job=life.accepted.order.job,

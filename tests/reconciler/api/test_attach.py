@@ -21,7 +21,7 @@ from reconciler.api.payloads import ApiProblem
 from reconciler.api.serve import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
-from reconciler.protocols.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 from solver.model.document import decode
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.local_worlds import eventually
@@ -41,7 +41,7 @@ class Echo:
         self.windows: list[Window] = []
         self.closed = 0
         self.refuses = False
-        self._shown: asyncio.Queue[bytes | Ended | None] = asyncio.Queue()
+        self._shown: asyncio.Queue[bytes | TerminalEnd | None] = asyncio.Queue()
 
     def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> Echo:
         if self.refuses:
@@ -49,14 +49,14 @@ class Echo:
         self.opened.append((job, attempt, group, index))
         return self
 
-    async def receive(self) -> bytes | Ended | None:
+    async def receive(self) -> bytes | TerminalEnd | None:
         return await self._shown.get()
 
     async def send(self, typed: bytes | Window) -> None:
         if isinstance(typed, Window):
             self.windows.append(typed)
         else:
-            last = {b"end": Ended(3, stopped=True), b"break": None}
+            last = {b"end": TerminalEnd(3, stopped=True), b"break": None}
             await self._shown.put(last.get(typed, typed))
 
     def close(self) -> None:

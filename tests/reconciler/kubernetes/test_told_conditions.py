@@ -6,13 +6,13 @@ import typing
 
 import pytest
 
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.wire import Pod, read
 from reconciler.kubernetes.status.conditions import (
     MESSAGE_MAX,
     NODES_WOULD_DO,
-    Said,
-    Told,
+    ConditionText,
+    PodConditionUpdate,
     reason_of,
     told_of,
 )
@@ -35,17 +35,17 @@ NOW = Instant.parse("2026-11-20T12:00:00Z")
 GANG = {"quorate.dev/gang": "train", "quorate.dev/gang-size": "2"}
 
 
-def told(pods: list[Sent], verdict: Verdict | None = None, nodes: int = 1) -> tuple[Told, ...]:
+def told(pods: list[Sent], verdict: Verdict | None = None, nodes: int = 1) -> tuple[PodConditionUpdate, ...]:
     seen = cluster([node(f"n{number}") for number in range(nodes)], pods)
     return told_in(seen, pods, verdict)
 
 
-def told_in(seen: Cluster, pods: list[Sent], verdict: Verdict | None) -> tuple[Told, ...]:
+def told_in(seen: KubernetesCluster, pods: list[Sent], verdict: Verdict | None) -> tuple[PodConditionUpdate, ...]:
     there = {found.key: found for found in (read(sent, Pod) for sent in pods)}
     return tuple(told_of(seen.gangs, [verdict] if verdict else [], there, NOW))
 
 
-def said(pods: list[Sent], verdict: Verdict | None = None) -> Said:
+def said(pods: list[Sent], verdict: Verdict | None = None) -> ConditionText:
     (only,) = {one.said for one in told(pods, verdict)}
     return only
 
@@ -56,13 +56,13 @@ def waits(*reasons: AnyReason, job: str = "vision.pod.p") -> Waits:
 
 def test_a_pod_that_waits_says_why_what_would_help_and_when() -> None:
     assert told([pod("p", 8)], waits(FULL)) == (
-        Told(
+        PodConditionUpdate(
             JobName("vision.pod.p"),
             "vision",
             "p",
             "uid-of-p",
             "7",
-            Said(
+            ConditionText(
                 "QuotaMax",
                 "waits: queue q holds 64 of max 64 H100-SXM5-80GB (policies/q.yaml:7); this job needs 8; would help: 8 "
                 "H100-SXM5-80GB less held in queue q, or its max at 72; earliest start 2026-11-20T14:05:00Z, if what runs "
@@ -77,7 +77,7 @@ def test_all_pods_of_a_gang_say_the_same() -> None:
     first, second = told(pods, Waits(JobName("vision.gang.train"), Q, (SHORT,), EndUnknown(2)))
     assert (first.name, second.name) == ("a", "b")
     assert first.said == second.said
-    assert first.said == Said(
+    assert first.said == ConditionText(
         "Unschedulable",
         "waits: needs 8 H100-SXM5-80GB, 4 free; would help: 4 H100-SXM5-80GB more free; earliest start unknown: 2 jobs that "
         "hold what it could use have no time limit",
@@ -85,7 +85,7 @@ def test_all_pods_of_a_gang_say_the_same() -> None:
 
 
 def test_a_gang_that_is_not_whole_says_how_many_it_lacks() -> None:
-    assert said([pod("a", annotations=GANG)]) == Said(
+    assert said([pod("a", annotations=GANG)]) == ConditionText(
         "WaitingForGang", "its gang is not whole: waiting for 1 of 2 pods"
     )
 
@@ -96,7 +96,7 @@ def test_a_gang_whose_pods_still_come_is_told_nothing_yet() -> None:
 
 
 def test_what_is_refused_says_what_would_work() -> None:
-    assert said([pod("p", annotations={"gpu-memory": "8192"})]) == Said(
+    assert said([pod("p", annotations={"gpu-memory": "8192"})]) == ConditionText(
         "Refused",
         "refused: asks for GPUs in several ways. Keep one of nvidia.com/gpu, nvidia.com/mig-PROFILE, gpu-fraction and gpu-memory.",
     )

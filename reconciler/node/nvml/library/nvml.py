@@ -14,9 +14,9 @@ from reconciler.node.nvml.driver import (
     Driver,
     GpuLostError,
     GpuUuid,
+    InstancePlacement,
     Mig,
     OfferedProfile,
-    Place,
     Process,
     Vitals,
     Wiring,
@@ -114,7 +114,7 @@ class NvmlDriver:
         with self._asking(gpu) as handle:
             partitions.switch(handle, on)
 
-    def create(self, gpu: GpuUuid, place: Place) -> None:
+    def create(self, gpu: GpuUuid, place: InstancePlacement) -> None:
         """Make a GPU instance exactly there."""
         with self._asking(gpu) as handle:
             partitions.make(handle, place)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.analysis.backtest.compare import Backtest, Candidate
+from reconciler.analysis.backtest.compare import Backtest, PolicyCandidate
 from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName
@@ -51,7 +51,7 @@ def silently(_: str, rounds: Iterator[Round]) -> Iterator[Round]:
 
 def figures(policy: Policy, jobs: tuple[TraceJob, ...] = JOBS) -> PolicyFigures:
     backtest = Backtest(jobs, Instant(0), END, Duration(MINUTE), None)
-    return backtest.under(Candidate("policy", policy, (node("n", 8),)), silently)
+    return backtest.under(PolicyCandidate("policy", policy, (node("n", 8),)), silently)
 
 
 def simulation(*policies: PolicyFigures) -> Simulation:

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.gitops.review import review_process as apart
 from reconciler.gitops.review.comparison import review
-from reconciler.gitops.review.side import Side
+from reconciler.gitops.review.side import ReviewSide
 from reconciler.gitops.source.errors import NotReadyToPlanError
 from reconciler.model.review_findings import Review
 from solver.milp.highs import optimise
@@ -21,7 +21,7 @@ from solver.model.quantities import Cpu, Memory
 from solver.model.snapshot import snapshot_of
 from tests.reconciler.gitops.review.test_guardrails import NOW, compiled
 
-BASE, HEAD = Side("base", "a" * 40, compiled()), Side("head", "b" * 40, compiled(guaranteed=8))
+BASE, HEAD = ReviewSide("base", "a" * 40, compiled()), ReviewSide("head", "b" * 40, compiled(guaranteed=8))
 EMPTY = snapshot_of(NOW, BASE.compiled.nodes, ())
 
 

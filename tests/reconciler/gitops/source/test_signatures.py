@@ -9,7 +9,7 @@ import pytest
 
 from hack.hostile.signed import FOLLOWED, OTHER, REFUSED, People, Site
 from reconciler.documents.repository import Reading
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.requirements import Valid
 from reconciler.gitops.source.signatures import NOT_ASKED, Signed, judge
 from reconciler.gitops.source.standing_policy import StandingPolicy
@@ -113,7 +113,7 @@ def test_back_to_an_unsigned_commit_is_no_way_around(site: Site) -> None:
     """Who accepts that the branch moved back has not accepted what nobody signed."""
     unsigned = site.origin.git("rev-parse", "HEAD")
     standing = site.required()
-    mirror = Mirror(site.folder / "mirror", str(site.origin.folder))
+    mirror = GitMirror(site.folder / "mirror", str(site.origin.folder))
     site.origin.git("reset", "--quiet", "--hard", unsigned)
     assert standing.reconcile().truth.reason == "HistoryRewritten"
     accepting = StandingPolicy(mirror, "main", (Signed(mirror, "main", SystemClock()), Valid()))
