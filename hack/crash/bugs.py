@@ -14,13 +14,11 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.tells import SimulatedTells
-from reconciler.control import plan_executor as act
+from reconciler.control import plan_executor
 from reconciler.control.deeds import Deeds
 from reconciler.control.partition import GpuPartitioner
 from reconciler.control.starts import StartExecutor
-from reconciler.lifecycle.jobs import decisions as settle
-from reconciler.lifecycle.jobs import failures
-from reconciler.lifecycle.jobs import standstill as stuck
+from reconciler.lifecycle.jobs import decisions, failures, standstill
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports, TaskKey
 from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.device_readiness import DeviceReadiness
@@ -66,12 +64,12 @@ def the_backend_ignores_the_epoch() -> Patches:
 
 def devices_are_released_before_the_stop_is_confirmed() -> Patches:
     """Asked to stop counts as stopped."""
-    sound = settle._settle_live
+    sound = decisions._settle_live
 
     def hasty(holding: ClaimContext) -> tuple[Settlement, ...]:
         return (GiveBack(holding.claim.job, holding.claim.attempt),) if holding.stopping else sound(holding)
 
-    yield mock.patch.object(settle, "_settle_live", hasty)
+    yield mock.patch.object(decisions, "_settle_live", hasty)
 
 
 def an_unanswered_start_counts_as_refused() -> Patches:
@@ -225,7 +223,7 @@ def steps_that_are_done_do_not_count() -> Patches:
         since = holding.claim.running_since
         return None if since is None else Standstill(since, holding.now, None)
 
-    yield mock.patch.object(stuck, "standstill_of", standstill_of)
+    yield mock.patch.object(standstill, "standstill_of", standstill_of)
 
 
 BUGS: tuple[Callable[[], Patches], ...] = (
@@ -274,18 +272,18 @@ def caught_by(bug: Callable[[], Patches], seeds_max: int = SEEDS_MAX) -> tuple[i
 
 
 def _altered(change: Callable[[Settlement], Settlement | None]) -> Any:
-    sound = settle.settlements
+    sound = decisions.settlements
 
     def altered(*facts: Any) -> Iterable[Settlement]:
         changed = (change(settlement) for settlement in sound(*facts))
         return [settlement for settlement in changed if settlement is not None]
 
-    return mock.patch.object(act, "settlements", altered)
+    return mock.patch.object(plan_executor, "settlements", altered)
 
 
 def _reordered(comes_last: Callable[[Settlement], bool]) -> Any:
-    sound = settle.settlements
-    return mock.patch.object(act, "settlements", lambda *facts: sorted(sound(*facts), key=comes_last))
+    sound = decisions.settlements
+    return mock.patch.object(plan_executor, "settlements", lambda *facts: sorted(sound(*facts), key=comes_last))
 
 
 def _whatever_the_growth(attempt: AttemptReport, came: Mapping[TaskKey, int]) -> AttemptReport:

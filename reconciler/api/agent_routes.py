@@ -84,7 +84,7 @@ class AgentRoutes:
         return answer(AgentList(items=tuple(agent_views((agent,) if agent else (), (), now))))
 
     def _desk(self) -> AgentDesk:
-        """Raises RefusedError."""
+        """Raises RequestRefusedError."""
         if self._services.agents is None:
             fix = "Agents belong to a control plane of many machines."
             raise RequestRefusedError(409, "no-agents", "This control plane has no agents.", fix)
@@ -92,7 +92,7 @@ class AgentRoutes:
 
 
 def _end(body: bytes, now: Instant) -> Instant:
-    """Until when. Raises RefusedError."""
+    """Until when. Raises RequestRefusedError."""
     try:
         asked = decode(body or b"{}", AgentTokenAsked)
         until = read_end(asked.until, now) if asked.until else now.after(USUAL)

@@ -75,7 +75,7 @@ class AttachRoutes:
             self._attached -= 1
 
     def _open(self, name: JobName, group: str, index: int, caller: Caller) -> tuple[JobRecord, TerminalLine]:
-        """Attach, once it is on record who did. Raises RefusedError."""
+        """Attach, once it is on record who did. Raises RequestRefusedError."""
         record = self._authority.record(name)
         if not record.spec.terminal:
             fix = "Submit it with --pty, or with terminal: true."

@@ -43,7 +43,7 @@ class Authorisation:
         self._services = services
 
     async def __call__(self, request: HTTPConnection) -> None:
-        """Let the request pass if its rule does. Raises RefusedError, NoPolicyError."""
+        """Let the request pass if its rule does. Raises RequestRefusedError, NoPolicyError."""
         rule = rule_of(request)
         if rule is None:
             raise RequestRefusedError(
@@ -75,7 +75,7 @@ class Authorisation:
     def require(
         self, request: HTTPConnection, action: Action, queue: QueueName, record: JobRecord | None = None
     ) -> None:
-        """Raises RefusedError if the caller may not do this in the queue, or to this job of it."""
+        """Raises RequestRefusedError if the caller may not do this in the queue, or to this job of it."""
         rights: Rights = request.state.rights
         if rights.may(action, queue, record.user if record else ""):
             return
@@ -90,7 +90,7 @@ class Authorisation:
         raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not {what} queue {queue}.", fix)
 
     def record(self, name: JobName) -> JobRecord:
-        """A job. Raises RefusedError where there is none of that name."""
+        """A job. Raises RequestRefusedError where there is none of that name."""
         try:
             return self._services.jobs.job(name)
         except NoJobYetError as error:

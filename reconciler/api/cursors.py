@@ -20,7 +20,7 @@ def cursor_of(place: str | int) -> str:
 
 
 def place_of(cursor: str) -> str:
-    """The place that a cursor stands for; "" for none. Raises RefusedError for what is no cursor."""
+    """The place that a cursor stands for; "" for none. Raises RequestRefusedError for what is no cursor."""
     try:
         return base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as error:
@@ -28,7 +28,7 @@ def place_of(cursor: str) -> str:
 
 
 def number_of(cursor: str) -> int | None:
-    """The number that a cursor stands for; None for no cursor. Raises RefusedError."""
+    """The number that a cursor stands for; None for no cursor. Raises RequestRefusedError."""
     place = place_of(cursor)
     if not place:
         return None

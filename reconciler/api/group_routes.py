@@ -80,7 +80,7 @@ class GroupRoutes:
         return answer(self._view(found))
 
     def _require_all(self, request: Request, action: Action, group: JobName) -> None:
-        """Raises RefusedError if the caller may not do this to one of its jobs."""
+        """Raises RequestRefusedError if the caller may not do this to one of its jobs."""
         for record in self._services.jobs.members(group):
             self._authority.require(request, action, record.spec.queue, record)
 

@@ -39,7 +39,10 @@ class Guard:
     identify: Callable[[str], Caller] | None = None
 
     async def __call__(self, request: HTTPConnection) -> None:
-        """Let the request pass, with the caller in its state; raises RefusedError, IssuerUnreachableError, TokenFileError."""
+        """Let the request pass, with the caller in its state.
+
+        Raises RequestRefusedError, IssuerUnreachableError, TokenFileError.
+        """
         # A probe is answered while every thread waits for a store or an identity provider.
         if rule_of(request) != "open":
             await run_in_threadpool(self._check, request)

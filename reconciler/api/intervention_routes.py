@@ -152,7 +152,7 @@ class InterventionRoutes:
         return answer(InterventionList(items=over))
 
     def _asked(self, body: bytes, now: Instant) -> tuple[str, Instant]:
-        """The reason in one line, and the end. Raises RefusedError."""
+        """The reason in one line, and the end. Raises RequestRefusedError."""
         try:
             asked = decode(body, InterventionAsked)
             longest = (access.break_glass if (access := self._services.access()) else BreakGlass()).max_duration

@@ -58,7 +58,7 @@ _SUBMIT_BODY = {
 
 
 async def bounded_body(request: Request) -> bytes:
-    """The body, read no further than BODY_BYTES_MAX; raises RefusedError beyond it, and where it breaks off."""
+    """The body, read no further than BODY_BYTES_MAX; raises RequestRefusedError beyond it, and where it breaks off."""
     body = bytearray()
     try:
         async for piece in request.stream():
@@ -231,7 +231,7 @@ class JobRoutes:
     def _newest(self, after: JobName) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
         """Jobs from the newest, or from behind `after`, as long as somebody asks, each with what views it.
 
-        Raises RefusedError for a bad cursor.
+        Raises RequestRefusedError for a bad cursor.
         """
         last, views = after or None, JobViews(self._services)
         while True:

@@ -10,7 +10,7 @@ from solver.model.workload import JobSpec
 
 
 def require_named_policies(spec: JobSpec, operations: Operations) -> None:
-    """Raises RefusedError where the job names a RetryPolicy or a CheckpointPolicy that there is not."""
+    """Raises RequestRefusedError where the job names a RetryPolicy or a CheckpointPolicy that there is not."""
     known = [policy.name for policy in operations.retry]
     if spec.retry_policy and spec.retry_policy not in known:
         fix = did_you_mean(spec.retry_policy, known) or "Commit it to policies/, or name none."
@@ -22,7 +22,7 @@ def require_named_policies(spec: JobSpec, operations: Operations) -> None:
 
 
 def require_allowed_image(spec: JobSpec, operations: Operations) -> None:
-    """Raises RefusedError where policy does not allow the image that the job names."""
+    """Raises RequestRefusedError where policy does not allow the image that the job names."""
     refusal = operations.images.refusal(spec.container.image) if spec.container else None
     if refusal:
         message, fix = refusal

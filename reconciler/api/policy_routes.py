@@ -116,7 +116,7 @@ class PolicyRoutes:
 
 
 def read_asked(body: bytes, kind: type[T]) -> T:
-    """What a body asks for. Raises RefusedError."""
+    """What a body asks for. Raises RequestRefusedError."""
     try:
         return decode(body, kind)
     except msgspec.MsgspecError as error:
@@ -125,7 +125,7 @@ def read_asked(body: bytes, kind: type[T]) -> T:
 
 
 def why_of(written: str) -> str:
-    """A person's reason, in one line. Raises RefusedError."""
+    """A person's reason, in one line. Raises RequestRefusedError."""
     why = " ".join(written.split())
     if not 0 < len(why) <= WHY_MAX:
         fix = "Say what others need to know who find it tomorrow."

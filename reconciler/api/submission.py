@@ -21,7 +21,7 @@ from solver.round.advice import what_would_fit
 
 
 def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:
-    """The jobs that a document stands for, one alone without a group. Raises RefusedError for what is too large."""
+    """The jobs that a document stands for, one alone without a group. Raises RequestRefusedError for what is too large."""
     try:
         if isinstance(submitted, NamedPipeline):
             return expand_pipeline(submitted)
@@ -33,7 +33,7 @@ def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:
 
 
 def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
-    """Raise RefusedError where one of the jobs could never run, JobsAreElsewhereError where none is submitted here.
+    """Raise RequestRefusedError where one of the jobs could never run, JobsAreElsewhereError where none is submitted here.
 
     Those that differ only in their environment are judged once.
     """
@@ -56,7 +56,7 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
 
 
 def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> None:
-    """Raise RefusedError where a job lacks what its tasks need to begin: a secret, an account to run as, or podman."""
+    """Raise RequestRefusedError where a job lacks what its tasks need to begin: a secret, an account to run as, or podman."""
     asked: list[tuple[QueueName, tuple[SecretUse, ...], bool]] = []
     for job in jobs:
         needs = job.spec.queue, job.spec.secrets, job.spec.container is not None
@@ -69,7 +69,7 @@ def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> 
 
 
 def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> None:
-    """Raise RefusedError where a job depends on something that is neither there nor submitted with it."""
+    """Raise RequestRefusedError where a job depends on something that is neither there nor submitted with it."""
     batch = tuple(jobs)
     wanted = {dependency.job: job.name for job in batch for dependency in job.spec.depends_on}
     together = {job.name for job in batch} | {job.array.id for job in batch if job.array}

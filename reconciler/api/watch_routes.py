@@ -111,7 +111,7 @@ class WatchRoutes:
         return "expired" if caller.until is not None and self._services.clock.now() >= caller.until else None
 
     def _look(self, caller: Caller, subject: str, since: int) -> tuple[tuple[KeptEvent, ...], list[KeptEvent]]:
-        """What is new, and what of it the caller may see. Raises NoPolicyError, RefusedError, StoreUnusableError."""
+        """What is new, and what of it the caller may see. Raises NoPolicyError, RequestRefusedError, StoreUnusableError."""
         rights = self._authority.rights(caller)
         if not rights.may_look():
             raise RequestRefusedError(403, "not-allowed", "No role.")

@@ -74,13 +74,13 @@ class WebhookRoutes:
         return hmac.new(self._following.webhook_secret, body, hashlib.sha256).hexdigest().encode()
 
     async def _require_secret(self) -> None:
-        """Raises RefusedError."""
+        """Raises RequestRefusedError."""
         if not self._following.webhook_secret:
             fix = "Start the server with --webhook-secret FILE."
             raise RequestRefusedError(404, "no-webhooks", "This server hears no webhooks.", fix)
 
     def _require(self, given: str, wanted: bytes) -> None:
-        """Raises RefusedError."""
+        """Raises RequestRefusedError."""
         # Header values are latin-1; anything else than what is wanted is as wrong as any other.
         if not hmac.compare_digest(given.encode("latin-1", "replace"), wanted):
             fix = "Give the forge the secret of the file that --webhook-secret names."

@@ -44,7 +44,7 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "SharingPolicy": ("sharing", SharingPolicy),
     "Topology": ("topologies", TopologySpec),
 }
-"""Where in Gathered the documents of each kind go, and what they become."""
+"""Where in a DocumentSet the documents of each kind go, and what they become."""
 
 # What may lie beside documents without being one.
 _IGNORED_SUFFIXES = (".md", ".txt")

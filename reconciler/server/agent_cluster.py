@@ -42,7 +42,7 @@ def on_agents(
     log: FilteringBoundLogger,
     closing: ExitStack,
 ) -> ExecutionPlatform:
-    """Put it together. Raises KeyFileError, UnsafeSecretsError; its `begin` raises DoorError."""
+    """Put it together. Raises KeyFileError, UnsafeSecretsError; its `begin` raises AgentListenerError."""
     file = AuthorityFile(on.authority or settings.folder.path / "agents" / "authority.pem")
     if on.authority is None:
         file.make(clock.now())

@@ -22,7 +22,7 @@ class AgentListenerError(Exception):
 
 
 class AgentListener:
-    """`listener` and `connection` are for websockets' `serve`. Used in the door's thread alone. Raises DoorError."""
+    """`listener` and `connection` are for websockets' `serve`. Used in the door's thread alone. Raises AgentListenerError."""
 
     def __init__(self, address: tuple[str, int], log: FilteringBoundLogger) -> None:
         self._told_again_s: dict[str, float] = {}

@@ -83,7 +83,7 @@ class AgentServer:
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
 
     def open(self) -> int:
-        """Listen; returns the port. Raises DoorError."""
+        """Listen; returns the port. Raises AgentListenerError."""
         self._thread.start()
         return self._opened.result()
 

@@ -16,7 +16,7 @@ from solver.model.cluster import NodeName
 
 
 class AgentLine:
-    """Implements Line. Opened by any thread; used from one event loop."""
+    """Implements TerminalLine. Opened by any thread; used from one event loop."""
 
     def __init__(self, door: AgentServer, node: NodeName) -> None:
         self._door = door

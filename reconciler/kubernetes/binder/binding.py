@@ -42,7 +42,7 @@ class Binder:
     """Binds gangs, many at once; how fast is a matter of the Api and its pace.
 
     It raises nothing of the server's: what was not bound is told, and what was begun stands in the journal on the gang's
-    first pod, so that finishing.py finds it in any later pass, also of another process. Gangs are begun in the order they
+    first pod, so that start_recovery.py finds it in any later pass, also of another process. Gangs are begun in the order they
     are given, none while a pod of those that are begun waits, and no more at once than have `at_once_max` pods: what is begun
     is soon whole.
     """

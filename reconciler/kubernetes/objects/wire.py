@@ -218,7 +218,9 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
-    unmet_claims: tuple[str, str, str] | None = None  # said by dra/seen.py, never by the server: a Refusal's fields
+    unmet_claims: tuple[str, str, str] | None = (
+        None  # said by dra/pod_claims.py, never by the server: a Refusal's fields
+    )
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False

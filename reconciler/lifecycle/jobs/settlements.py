@@ -1,4 +1,4 @@
-"""What may follow from what the backend reports, as data: decided in jobs/settle.py, made true in act.py."""
+"""What may follow from what the backend reports, as data: decided in jobs/decisions.py, made true in control."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _CONNECT_LIMIT_S: Final = 5.0
 
 
 class LocalLine:
-    """Implements Line. It is opened by any thread, and used from one event loop."""
+    """Implements TerminalLine. It is opened by any thread, and used from one event loop."""
 
     def __init__(self, folder: Path, task: str) -> None:
         """`task` as messages name it. Raises NoTerminalError where no supervisor listens."""

@@ -1,4 +1,4 @@
-"""The GPUs that NVIDIA's driver finds in this machine: implements Gpus, for tasks to be given to and orders to partition."""
+"""The GPUs that NVIDIA's driver finds in this machine: implements NodeGpus, for tasks to be given to and orders to partition."""
 
 from __future__ import annotations
 

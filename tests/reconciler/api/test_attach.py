@@ -34,7 +34,7 @@ JOB = JobName("job")
 
 
 class Echo:
-    """Implements Terminals and Line: shows what is typed, ends at `end`, breaks at `break`."""
+    """Implements Terminals and TerminalLine: shows what is typed, ends at `end`, breaks at `break`."""
 
     def __init__(self) -> None:
         self.opened: list[tuple[str, int, str, int]] = []
