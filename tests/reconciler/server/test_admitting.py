@@ -12,7 +12,7 @@ import pytest
 
 from hack.rounds.world import World
 from reconciler.control.control import PolicyInForce
-from reconciler.server import admission as admitting
+from reconciler.server import admission
 from reconciler.server.admission import AdmissionCheck
 from reconciler.server.services import ControlPlaneView
 from solver.capacity.room import Room
@@ -74,5 +74,5 @@ def test_the_empty_cluster_is_laid_out_once_for_each_revision(monkeypatch: pytes
 
     assert [laid_out(revision, "1g.10gb") for revision in ("a", "a", "b", "b", "a")] == [1, 0, 1, 0, 1]
     assert laid_out("a", "2g.20gb") == 0
-    monkeypatch.setattr(admitting, "JUDGED_MAX", 2)
+    monkeypatch.setattr(admission, "JUDGED_MAX", 2)
     assert laid_out("a", "1g.10gb") == 1, "what was remembered of the first is forgotten"

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from reconciler.gitops.review import review_process as apart
+from reconciler.gitops.review import review_process
 from reconciler.gitops.review.comparison import review
 from reconciler.gitops.review.side import ReviewSide
 from reconciler.gitops.source.errors import NotReadyToPlanError
@@ -30,13 +30,13 @@ def dies(*_: object) -> None:
 
 
 def test_it_says_the_same() -> None:
-    assert apart.review_apart(EMPTY, BASE, HEAD) == review(EMPTY, BASE, HEAD, optimise)
+    assert review_process.review_apart(EMPTY, BASE, HEAD) == review(EMPTY, BASE, HEAD, optimise)
 
 
 def test_one_that_dies_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "_answer", dies)
+    monkeypatch.setattr(review_process, "_answer", dies)
     with pytest.raises(NotReadyToPlanError, match="could not be planned: exit code 9"):
-        apart.review_apart(EMPTY, BASE, HEAD)
+        review_process.review_apart(EMPTY, BASE, HEAD)
 
 
 def test_one_that_dies_before_it_has_heard_what_is_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_one_that_dies_before_it_has_heard_what_is_asked_is_said(monkeypatch: py
 
     def ask() -> None:
         try:
-            answer.set_result(apart.review_apart(snapshot_of(NOW, nodes, ()), BASE, HEAD))
+            answer.set_result(review_process.review_apart(snapshot_of(NOW, nodes, ()), BASE, HEAD))
         except BaseException as error:  # noqa: BLE001  (raised again below)
             answer.set_exception(error)
 
