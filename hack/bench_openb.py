@@ -21,13 +21,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hack.openb import arrivals, policy, read_nodes, read_pods, read_published
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.optimiser import Optimiser
 from solver.milp.prices import fit_for
 from solver.model.cluster import Node
-from solver.model.kept import Kept
 from solver.model.quantities import MILLI_PER_GPU, Instant
+from solver.model.round_cache import Kept
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, TaskGroup, TaskPlacement
 from solver.placement.fit import Fit

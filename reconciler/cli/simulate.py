@@ -18,7 +18,7 @@ from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table
 from solver.model.quantities import Duration, Instant
 from solver.plan.reason import count
-from solver.simulation.traced import Round
+from solver.simulation.trace import Round
 
 if TYPE_CHECKING:
     from reconciler.analysis.backtest.compare import Candidate

@@ -14,7 +14,7 @@ from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.heap import give_back
 from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats
-from solver.model.kept import Kept
+from solver.model.round_cache import Kept
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy
 from solver.round.solve import solve

@@ -6,8 +6,8 @@ from threading import Lock
 from typing import Final
 
 from reconciler.control.control import PolicyInForce
-from solver.model.kept import Kept
 from solver.model.quantities import Instant
+from solver.model.round_cache import Kept
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, JobSpec
 from solver.plan.reasons import AnyReason

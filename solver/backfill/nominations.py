@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from solver.backfill.declared import overstays
+from solver.backfill.nominated_hosts import PromisedHosts
 from solver.backfill.pledges import Pledges
-from solver.backfill.promised_hosts import PromisedHosts
+from solver.backfill.reservation_documents import overstays
 from solver.capacity.sharing import Sharing, sharing_of
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Intent

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from solver.capacity.free_capacity import Room
 from solver.capacity.mig_gpus import MigGpu, MigRule, is_allowed, settled
 from solver.capacity.partitioning import changes_left, pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import Sharing
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.changes import Changes
-from solver.capacity.in_parts import InParts, Parts
+from solver.capacity.gpu_parts import InParts, Parts
 from solver.model.arrays import Counts, Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.topology import Topology

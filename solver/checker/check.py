@@ -1,7 +1,7 @@
 """Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
 
 Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums. A plan with a violation is never acted on.
-What rules look up again and again is indexed once for all of them (check_case); they are judged one after the other, and
+What rules look up again and again is indexed once for all of them (case); they are judged one after the other, and
 each looks at what the plan names, not at all pairs. Rules whose subject does not exist yet come with it.
 """
 
@@ -9,29 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from solver.checker.check_case import Case
-from solver.checker.check_declared import declared_violations
-from solver.checker.check_departures import departure_violations
-from solver.checker.check_entry import entry_violations
-from solver.checker.check_estimates import false_estimates
-from solver.checker.check_evictions import eviction_violations
-from solver.checker.check_fallback import fallback_violations
-from solver.checker.check_fit import fit_violations
-from solver.checker.check_gangs import gang_violations
-from solver.checker.check_leaves import leave_violations
-from solver.checker.check_lending import lending_violations
-from solver.checker.check_mig import mig_violations
-from solver.checker.check_moves import move_violations
-from solver.checker.check_order import order_violations
-from solver.checker.check_pledges import pledge_violations
-from solver.checker.check_quotas import quota_violations
-from solver.checker.check_reservations import reservation_violations
-from solver.checker.check_room import room_violations
-from solver.checker.check_sets import set_violations
-from solver.checker.check_sharing import sharing_violations
-from solver.checker.check_sizes import size_violations, with_parts_apart
-from solver.checker.check_turns import turn_violations
-from solver.checker.check_verdicts import verdict_violations
+from solver.checker.capacity import room_violations
+from solver.checker.case import Case
+from solver.checker.departures import departure_violations
+from solver.checker.entry import entry_violations
+from solver.checker.estimates import false_estimates
+from solver.checker.evictions import eviction_violations
+from solver.checker.fallback import fallback_violations
+from solver.checker.fit import fit_violations
+from solver.checker.gangs import gang_violations
+from solver.checker.lending import lending_violations
+from solver.checker.mig import mig_violations
+from solver.checker.moves import move_violations
+from solver.checker.node_sets import set_violations
+from solver.checker.order import order_violations
+from solver.checker.pledges import pledge_violations
+from solver.checker.quotas import quota_violations
+from solver.checker.reservation_documents import declared_violations
+from solver.checker.reservations import reservation_violations
+from solver.checker.sharing import sharing_violations
+from solver.checker.sizes import size_violations, with_parts_apart
+from solver.checker.terminations import leave_violations
+from solver.checker.turns import turn_violations
+from solver.checker.verdicts import verdict_violations
 from solver.model.snapshot import Snapshot, foreseen
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink
 from solver.plan.violation import Violation

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.capacity.room import Room
-from solver.milp.certify import Proof
+from solver.capacity.free_capacity import Room
+from solver.milp.certificate import Proof
 from solver.milp.entitled import EntitledBound, Manner
 from solver.milp.optimiser import Effort
 from solver.model.arrays import Floats
@@ -18,9 +18,9 @@ from solver.placement.starts import Start
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
 from solver.policy.reclaim import reclaim_within
+from solver.preemption.eviction_candidates import Lawful
 from solver.preemption.freeable import Freeable
-from solver.preemption.lawful import Lawful
-from solver.preemption.promise import Promise, Tier
+from solver.preemption.new_nomination import Promise, Tier
 from solver.queueing.demand import Candidate, sub_layers_of
 from solver.quota.entitlement import Shares
 from solver.quota.victims import Taker

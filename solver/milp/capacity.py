@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from solver.capacity.held import Against
+from solver.capacity.reserved_view import Against
 from solver.milp.builder import ProgramBuilder, summed
+from solver.milp.cell_parts import Portion
 from solver.milp.cells import Cell, Cells, bare, cost_in_slots, gpus_alone, reference_shapes
 from solver.milp.classes import Group
-from solver.milp.split import Portion
 from solver.milp.ways import Kind, Part
 from solver.model.cluster import GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU

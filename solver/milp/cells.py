@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory
@@ -23,7 +23,7 @@ from solver.model.shape import MigShape, Shape, SharedShape, kept_to, nodes_of
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The nodes of one GPU type in one domain; of these a `part`, where it is split by sets of nodes (solver/milp/split)."""
+    """The nodes of one GPU type in one domain; of these a `part`, where it is split by sets of nodes (solver/milp/cell_parts)."""
 
     domain: int
     gpu_type: GpuType

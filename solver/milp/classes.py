@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solver.capacity.held import Against
+from solver.capacity.reserved_view import Against
 from solver.model.shape import Shape
 from solver.model.workload import Bundle, QueueName, TopologyRequest
 from solver.queueing.demand import Candidate, SubLayer

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName
 from solver.policy.tree import Line

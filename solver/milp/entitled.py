@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.milp.builder import ProgramBuilder, summed
 from solver.milp.loosening import Loosening
 from solver.model.arrays import Floats

@@ -17,7 +17,7 @@ import pulp
 
 from solver.milp.layers import EXACT_TOLERANCE, Layers, Models
 from solver.milp.optimiser import Effort, Objective, Program, Solution
-from solver.milp.silent import SilentHighs
+from solver.milp.quiet_highs import SilentHighs
 from solver.milp.stages import Stages
 from solver.model.arrays import Floats
 

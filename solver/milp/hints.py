@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from solver.milp.cell_parts import Portion
 from solver.milp.cells import Cell
-from solver.milp.formulate import Formulation
-from solver.milp.split import Portion
+from solver.milp.formulation import Formulation
 from solver.milp.ways import Growth, Kind, Way
 from solver.model.arrays import Floats, Mask
 

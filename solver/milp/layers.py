@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 
 from solver.milp.optimiser import TOLERANCE, Effort, Objective, Program, Reached
-from solver.milp.silent import SilentHighs
+from solver.milp.quiet_highs import SilentHighs
 from solver.model.arrays import Floats
 
 EXACT_TOLERANCE = 1e-9

@@ -14,7 +14,7 @@ from solver.milp.builder import ProgramBuilder
 from solver.milp.classes import JobClass
 from solver.milp.ways import Way
 from solver.model.cluster import GpuType
-from solver.queueing.strict import Reach, may_run_around
+from solver.queueing.strict_queues import Reach, may_run_around
 
 
 @dataclass(frozen=True, slots=True)

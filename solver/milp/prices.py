@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.capacity.sharing import Sharing
 from solver.milp.builder import ProgramBuilder
 from solver.milp.optimiser import Effort, Optimiser

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solver.capacity.held import NOBODY, Against
+from solver.capacity.reserved_view import NOBODY, Against
 from solver.milp.classes import JobClass
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.cluster import DeviceId
 from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape, SharedShape

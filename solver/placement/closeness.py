@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.capacity.free_capacity import Room
 from solver.capacity.offers import Offer
-from solver.capacity.room import Room
 from solver.model.arrays import Counts, Ints
 from solver.model.cluster import Level, SpreadLevel, is_wider
 from solver.model.topology import Topology

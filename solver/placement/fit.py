@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU

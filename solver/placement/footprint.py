@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solver.placement.plain import is_plain
+from solver.placement.homogeneous_gangs import is_plain
 from solver.queueing.demand import Candidate
 from solver.quota.options import Option
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.workload import QueueName
 from solver.placement.fit import Fit
 from solver.placement.footprint import Footprint, finds_less_in_less, footprint_of
@@ -16,7 +16,7 @@ from solver.placement.placement import least_tasks
 from solver.placement.starts import Start
 from solver.placement.views import place_in_view
 from solver.queueing.demand import Candidate
-from solver.queueing.strict import Lines
+from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import Charge, Headroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserRoom

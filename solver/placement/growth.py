@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.placement.starts import Start
 from solver.placement.views import grow_in_view
 from solver.quota.entitlement import Charge, Headroom, Inside

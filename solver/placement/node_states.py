@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.changes import NOTHING_READ, Mark
+from solver.capacity.free_capacity import Room
 from solver.capacity.offers import ONE_BY_ONE_MAX
-from solver.capacity.room import Room
 from solver.capacity.shared_gpus import SharedGpus
 from solver.model.arrays import Ints, Mask
 from solver.model.quantities import MILLI_PER_GPU

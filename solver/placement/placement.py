@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.capacity.free_capacity import Room
 from solver.capacity.offers import Offer
 from solver.capacity.partitions import Partitions
-from solver.capacity.room import Room
 from solver.model.arrays import Mask
 from solver.model.cluster import LEVELS, Level, is_wider
 from solver.model.pledges import Pledged
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.workload import JobSpec, TaskPlacement, TopologyRequest
 from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
-from solver.placement.plain import has_room, is_plain, lies_anyhow, says_it_all
-from solver.placement.realising import ServedGroup, by_node, realise, take
+from solver.placement.device_assignment import ServedGroup, by_node, realise, take
+from solver.placement.homogeneous_gangs import has_room, is_plain, lies_anyhow, says_it_all
 from solver.placement.strain import near_data, strain_of, strains_at
 from solver.quota.options import Option
 

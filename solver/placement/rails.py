@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.cluster import DeviceId
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.arrays import Mask
 from solver.model.cluster import GpuType
 from solver.model.shape import nodes_of

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.arrays import Floats
 from solver.model.cluster import LEVELS, Level, is_wider
 from solver.model.topology import Topology

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solver.capacity.held import seen
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
+from solver.capacity.reserved_view import seen
 from solver.model.arrays import Mask
 from solver.placement.best_place import place_best
 from solver.placement.fit import Fit

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from solver.capacity.held import seen
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
+from solver.capacity.reserved_view import seen
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.pledges import NOTHING, Pledged
 from solver.placement.placement import place
 from solver.placement.starts import Start
 from solver.preemption.counting import says_it_all
+from solver.preemption.eviction_candidates import Lawful
 from solver.preemption.givers import charges_of
-from solver.preemption.lawful import Lawful
 from solver.preemption.trial import Trial, Wish, leave
-from solver.queueing.strict import Lines
+from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import Headroom
 from solver.quota.users import UserRoom
 from solver.quota.vacated import Leaving, allows, lies_inside

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.arrays import Ints, Mask
 from solver.model.shape import Shape
 from solver.model.sums import begins, running_sums
-from solver.placement import plain
-from solver.preemption.lawful import Lawful
+from solver.placement import homogeneous_gangs as plain
+from solver.preemption.eviction_candidates import Lawful
 from solver.preemption.trial import Wish
 
 

@@ -16,7 +16,7 @@ from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Convergence, Rule
 from solver.policy.policy import Policy, PriorityClass
 from solver.policy.tree import Line, QueueTree
-from solver.preemption.law import Law
+from solver.preemption.eviction_rules import Law
 from solver.queueing.entry import draining
 from solver.queueing.loans import ends_by, loans_in
 from solver.quota.entitlement import Shares, shares_of

@@ -1,6 +1,6 @@
 """Makes room for waiting work by evicting: the fewest, least harmful victims that the law allows for each taker in turn.
 
-Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/moving), then victims from
+Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/consolidation), then victims from
 the least harm up. A taker is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
@@ -21,10 +21,10 @@ from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
 from solver.policy.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.preemption.attempts import Attempts
+from solver.preemption.consolidation import Move, Moving
 from solver.preemption.fewest import Fewest
 from solver.preemption.givers import Givers, Side
-from solver.preemption.moving import Move, Moving
-from solver.preemption.promise import Promise, Tier
+from solver.preemption.new_nomination import Promise, Tier
 from solver.preemption.trial import Trial, Wish, leave
 from solver.preemption.unserved import Unserved
 from solver.queueing.demand import Candidate

@@ -19,7 +19,7 @@ from solver.preemption.attempts import Attempts
 from solver.preemption.counting import Counting, can_count, could_fit, says_it_all
 from solver.preemption.givers import Side, charges_of
 from solver.preemption.trial import Trial, Wish
-from solver.quota.holdings import Leaving
+from solver.quota.allocation_table import Leaving
 from solver.quota.victims import Victim, gangs_first
 
 ALL_SPARED_MAX = 64

@@ -8,12 +8,12 @@ from heapq import nlargest
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName, QueueName
 from solver.policy.tree import Line
-from solver.preemption.lawful import Lawful
+from solver.preemption.eviction_candidates import Lawful
 from solver.quota.entitlement import Charge
 from solver.quota.victims import Taker
 

@@ -11,11 +11,11 @@ import numpy as np
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName, QueueName
-from solver.preemption.lawful import Lawful
+from solver.preemption.eviction_candidates import Lawful
 from solver.preemption.trial import Wish
+from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, Headroom
 from solver.quota.fairshare import to_spare
-from solver.quota.holdings import Charges
 from solver.quota.victims import Taker, Victim
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.pledges import NOTHING, Pledged
 from solver.model.shape import Shape
 from solver.model.workload import Job, TaskPlacement
 from solver.placement.placement import Placed
 from solver.placement.starts import held_by
-from solver.preemption.moving import Move
-from solver.preemption.promise import Tier
+from solver.preemption.consolidation import Move
+from solver.preemption.new_nomination import Tier
 from solver.queueing.demand import Candidate
 from solver.quota.options import Option
 from solver.quota.victims import Victim

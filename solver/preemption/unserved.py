@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from solver.model.cluster import GpuType
-from solver.preemption.promise import Tier
+from solver.preemption.new_nomination import Tier
 from solver.queueing.demand import Candidate
 
 Alike = tuple[int, Tier, bool]

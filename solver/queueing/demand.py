@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from solver.capacity.held import NOBODY, Against
+from solver.capacity.reserved_view import NOBODY, Against
 from solver.model.quantities import Instant
 from solver.model.workload import Job, JobName, JobSpec, QueueName
 from solver.policy.policy import SLO_CLASSES, Policy

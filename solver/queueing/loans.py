@@ -16,9 +16,9 @@ from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.policy.policy import Policy
+from solver.quota.allocation_table import Holdings
+from solver.quota.borrowing import standings
 from solver.quota.entitlement import Charge, Inside, Shares
-from solver.quota.holdings import Holdings
-from solver.quota.standings import standings
 from solver.quota.victims import BORROWED, gangs_of, protected
 
 Loans = Mapping[JobName, Reservation]

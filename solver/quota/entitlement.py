@@ -13,7 +13,7 @@ from solver.policy.precedence import Precedence
 from solver.policy.tree import Line, QueueTree
 from solver.policy.type_weights import TypeWeights
 from solver.quota.dominance import Cluster, cluster_of
-from solver.quota.guaranteed import guarantees
+from solver.quota.guarantees import guarantees
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.quota.usage import gpus_on_average
 from solver.quota.users import UserCaps, user_caps_of

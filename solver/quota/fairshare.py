@@ -20,7 +20,7 @@ from solver.model.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
 from solver.model.workload import Job, QueueName
 from solver.policy.tree import Line
 from solver.quota.entitlement import Charge, Headroom, Shares
-from solver.quota.guaranteed import by_weight
+from solver.quota.guarantees import by_weight
 from solver.quota.options import Option
 
 Name = TypeVar("Name", QueueName, Line)

@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Literal, Protocol, TypeVar
 
 from solver.model.cluster import GpuType, NodeName
-from solver.model.kept import Kept, Results
 from solver.model.parts import in_parts, owner_of, place_in_gang
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
+from solver.model.round_cache import Kept, Results
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, Phase
 from solver.policy.harm import Protection

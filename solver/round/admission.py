@@ -9,15 +9,15 @@ from functools import cached_property
 
 import numpy as np
 
+from solver.capacity.free_capacity import Room
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import Sharing, sharing_of
 from solver.model.cluster import GpuType, Level, Node
-from solver.model.kept import Kept, Results
 from solver.model.mig import mig_model
 from solver.model.mig_layout import near_profiles
 from solver.model.node_sets import NodeSet
 from solver.model.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
+from solver.model.round_cache import Kept, Results
 from solver.model.shape import MigShape, SharedShape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobSpec, QueueName, TaskGroup

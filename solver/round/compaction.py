@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.cluster import DeviceId
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import SharedShape
 from solver.placement.fit import Fit
 from solver.placement.starts import Start
 from solver.placement.views import place_in_view
-from solver.preemption.promise import Promise
+from solver.preemption.new_nomination import Promise
 
 LESS_WORTH = 0.01
 """Milli-GPU by which what is left may be worth less, all in all: less than prices are exact."""

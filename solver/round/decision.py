@@ -8,14 +8,14 @@ from functools import partial
 
 import msgspec
 
-from solver.capacity.free import Reserved
+from solver.capacity.free_capacity import DomainOf, Room
+from solver.capacity.free_resources import Reserved
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.pool_rules import PoolRules
-from solver.capacity.room import DomainOf, Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.bounding import Bounding
 from solver.milp.optimiser import Optimiser, Watched
-from solver.model.kept import Kept
+from solver.model.round_cache import Kept
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.plan.plan import Certificate

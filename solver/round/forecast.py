@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from solver.backfill.ahead import World, with_options
+from solver.backfill.future_state import World, with_options
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
 from solver.model.quantities import Instant

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from solver.backfill.declared import declared_in, kept_from
-from solver.backfill.holds import ends_in, held_back
+from solver.backfill.eligibility import ends_in, held_back
+from solver.backfill.reservation_documents import declared_in, kept_from
 from solver.capacity.sharing import sharing_of
 from solver.model.parts import owner_of
 from solver.model.quantities import MilliGpu

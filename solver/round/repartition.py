@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from solver.backfill.nominations import Nomination
 from solver.backfill.pledges import geometries
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.mig import Geometry
 from solver.model.pledges import beside
 from solver.model.shape import Shape
 from solver.model.workload import TaskPlacement
 from solver.plan.plan import Repartition
-from solver.preemption.promise import Promise
+from solver.preemption.new_nomination import Promise
 from solver.round.regrowth import Growth
 from solver.round.tiers import Decision
 

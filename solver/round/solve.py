@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from solver.backfill.declared import declared_in, kept_by, kept_from, with_declared
-from solver.backfill.holds import ends_in, held_back, is_live, kept_for
+from solver.backfill.eligibility import ends_in, held_back, is_live, kept_for
 from solver.backfill.nominations import nominations_in
-from solver.backfill.reserve import reserving_steps
-from solver.capacity.built import as_built
-from solver.capacity.free import Reserved
+from solver.backfill.reservation_documents import declared_in, kept_by, kept_from, with_declared
+from solver.backfill.reservations import reserving_steps
+from solver.capacity.free_capacity import Room
+from solver.capacity.free_resources import Reserved
+from solver.capacity.nominal_nodes import as_built
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.optimiser import Optimiser, Watched, for_a_round
-from solver.model.kept import Kept
 from solver.model.parts import shrinking_apart
+from solver.model.round_cache import Kept
 from solver.model.snapshot import Snapshot, foreseen
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
-from solver.preemption.concessions import concessions, overdue_growths, with_asked, yielding
 from solver.preemption.departures import departures
+from solver.preemption.planned_evictions import concessions, overdue_growths, with_asked, yielding
 from solver.queueing.demand import Candidate, in_order
 from solver.queueing.loans import loans_in
 from solver.queueing.manner import with_manners
@@ -34,7 +34,7 @@ from solver.quota.lending import live_gpus
 from solver.quota.options import Option
 from solver.round.admission import Admission, Emptied, Gate
 from solver.round.decision import certifying, decide_with_evictions
-from solver.round.explained import Explained
+from solver.round.explanation import Explained
 from solver.round.regrowth import growths
 from solver.round.steps import steps_of
 

@@ -11,7 +11,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
 from solver.policy.policy import Policy
-from solver.preemption.concessions import Concession, promised_for
+from solver.preemption.planned_evictions import Concession, promised_for
 from solver.round.regrowth import Growth
 from solver.round.repartition import kept_promises, repartitions
 from solver.round.tiers import Decision

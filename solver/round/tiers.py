@@ -15,14 +15,14 @@ from typing import Self
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.capacity.sharing import Sharing
-from solver.milp.certify import Proof, layer_results, loose_bounds, with_victims
-from solver.milp.decide import Answer, Asked, begin
+from solver.milp.certificate import Proof, layer_results, loose_bounds, with_victims
 from solver.milp.optimiser import Optimiser
 from solver.milp.prices import fit_for
-from solver.model.kept import Kept
+from solver.milp.start_decision import Answer, Asked, begin
 from solver.model.quantities import MILLI_PER_GPU
+from solver.model.round_cache import Kept
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
@@ -32,15 +32,15 @@ from solver.placement.strain import strain_of
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
 from solver.preemption.attempts import Attempts
+from solver.preemption.consolidation import Moving
 from solver.preemption.eviction import MakingRoom
-from solver.preemption.law import Law
-from solver.preemption.lawful import Lawful
-from solver.preemption.moving import Moving
-from solver.preemption.promise import TIERS, Promise, Tier
+from solver.preemption.eviction_candidates import Lawful
+from solver.preemption.eviction_rules import Law
+from solver.preemption.new_nomination import TIERS, Promise, Tier
 from solver.queueing.demand import Candidate, SubLayer, sub_layers_of
-from solver.queueing.strict import Lines
+from solver.queueing.strict_queues import Lines
+from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, Headroom, Shares
-from solver.quota.holdings import Charges
 from solver.quota.users import UserRoom
 from solver.round.compaction import compacted
 

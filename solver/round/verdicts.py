@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from solver.capacity.held import NOBODY, Against, seen
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
+from solver.capacity.reserved_view import NOBODY, Against, seen
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
 from solver.model.quantities import Instant, MilliGpu
@@ -31,13 +31,13 @@ from solver.policy.tree import Line
 from solver.queueing.demand import Candidate
 from solver.queueing.entry import back_off_ends
 from solver.queueing.fallback import as_open_at, fallback_opens, types_of
-from solver.queueing.strict import Lines
+from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import Headroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserLine, UserRoom
 from solver.round.admission import Admission
 from solver.round.guarantees import entitled_first, fragmented, not_lent
-from solver.round.lacking import Lacking
+from solver.round.shortage import Lacking
 
 AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
 

@@ -15,7 +15,7 @@ from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Optimiser
 from solver.model.document import encode
-from solver.model.kept import Kept
+from solver.model.round_cache import Kept
 from solver.round.solve import solve
 from tests.disturbed.drawn_policies import DrawnPolicies, maybe
 from tests.drawn import DRAWING

@@ -14,8 +14,8 @@ from solver.milp.optimiser import Effort, Program, Solution
 from solver.model.arrays import Floats
 from solver.model.document import decode, encode
 from solver.model.inflight import InFlight
-from solver.model.kept import Kept
 from solver.model.quantities import Duration
+from solver.model.round_cache import Kept
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy

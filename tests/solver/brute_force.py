@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-from solver.capacity.held import NOBODY, Against, seen
+from solver.capacity.free_capacity import Room
 from solver.capacity.mig_gpus import MigRule
-from solver.capacity.room import Room
+from solver.capacity.reserved_view import NOBODY, Against, seen
 from solver.model.cluster import Level, Node
 from solver.model.mig import Geometry, Placed, is_valid, mig_model
 from solver.model.mig_layout import realisations

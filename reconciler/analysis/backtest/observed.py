@@ -12,7 +12,7 @@ from solver.model.quantities import Instant
 from solver.model.workload import JobName, TaskPlacement
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Plan, Shrink, Waits
-from solver.simulation.traced import Round, Run
+from solver.simulation.trace import Round, Run
 
 
 class Stretch(NamedTuple):

@@ -9,8 +9,8 @@ import numpy as np
 
 from reconciler.gitops.review.side import Played
 from reconciler.model.found import Fragments, Repartitioned, Stranded
+from solver.capacity.free_capacity import Room
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu

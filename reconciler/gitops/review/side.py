@@ -18,7 +18,7 @@ from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.quota.entitlement import Shares
 from solver.round.solve import solve, standing
-from solver.simulation.onward import Onward, onward
+from solver.simulation.projection import Onward, onward
 
 
 class Side(NamedTuple):

@@ -15,7 +15,7 @@ from reconciler.control.control import PolicyInForce
 from reconciler.server import admitting
 from reconciler.server.admitting import Admitting
 from reconciler.server.services import Watch
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskGroup
 from solver.plan.refusals import UnknownName

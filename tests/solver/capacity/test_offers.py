@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.capacity import offers
+from solver.capacity.free_capacity import NO_DOMAIN, Room
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import NO_DOMAIN, Room
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import LEVELS, Level, MigInstance
 from solver.model.quantities import Instant

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import solver.milp.bounding
+from solver.capacity.free_capacity import Room
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.bounding import Bounding
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Program, Solution
 from solver.model.arrays import Floats
-from solver.model.kept import Kept
 from solver.model.quantities import Instant, MilliGpu
+from solver.model.round_cache import Kept
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
@@ -29,8 +29,8 @@ from solver.policy.division import SharingPolicy
 from solver.policy.harm import Evictions
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy_of
-from solver.preemption.law import Law
-from solver.preemption.lawful import Lawful
+from solver.preemption.eviction_candidates import Lawful
+from solver.preemption.eviction_rules import Law
 from solver.queueing.demand import in_order, sub_layers_of
 from solver.round.decision import decide_with_evictions, soon_free
 from solver.round.solve import competing, solve, standing

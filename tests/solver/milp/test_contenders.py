@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 import pytest
 
 from hack.rounds.world import World
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.checker.check import violations
 from solver.milp import contenders as contest
-from solver.milp import decide
+from solver.milp import start_decision as decide
 from solver.milp.contenders import contenders
 from solver.milp.highs import optimise
 from solver.model.cluster import GpuType

@@ -9,18 +9,18 @@ import pulp
 import pytest
 from hypothesis import given
 
+from solver.capacity.free_capacity import Room
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.builder import ProgramBuilder
 from solver.milp.cells import Cells
 from solver.milp.classes import classes_of
-from solver.milp.conclude import point_of
-from solver.milp.decide import able_to_start, cell_level
-from solver.milp.formulate import Formulation
+from solver.milp.conversion import point_of
+from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise, stated
 from solver.milp.optimiser import Effort, Program
-from solver.milp.silent import SilentHighs
+from solver.milp.quiet_highs import SilentHighs
+from solver.milp.start_decision import able_to_start, cell_level
 from solver.model.arrays import Floats
 from solver.model.quantities import Instant
 from solver.model.shape import Shape

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from solver.milp.certify import better, same
-from solver.milp.decide import Answer, begin
+from solver.milp.certificate import better, same
 from solver.milp.highs import optimise
+from solver.milp.start_decision import Answer, begin
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.shape import Shape

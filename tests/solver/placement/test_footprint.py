@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from hack.rounds.world import World
-from solver.milp import decide
+from solver.milp import start_decision as decide
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.placement import greedy, views

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.capacity.sharing import sharing_of
 from solver.checker.check import violations
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.quantities import Instant, Memory, MilliGpu

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.capacity.sharing import sharing_of
 from solver.checker.check import violations
 from solver.milp.highs import optimise

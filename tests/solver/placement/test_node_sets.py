@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.checker.check import violations
-from solver.milp import split
+from solver.milp import cell_parts as split
 from solver.milp.cells import Cells
-from solver.milp.certify import better, same
+from solver.milp.certificate import better, same
 from solver.milp.classes import classes_of
-from solver.milp.decide import begin, cell_level
-from solver.milp.formulate import Formulation
+from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise
+from solver.milp.start_decision import begin, cell_level
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import InFlight, Intent, Reservation
 from solver.model.node_sets import NodeSet
@@ -35,7 +35,7 @@ from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.brute_force import best_values
-from tests.solver.milp.test_exact import exactly, mismatches
+from tests.solver.milp.test_cut_loop import exactly, mismatches
 from tests.solver.round.test_against_brute_force import without_greedy, world_of
 from tests.solver.round.test_mig import partitioned
 from tests.solver.worlds import (

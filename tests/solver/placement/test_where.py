@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import NodeName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from solver.model.parts import owner_of
 from solver.model.workload import JobName, QueueName
 from solver.policy.tree import Line
-from solver.preemption.law import Law
+from solver.preemption.eviction_rules import Law
 from solver.quota.entitlement import Shares
 from solver.quota.victims import STANDINGS, Holder, Means, Standing, Taker, Victim, protected
 

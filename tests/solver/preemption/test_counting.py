@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from hack.rounds.world import World
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import Room
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of

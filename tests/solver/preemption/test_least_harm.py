@@ -24,7 +24,7 @@ from solver.plan.plan import Evict
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.policy.tree import QueueTree
-from solver.preemption.law import Law
+from solver.preemption.eviction_rules import Law
 from solver.quota.entitlement import shares_of
 from solver.quota.victims import Taker, Victim
 from solver.round.solve import solve

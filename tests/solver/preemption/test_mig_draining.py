@@ -24,8 +24,8 @@ from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition, Withdraw
 from solver.policy.division import MigChanges, MigGeometry
 from solver.policy.policy import Policy, policy_of
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.preemption.test_mig_evictions import lent

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hack.rounds.world import World
-from solver.capacity.free import Free
+from solver.capacity.free_resources import Free
 from solver.model.cluster import MigInstance, Node
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of

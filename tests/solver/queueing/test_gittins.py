@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.checker.check_case import Case
-from solver.checker.check_turns import cost
+from solver.checker.case import Case
+from solver.checker.turns import cost
 from solver.model.inflight import Ended, InFlight
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import snapshot_of

@@ -11,7 +11,7 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Queue, policy_of
 from solver.policy.tree import Line, QueueTree
 from solver.quota.entitlement import Headroom, Shares
-from solver.quota.guaranteed import by_weight, guarantees
+from solver.quota.guarantees import by_weight, guarantees
 from solver.quota.users import UserCaps
 from tests.solver.worlds import quota_of
 

@@ -14,7 +14,7 @@ from solver.model.workload import QueueName, TaskPlacement
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.policy.tree import Line, QueueTree
 from solver.quota.entitlement import Headroom, shares_of
-from solver.quota.guaranteed import guarantees
+from solver.quota.guarantees import guarantees
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.round.solve import standing
 from tests.drawn import worlds

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+from solver.capacity.free_capacity import Room
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.cells import Cells
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.classes import classes_of
-from solver.milp.conclude import point_of, starts_of
-from solver.milp.decide import Answer, able_to_start, begin, cell_level
-from solver.milp.formulate import Formulation
+from solver.milp.conversion import point_of, starts_of
+from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort
+from solver.milp.start_decision import Answer, able_to_start, begin, cell_level
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot

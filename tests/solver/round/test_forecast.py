@@ -17,8 +17,8 @@ from solver.plan.reasons import Held
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import Round, TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, snapshots
 

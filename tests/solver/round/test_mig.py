@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.capacity.built import as_built
+from solver.capacity.nominal_nodes import as_built
 from solver.capacity.partitioning import MIG_CHANGES, pool_rules
 from solver.checker.check import violations
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, Gpu, GpuType, Level, MigInstance, Node
 from solver.model.inflight import Counter as Counted
 from solver.model.inflight import InFlight
-from solver.model.kept import Kept
 from solver.model.mig import Placed, geometries, is_valid, mig_model
 from solver.model.mig_layout import find_profile, model_of_type, profiles_of, realisations
 from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.round_cache import Kept
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, MigSlot, QueueName, TaskGroup, TaskPlacement
@@ -31,8 +31,8 @@ from solver.policy.division import MigChanges, MigGeometry
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.round.admission import Emptied, Gate
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.drawn import counted, worlds
 from tests.solver.aftermath import applied
 from tests.solver.milp.test_program import EFFORT, formulated

@@ -14,8 +14,8 @@ from solver.plan.plan import Evict, Yields
 from solver.policy.harm import Evictions, Protection
 from solver.policy.ordering import OrderBy, Ordering, Turns
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import Round, TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node
 

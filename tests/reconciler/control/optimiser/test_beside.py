@@ -26,9 +26,9 @@ from solver.model.arrays import Floats
 from solver.model.document import encode
 from solver.plan.plan import Evict
 from solver.policy.policy import Policy
-from solver.preemption.law import Law
+from solver.preemption.eviction_rules import Law
 from solver.round import decision
-from solver.round.explained import Explained
+from solver.round.explanation import Explained
 from solver.round.solve import solve
 from tests.reconciler.control.optimiser.test_killable import PATIENCE, PROGRAM, START
 

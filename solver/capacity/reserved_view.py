@@ -1,0 +1,24 @@
+"""The room as those see it whom reservations hold back: without what is kept for others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from solver.capacity.free_capacity import Room
+from solver.model.workload import JobName
+
+Against = frozenset[JobName]
+"""The holders whose reservations hold a job back. It sees the room without what is kept for them."""
+
+NOBODY: Against = frozenset()
+
+
+def seen(room: Room, against: Collection[JobName]) -> Room:
+    """The room without what is kept for these holders: a copy, but where nobody is held back the room itself."""
+    if not against:
+        return room
+    narrowed = room.copy()
+    for holder in sorted(against):
+        # What is only hidden is not partitioned anew: it counts as no change.
+        narrowed.occupy(room.reserved.get(holder, ()), is_new=False)
+    return narrowed

@@ -1,0 +1,20 @@
+"""Judges whom a plan makes leave that may not, or not so, whatever policy says. Part of the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from solver.checker.case import Case
+from solver.plan.violation import Violation
+
+
+def leave_violations(case: Case) -> Iterator[Violation]:
+    """S4: nobody leaves who may not; nobody is moved to whom nothing can be promised. Tasks that never began may always go."""
+    for step in case.leaving:
+        if step.means == "overdue":
+            continue
+        said = case.jobs[step.job].leaves
+        if said == "not":
+            yield Violation("S4", step.job, "may not be evicted now, for a reason that is not the policy's")
+        elif said == "unpromised" and step.means == "move":
+            yield Violation("S4", step.job, "may not be moved: what it is promised ends with its tasks")
