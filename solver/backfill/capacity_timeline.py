@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from solver.backfill.future_state import World
-from solver.capacity.free_capacity import Room
+from solver.backfill.future_state import FutureState
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.quantities import Instant
 
 
@@ -14,22 +14,22 @@ from solver.model.quantities import Instant
 class _Playing:
     """A copy of a world, `now` at an instant, with those to come."""
 
-    world: World
+    world: FutureState
     now: Instant
     to_come: Iterator[Instant]
 
 
 @dataclass(slots=True)
-class RoomsAhead:
-    """The rooms of a world, which itself stays as it is at `now`. `until`, `stops`: as in `World.instants`."""
+class CapacityTimeline:
+    """The rooms of a world, which itself stays as it is at `now`. `until`, `stops`: as in `FutureState.instants`."""
 
-    world: World
+    world: FutureState
     now: Instant
     until: Instant
     stops: Sequence[Instant]
     _playing: _Playing | None = None
 
-    def at(self, instant: Instant) -> Room:
+    def at(self, instant: Instant) -> FreeCapacity:
         """What is free from now on, or from one of the instants at which something ends; nobody else's to change.
 
         Asked for in order they cost one playing through; from an earlier one on it is played again.

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.free_resources import Reserved
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import Reservation
@@ -23,21 +23,21 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
 from solver.placement.views import fits
 from solver.policy.policy import Policy
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.queueing.durations import expected, expected_of
 from solver.queueing.loans import Loans, can_be_gone, has_nothing_inside
-from solver.quota.entitlement import Charge, Headroom, Inside, Shares, charge_of_tasks
+from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, Shares, charge_of_tasks
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class RunningAllocation:
     """What a job holds until it ends; who is being evicted is not charged for it."""
 
     job: Job
     tasks: tuple[TaskPlacement, ...]
     charged: bool = True
 
-    def without(self, devices: Set[DeviceId]) -> Holder:
+    def without(self, devices: Set[DeviceId]) -> RunningAllocation:
         """What it holds but for some devices."""
         if all(devices.isdisjoint(task.devices) for task in self.tasks):
             return self
@@ -45,11 +45,11 @@ class Holder:
         return replace(self, tasks=tuple(msgspec.structs.replace(task, devices=own) for task, own in left))
 
 
-KnownEnds = Sequence[tuple[Holder, Instant]]
+KnownEnds = Sequence[tuple[RunningAllocation, Instant]]
 """Holders whose end is known, each with the instant by which it has ended."""
 
 
-class Ends:
+class EndTimes:
     """When jobs that hold something end at the latest, as far as anybody knows. `loans`: who gives something back before."""
 
     def __init__(self, snapshot: Snapshot, loans: Loans = MappingProxyType({})) -> None:
@@ -92,16 +92,16 @@ class Ends:
 
 def ends_in(snapshot: Snapshot, loans: Loans) -> KnownEnds:
     """Who holds something that will be free, and when. What should have ended and has not is held for ever."""
-    ends, evicted = Ends(snapshot, loans), {intent.job for intent in snapshot.in_flight.evictions}
+    ends, evicted = EndTimes(snapshot, loans), {intent.job for intent in snapshot.in_flight.evictions}
     holding = ((job, ends.of(job)) for job in snapshot.jobs if job.placement)
     return [
-        (Holder(job, job.placement, charged=job.name not in evicted), end)
+        (RunningAllocation(job, job.placement, charged=job.name not in evicted), end)
         for job, end in holding
         if end is not None and end > snapshot.time
     ]
 
 
-def is_live(reservation: Reservation, room: Room, spec: JobSpec) -> bool:
+def is_live(reservation: Reservation, room: FreeCapacity, spec: JobSpec) -> bool:
     """Whether there still is what it holds: all of its nodes take work from its holder, and all of its devices are healthy."""
     nodes = {task.node for task in reservation.tasks}
     if any(name not in room.index or not room.open_nodes[room.index[name]] for name in nodes):
@@ -150,20 +150,20 @@ def given_back(ends: KnownEnds, by: Instant) -> dict[NodeName, tuple[int, int]]:
     return back
 
 
-def may_run_around(end: Instant | None, start: Instant) -> bool:
+def may_backfill(end: Instant | None, start: Instant) -> bool:
     """Whether a job that ends at `end` at the latest (None: nobody knows) is gone by the `start` of a reservation."""
     return end is not None and end <= start
 
 
 def held_back(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[StartCandidate],
     reservations: Sequence[Reservation],
     ends: KnownEnds,
     policy: Policy,
     shares: Shares,
-    room: Room,
+    room: FreeCapacity,
     now: Instant,
-) -> tuple[Candidate, ...]:
+) -> tuple[StartCandidate, ...]:
     """The candidates, each with whose reservations hold it back; alike only where these are the same. They are in order."""
     order = {candidate.job.name: place for place, candidate in enumerate(candidates)}
     binding = [held for held in reservations if held.holder in order]
@@ -192,7 +192,7 @@ def held_back(
             held.holder
             for held in binding
             if held.holder != name
-            and not may_run_around(end, max(held.start, now))
+            and not may_backfill(end, max(held.start, now))
             and not (borrows and can_be_gone(candidate.job, policy, now, held.start))
             and (name not in entitled or strong.get(held.holder, place) < place)
         )
@@ -215,9 +215,9 @@ def shares_at(at: Instant, ends: KnownEnds, shares: Shares, types: Mapping[NodeN
     )
 
 
-def _entitled(candidates: Iterable[Candidate], shares: Shares, room: Room) -> set[JobName]:
+def _entitled(candidates: Iterable[StartCandidate], shares: Shares, room: FreeCapacity) -> set[JobName]:
     """Who lies inside guarantees, in order and all together, at full size; who could not start anyway does not count."""
-    inside, found = Headroom(shares).entitled, set()
+    inside, found = QuotaHeadroom(shares).entitled, set()
     able: dict[int, bool] = {}
     for candidate in candidates:
         queue, wanted = candidate.job.spec.queue, [option.wanted for option in candidate.options]

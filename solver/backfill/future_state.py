@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from solver.backfill.eligibility import Ends, Holder, held_back, is_live, kept_for
+from solver.backfill.eligibility import EndTimes, RunningAllocation, held_back, is_live, kept_for
 from solver.backfill.reservation_documents import declared_in, kept_by, kept_from
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
 from solver.model.parts import leaving_part
@@ -18,12 +18,12 @@ from solver.model.quantities import Instant
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
-from solver.placement.capacity_prefilter import Enough
+from solver.placement.capacity_prefilter import CapacityPrefilter
 from solver.placement.greedy import greedy
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.policy.policy import Policy
-from solver.queueing.demand import Candidate, in_order
+from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.durations import Expected, expected, expected_of
 from solver.queueing.entry import may_borrow
 from solver.queueing.fallback import as_open_at
@@ -31,7 +31,7 @@ from solver.queueing.loans import first_on, has_nothing_inside, loans_in
 from solver.queueing.quota import lets_start
 from solver.queueing.strict_queues import behind_nobody
 from solver.quota.accounts import Accounts
-from solver.quota.entitlement import Charge, Headroom, Shares
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.fairshare import demand_of, with_fair_shares
 from solver.quota.lending import live_gpus
 from solver.quota.options import Option
@@ -43,7 +43,7 @@ forecasts are late by a few ends rather than the round by seconds."""
 
 
 @dataclass(slots=True)
-class World:
+class FutureState:
     """What is held and what is free at one instant of the future.
 
     `waiting`: who may start, put in before the first round. `wanted_behind`: demand of those that are not played ahead.
@@ -53,20 +53,20 @@ class World:
 
     policy: Policy
     accounts: Accounts
-    room: Room
+    room: FreeCapacity
     capacity: Charge
     jobs: dict[JobName, Job] = field(default_factory=dict)
     reservations: dict[JobName, Reservation] = field(default_factory=dict)
     declared: Sequence[Reservation] = ()
-    waiting: Sequence[Candidate] = ()
+    waiting: Sequence[StartCandidate] = ()
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
-    holders: dict[JobName, Holder] = field(default_factory=dict)
+    holders: dict[JobName, RunningAllocation] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
     openings: list[Instant] = field(default_factory=list)
     expected: Expected = field(default_factory=dict)
     expected_ends: list[Instant] = field(default_factory=list)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
-    _enough: Enough | None = field(init=False, default=None)
+    _enough: CapacityPrefilter | None = field(init=False, default=None)
 
     @classmethod
     def after_round(
@@ -74,10 +74,10 @@ class World:
         snapshot: Snapshot,
         policy: Policy,
         shares: Shares,
-        starts: Sequence[Start],
+        starts: Sequence[JobStart],
         begins: Mapping[JobName, Instant],
-        after: Room,
-    ) -> World:
+        after: FreeCapacity,
+    ) -> FutureState:
         """The world as a round leaves it. What is promised to somebody does not become free when its holder leaves.
 
         Of a divided GPU `after` itself counts what is promised.
@@ -86,7 +86,7 @@ class World:
         world.jobs = {job.name: job for job in snapshot.jobs}
         world.declared, world.expected = declared_in(snapshot), expected(snapshot.in_flight.durations)
         gangs = [held for held in snapshot.in_flight.reservations if not held.is_declared]
-        ends = Ends(snapshot, loans_in(snapshot, policy, shares) if gangs else {})
+        ends = EndTimes(snapshot, loans_in(snapshot, policy, shares) if gangs else {})
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
         evicted = {intent.job for intent in snapshot.in_flight.evictions}
         promised = {
@@ -98,13 +98,16 @@ class World:
         promised -= {gpu.device for gpus in after.shared.values() for gpu in gpus}
         for job in snapshot.jobs:
             if job.placement:
-                holder, end = Holder(job, job.placement, job.name not in evicted).without(promised), ends.of(job)
+                holder, end = (
+                    RunningAllocation(job, job.placement, job.name not in evicted).without(promised),
+                    ends.of(job),
+                )
                 moves = job.name in nominations
                 world._hold(leaving_part(job.name) if moves else job.name, holder, end, snapshot.time)
                 world.expected_ends += [end] if end and job.time_limit is None and end == ends.by_history(job) else []
             if job.name in nominations:
                 begin = begins.get(job.name, snapshot.time)
-                world._hold(job.name, Holder(job, nominations[job.name]), world._end_of(job, begin), begin)
+                world._hold(job.name, RunningAllocation(job, nominations[job.name]), world._end_of(job, begin), begin)
         for start in starts:
             begin = begins.get(start.candidate.job.name, snapshot.time)
             lent = first_on(gangs, start.placed.tasks)
@@ -112,7 +115,7 @@ class World:
             world._begin(start, begin, None if by_right else lent)
         return world
 
-    def copy(self) -> World:
+    def copy(self) -> FutureState:
         """An independent one at the same instant."""
         return replace(
             self,
@@ -173,11 +176,11 @@ class World:
         self.openings = [opening for opening in self.openings if opening > at]
         return len(self.ends) + len(self.openings) < known
 
-    def round(self, now: Instant) -> tuple[Start, ...]:
+    def round(self, now: Instant) -> tuple[JobStart, ...]:
         """Who of those that wait starts now."""
         if not self.waiting:
             return ()
-        self._enough = self._enough or Enough(self.waiting, self.room)
+        self._enough = self._enough or CapacityPrefilter(self.waiting, self.room)
         still_waiting = {candidate.job.name for candidate in self.waiting}
         finding = [candidate for candidate in self._enough.now() if candidate.job.name in still_waiting]
         if not self._lets_any_start(finding, now):
@@ -188,7 +191,7 @@ class World:
         types = {gpu_type for candidate in finding for option in candidate.options for gpu_type in option.charge}
         capacity = {gpu_type: milli for gpu_type, milli in self.capacity.items() if gpu_type in types}
         shares = with_fair_shares(self.shares, capacity, wanted)
-        ordered: Sequence[Candidate] = in_order(admitted, self.policy, shares, now)
+        ordered: Sequence[StartCandidate] = in_order(admitted, self.policy, shares, now)
         declared = [held for held in self.declared if not held.is_over(now)]
         held = self.reservations.values()
         live = [known for known in held if is_live(known, self.room, self.jobs[known.holder].spec)]
@@ -209,9 +212,9 @@ class World:
             self.waiting = [candidate for candidate in self.waiting if candidate.job.name not in started]
         return starts
 
-    def _lets_any_start(self, waiting: Iterable[Candidate], now: Instant) -> bool:
+    def _lets_any_start(self, waiting: Iterable[StartCandidate], now: Instant) -> bool:
         """Whether quota lets any of them start alone; where it does not, it does so no more once others have started."""
-        headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
+        headroom, users = QuotaHeadroom(self.shares), UserRoom(self.shares.users)
         return any(
             lets_start(
                 known.job,
@@ -224,10 +227,10 @@ class World:
             for option in as_open_at(known.options, known.job, self.policy, now)
         )
 
-    def _known_ends(self) -> list[tuple[Holder, Instant]]:
+    def _known_ends(self) -> list[tuple[RunningAllocation, Instant]]:
         return [(self.holders[name], end) for end, name in self.ends]
 
-    def end_unknown(self, candidate: Candidate) -> EndUnknown | None:
+    def end_unknown(self, candidate: StartCandidate) -> EndUnknown | None:
         """Who stands in the way of saying when a job could start; None: nobody."""
         wanted = {gpu_type for option in candidate.options for gpu_type in option.gpu_types}
         counts = {
@@ -240,14 +243,14 @@ class World:
         }
         return EndUnknown(counts[False], counts[True]) if any(counts.values()) else None
 
-    def _begin(self, start: Start, now: Instant, lent: Reservation | None = None) -> None:
+    def _begin(self, start: JobStart, now: Instant, lent: Reservation | None = None) -> None:
         """`lent`: on what is reserved for another, to whom it gives it back."""
         job, end = start.candidate.job, self._end_of(start.candidate.job, now)
         if lent and (end is None or end > lent.start):
             end = lent.start
         self.reservations.pop(job.name, None)
         self.accounts.take(job, start.charge)
-        self._hold(job.name, Holder(job, start.placed.tasks), end, now)
+        self._hold(job.name, RunningAllocation(job, start.placed.tasks), end, now)
 
     def _end_of(self, job: Job, start: Instant) -> Instant | None:
         limit = self.policy.time_limit(job)
@@ -263,7 +266,7 @@ class World:
         """What to say of a start at an instant: whether it takes history's word for an end before it."""
         return EarliestStart(at, by_history=any(end <= at for end in self.expected_ends))
 
-    def _hold(self, name: JobName, holder: Holder, end: Instant | None, now: Instant) -> None:
+    def _hold(self, name: JobName, holder: RunningAllocation, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:
             self.endless[frozenset(map(self._type_at, holder.tasks)), end is not None] += 1
         else:
@@ -291,6 +294,6 @@ class World:
         return GpuType("") if node is None else self.room.nodes[node].gpu_type
 
 
-def with_options(candidates: Iterable[Candidate]) -> list[tuple[Job, tuple[Option, ...]]]:
+def with_options(candidates: Iterable[StartCandidate]) -> list[tuple[Job, tuple[Option, ...]]]:
     """The jobs, each with its options, as they are counted and put in order."""
     return [(candidate.job, candidate.options) for candidate in candidates]

@@ -19,7 +19,7 @@ NONE: Host = (0, 0)
 
 
 @dataclass(slots=True)
-class PromisedHosts:
+class NominatedHosts:
     """`left`: beside those who stay, and what was promised so far. `leaving`: what those still have who were asked to stop."""
 
     left: dict[NodeName, Host]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from solver.backfill.eligibility import Ends, KnownEnds, given_back, may_run_around
-from solver.capacity.free_capacity import Room
+from solver.backfill.eligibility import EndTimes, KnownEnds, given_back, may_backfill
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.free_resources import Reserved
 from solver.capacity.reserved_view import Against
 from solver.model.cluster import DeviceId, Node, NodeName
@@ -26,7 +26,7 @@ from solver.model.workload import Job, TaskPlacement
 from solver.policy.policy import Policy
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.tree import QueueTree
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 
 WHERE = "held"
 """The group of tasks that say where the capacity of a document is."""
@@ -47,7 +47,7 @@ def declared_in(snapshot: Snapshot) -> tuple[Reservation, ...]:
     return tuple(held for held in snapshot.in_flight.reservations if held.is_declared)
 
 
-def kept_by(declared: Iterable[Reservation], room: Room, ends: KnownEnds, now: Instant) -> Reserved:
+def kept_by(declared: Iterable[Reservation], room: FreeCapacity, ends: KnownEnds, now: Instant) -> Reserved:
     """What is hidden from those whom each holds back: its GPUs, and their share of each node's CPU and memory.
 
     A node of which all GPUs are kept is kept whole. Of another, nothing is kept beside GPUs that will still be used.
@@ -57,7 +57,7 @@ def kept_by(declared: Iterable[Reservation], room: Room, ends: KnownEnds, now: I
     }
 
 
-def _kept_on(task: TaskPlacement, room: Room, ends: KnownEnds, by: Instant) -> tuple[TaskPlacement, Shape]:
+def _kept_on(task: TaskPlacement, room: FreeCapacity, ends: KnownEnds, by: Instant) -> tuple[TaskPlacement, Shape]:
     number = room.index[task.node]
     node, gpus = room.nodes[number], len(task.devices)
     if gpus == len(node.gpus):
@@ -73,8 +73,8 @@ def _kept_on(task: TaskPlacement, room: Room, ends: KnownEnds, by: Instant) -> t
 
 
 def kept_from(
-    candidates: Sequence[Candidate], declared: Sequence[Reservation], policy: Policy, tree: QueueTree, now: Instant
-) -> tuple[Candidate, ...]:
+    candidates: Sequence[StartCandidate], declared: Sequence[Reservation], policy: Policy, tree: QueueTree, now: Instant
+) -> tuple[StartCandidate, ...]:
     """The candidates, each with the documents that hold it back; alike only where these are the same."""
     if not declared:
         return tuple(candidates)
@@ -107,7 +107,7 @@ def overstays(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, poli
 
 
 def _holds_back(held: Reservation, job: Job, policy: Policy, tree: QueueTree, now: Instant) -> bool:
-    return not is_for(held, job, policy, tree) and not may_run_around(_end(job, policy, now), max(held.start, now))
+    return not is_for(held, job, policy, tree) and not may_backfill(_end(job, policy, now), max(held.start, now))
 
 
 def is_for(held: Reservation, job: Job, policy: Policy, tree: QueueTree) -> bool:
@@ -145,7 +145,7 @@ def _numbered(tasks: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
 
 def _free_from(snapshot: Snapshot) -> dict[DeviceId, float]:
     """When each GPU that somebody has, was promised or is to have is free again, as far as anybody knows."""
-    ends, free_from = Ends(snapshot), dict[DeviceId, float]()
+    ends, free_from = EndTimes(snapshot), dict[DeviceId, float]()
     held = [(ends.of(job), job.placement) for job in snapshot.jobs]
     held += [(None, intent.tasks) for intent in snapshot.in_flight.nominations]
     held += [(known.until, known.tasks) for known in snapshot.in_flight.reservations if not known.is_declared]

@@ -16,28 +16,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from solver.backfill.capacity_timeline import RoomsAhead
-from solver.backfill.eligibility import is_live, lies_inside, may_run_around
-from solver.backfill.future_state import World
+from solver.backfill.capacity_timeline import CapacityTimeline
+from solver.backfill.eligibility import is_live, lies_inside, may_backfill
+from solver.backfill.future_state import FutureState
 from solver.backfill.reservation_documents import is_for, kept_by
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
 from solver.model.quantities import Instant
 from solver.model.shape import MigShape, SharedShape
 from solver.model.workload import JobName, TaskPlacement
-from solver.placement.capacity_prefilter import Enough
+from solver.placement.capacity_prefilter import CapacityPrefilter
 from solver.placement.placement import place
 from solver.placement.starts import held_by
 from solver.plan.plan import Reserve, Step, Unreserve
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QueueTree
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.queueing.fallback import fallback_opens
 from solver.queueing.quota import lets_start
 from solver.queueing.strict_queues import first_in_line
-from solver.quota.entitlement import Charge, Headroom, Shares
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
 
@@ -62,12 +62,12 @@ class _Booked:
     """A reservation that stands, with whose it is and how it is served."""
 
     reservation: Reservation
-    candidate: Candidate
+    candidate: StartCandidate
     option: Option
 
 
 def reservations_after(
-    world: World, policy: Policy, waiting: Sequence[Candidate], known: Iterable[Reservation], now: Instant
+    world: FutureState, policy: Policy, waiting: Sequence[StartCandidate], known: Iterable[Reservation], now: Instant
 ) -> tuple[Reservation, ...]:
     """The reservations that hold once a round's starts have come true. `world`: as the round leaves it."""
     most = policy.scheduling.reservations.per_gpu_type
@@ -83,9 +83,9 @@ def reservations_after(
     }
     considered = sorted(able, key=lambda candidate: standing[candidate.job.name])[:CONSIDERED_MAX]
     stops = sorted({held.start for held in by_holder.values()})
-    rooms, played = RoomsAhead(world, now, until, stops), world.copy()
+    rooms, played = CapacityTimeline(world, now, until, stops), world.copy()
     instants, moments = [], {}
-    enough = Enough(considered, played.room, fresh=False)
+    enough = CapacityPrefilter(considered, played.room, fresh=False)
     for at in chain([now], played.instants(until, stops)):
         instants.append(at)
         able_then = frozenset(candidate.job.name for candidate in enough.now())
@@ -126,12 +126,12 @@ class _Book:
     tree: QueueTree
     instants: Sequence[Instant]
     moments: Mapping[Instant, _Moment]
-    rooms: RoomsAhead
+    rooms: CapacityTimeline
     declared: Sequence[Reservation] = ()
     booked: list[_Booked] = field(default_factory=list)
     _count: Counter[GpuType] = field(default_factory=Counter)
 
-    def enter(self, candidate: Candidate, known: Reservation | None, most: int) -> None:
+    def enter(self, candidate: StartCandidate, known: Reservation | None, most: int) -> None:
         """Keep devices for a gang, where fewer than `most` have a reservation on the types that it would use."""
         options = [o for o in candidate.options if all(self._count[gpu_type] < most for gpu_type in o.charge)]
         kept = self._kept(candidate, known, options) if known is not None else None
@@ -149,7 +149,7 @@ class _Book:
         left = kept.reservation.start - self._now
         return (kept.reservation.start - found.reservation.start) * MOVES_FOR >= left
 
-    def _kept(self, candidate: Candidate, known: Reservation, options: Sequence[Option]) -> _Booked | None:
+    def _kept(self, candidate: StartCandidate, known: Reservation, options: Sequence[Option]) -> _Booked | None:
         """The reservation as it is, if the gang can still start there and then."""
         moment = self._moment(known.start)
         if known.start <= self._now or moment is None or not is_live(known, self.rooms.world.room, candidate.job.spec):
@@ -164,7 +164,7 @@ class _Book:
                 return _Booked(known, candidate, option)
         return None
 
-    def _earliest(self, candidate: Candidate, options: Sequence[Option], before: Instant | None) -> _Booked | None:
+    def _earliest(self, candidate: StartCandidate, options: Sequence[Option], before: Instant | None) -> _Booked | None:
         """At the first instant at which it can start anywhere, `before` an instant where one is given."""
         for at in self._instants(candidate, options):
             if before is not None and at >= before:
@@ -182,7 +182,7 @@ class _Book:
                     return _Booked(found, candidate, option)
         return None
 
-    def _instants(self, candidate: Candidate, options: Sequence[Option]) -> Sequence[Instant]:
+    def _instants(self, candidate: StartCandidate, options: Sequence[Option]) -> Sequence[Instant]:
         """When something ends, or a further type opens to the gang."""
         ends = {held.until for held in (*self.declared, *(booked.reservation for booked in self.booked))}
         last = self._now.after(self.policy.scheduling.eta_horizon)
@@ -193,7 +193,7 @@ class _Book:
     def _moment(self, at: Instant) -> _Moment | None:
         return self.moments.get(self.instants[max(0, bisect_right(self.instants, at) - 1)])
 
-    def _until(self, candidate: Candidate, start: Instant) -> Instant | None:
+    def _until(self, candidate: StartCandidate, start: Instant) -> Instant | None:
         limit = self.policy.time_limit(candidate.job)
         return None if limit is None else start.after(limit)
 
@@ -201,10 +201,10 @@ class _Book:
         """The reservations whose gangs would run at the same time."""
         for booked in self.booked:
             other = booked.reservation
-            if not (may_run_around(until, other.start) or may_run_around(other.until, start)):
+            if not (may_backfill(until, other.start) or may_backfill(other.until, start)):
                 yield booked
 
-    def _room(self, candidate: Candidate, moment: _Moment, start: Instant) -> Room:
+    def _room(self, candidate: StartCandidate, moment: _Moment, start: Instant) -> FreeCapacity:
         """What is free for a gang that starts at an instant, beside all that is kept for others."""
         free, until = self.rooms.at(moment.at), self._until(candidate, start)
         room = free.copy()
@@ -213,17 +213,17 @@ class _Book:
         closed = [
             held
             for held in self.declared
-            if not may_run_around(until, held.start)
-            and not may_run_around(held.until, start)
+            if not may_backfill(until, held.start)
+            and not may_backfill(held.until, start)
             and not is_for(held, candidate.job, self.policy, self.tree)
         ]
         for kept in kept_by(closed, free, (), start).values():
             room.occupy(kept, is_new=False)
         return room
 
-    def _is_lawful(self, candidate: Candidate, option: Option, moment: _Moment, at: Instant) -> bool:
+    def _is_lawful(self, candidate: StartCandidate, option: Option, moment: _Moment, at: Instant) -> bool:
         """Whether nothing but room could keep the gang from starting then, beside those that are kept room for."""
-        headroom, users = Headroom(moment.shares), UserRoom(moment.shares.users)
+        headroom, users = QuotaHeadroom(moment.shares), UserRoom(moment.shares.users)
         for booked in self._beside(at, self._until(candidate, at)):
             headroom.take(booked.candidate.job.spec.queue, booked.option.charge)
             users.take(booked.candidate.job, booked.option.charge)
@@ -231,7 +231,7 @@ class _Book:
         return lets_start(candidate.job, option, headroom, users, inside_only=candidate.inside_only or early)
 
 
-def _is_served_so(known: Reservation, candidate: Candidate, option: Option, room: Room) -> bool:
+def _is_served_so(known: Reservation, candidate: StartCandidate, option: Option, room: FreeCapacity) -> bool:
     """Whether what is kept is for a gang of this size, on the types of the option."""
     sizes = Counter(task.group for task in known.tasks)
     used = {task.group: room.nodes[room.index[task.node]].gpu_type for task in known.tasks if task.devices}
@@ -245,7 +245,7 @@ def _total(charge: Charge) -> int:
     return sum(charge.values())
 
 
-def _is_whole(candidate: Candidate) -> bool:
+def _is_whole(candidate: StartCandidate) -> bool:
     """Whether it uses GPUs, and all of them whole: parts of GPUs are not reserved."""
     shapes = [shape for option in candidate.options for shape in option.shapes]
     return all(not isinstance(shape, SharedShape | MigShape) for shape in shapes) and all(
@@ -253,7 +253,7 @@ def _is_whole(candidate: Candidate) -> bool:
     )
 
 
-def _in_mig_mode(room: Room, tasks: Iterable[TaskPlacement]) -> bool:
+def _in_mig_mode(room: FreeCapacity, tasks: Iterable[TaskPlacement]) -> bool:
     """Whether some of the devices would have to be made whole first."""
     return any(
         gpu.instances is not None and gpu.id in task.devices

@@ -8,11 +8,11 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from solver.capacity.free_resources import Free
-from solver.capacity.inventory import Inventory, inventory_of
+from solver.capacity.free_resources import FreeResources
+from solver.capacity.inventory import NodeInventory, inventory_of
 from solver.capacity.masks import masks_of
 from solver.capacity.mig_gpus import MigGpu
-from solver.capacity.partitions import Partitions
+from solver.capacity.partitions import MigPartitions
 from solver.capacity.pool_rules import NO_RULES, PoolRules
 from solver.capacity.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
 from solver.model.arrays import Mask
@@ -20,7 +20,7 @@ from solver.model.cluster import DeviceId, Node
 from solver.model.node_sets import NodeSet
 from solver.model.pledges import NOTHING, Pledged, pledges_in
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
-from solver.model.round_cache import Kept, Results
+from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, Shape, SharedShape, TrustDomain
 from solver.model.snapshot import Snapshot, held_in
 from solver.model.workload import JobName, MigSlot, QueueName, TaskPlacement
@@ -35,7 +35,7 @@ NO_SHAPE = Shape()
 NO_DOMAIN = TrustDomain("")
 
 
-class Left(NamedTuple):
+class NodeFreeResources(NamedTuple):
     """What is left on a node: CPU (milli-cores), memory (bytes), free GPUs, divided ones, and those in MIG mode."""
 
     cpu: int
@@ -45,7 +45,7 @@ class Left(NamedTuple):
     gpus: tuple[MigGpu, ...] | None
 
 
-class Room(Free):
+class FreeCapacity(FreeResources):
     """What is free, and what tasks are given of it: their devices, shares and instances."""
 
     __slots__ = ()
@@ -57,14 +57,14 @@ class Room(Free):
         domain_of: DomainOf,
         mig: PoolRules = NO_RULES,
         leaving: Collection[JobName] = (),
-        kept: Kept | None = None,
+        kept: RoundCache | None = None,
     ) -> Self:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
 
         `leaving`: jobs to count as gone from where they are; what they were promised stays theirs.
         """
         inventory = inventory_of(snapshot.nodes)
-        partitions = Partitions.of(snapshot.nodes, mig, broken_too=False)
+        partitions = MigPartitions.of(snapshot.nodes, mig, broken_too=False)
         room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
         specs, held = {job.name: job.spec for job in snapshot.jobs}, defaultdict[int, list[Held]](list)
         for name, task in held_in(snapshot, leaving):
@@ -76,7 +76,7 @@ class Room(Free):
             if task.share is not None:
                 domain = domain_of(room.nodes[node].pool, spec.queue if spec else QueueName(""))
             held[node].append((task, shape, domain))
-        room._hold_all(held, (Kept() if kept is None else kept).results("left on nodes", mig.rules))
+        room._hold_all(held, (RoundCache() if kept is None else kept).results("left on nodes", mig.rules))
         room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
 
@@ -84,17 +84,17 @@ class Room(Free):
     def empty(cls, nodes: tuple[Node, ...], mig: PoolRules = NO_RULES, node_sets: Iterable[NodeSet] = ()) -> Self:
         """The room of a cluster where nothing runs; every node and GPU counts, broken or not."""
         inventory = inventory_of(nodes)
-        partitions = Partitions.of(nodes, mig, broken_too=True)
+        partitions = MigPartitions.of(nodes, mig, broken_too=True)
         return cls._over(inventory, np.ones(len(nodes), dtype=bool), inventory.whole, node_sets, partitions)
 
     @classmethod
     def _over(
         cls,
-        known: Inventory,
+        known: NodeInventory,
         opened: Mask,
         devices: Sequence[list[DeviceId]],
         node_sets: Iterable[NodeSet],
-        partitions: Partitions,
+        partitions: MigPartitions,
     ) -> Self:
         return cls(
             nodes=known.nodes,
@@ -243,14 +243,14 @@ class Room(Free):
             self.partitions.drop(node, device, counted=is_new)
         self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
 
-    def _hold_all(self, held: Mapping[int, Sequence[Held]], known: Results[Left]) -> None:
+    def _hold_all(self, held: Mapping[int, Sequence[Held]], known: CachedResults[NodeFreeResources]) -> None:
         """All that is held in a new room, by node: on a node it depends on nothing else what that leaves there."""
         for node, tasks in held.items():
             left = known.known(node, self.nodes[node], tasks)
             if left is None:
                 self._hold_together(node, tasks)
                 cpu, memory, devices = int(self.free_cpu[node]), int(self.free_memory[node]), self.free_devices[node]
-                left = Left(cpu, memory, devices, self.shared.get(node), self.partitions.gpus.get(node))
+                left = NodeFreeResources(cpu, memory, devices, self.shared.get(node), self.partitions.gpus.get(node))
                 known.keep(node, left, self.nodes[node], tasks)
                 continue
             self.free_cpu[node], self.free_memory[node], self.free_devices[node] = left[:3]

@@ -11,10 +11,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from solver.capacity.changes import Changes
-from solver.capacity.gpu_parts import InParts, Instances, MadeWhole, Milli, Parts, Shares
-from solver.capacity.offers import Need, Offer, Offers
-from solver.capacity.partitions import Partitions
+from solver.capacity.changes import ChangeLog
+from solver.capacity.gpu_parts import GpuParts, Instances, MadeWhole, Milli, Parts, SharedSlots
+from solver.capacity.offers import Offer, Offers, TaskDemand
+from solver.capacity.partitions import MigPartitions
 from solver.capacity.shared_gpus import SharedGpus
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import DeviceId, GpuType, Level, Node, NodeName
@@ -37,21 +37,21 @@ class _Before(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, is_partitioned: bool) -> Need:
+def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, is_partitioned: bool) -> TaskDemand:
     """What a task takes. `is_partitioned`: GPUs in MIG mode may be made whole for it."""
     parts: Parts | None = None
     if isinstance(shape, SharedShape):
-        parts = Shares(shape.milli, shape.circles, fresh)
+        parts = SharedSlots(shape.milli, shape.circles, fresh)
     elif isinstance(shape, MigShape):
         parts = Instances(shape.model, shape.mig or "", fresh)
     elif is_partitioned:
         parts = MadeWhole(max(1, shape.gpus))
     gpus = max(1, shape.gpus) if shape.uses_gpus and parts is None else 0
-    return Need(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape), parts)
+    return TaskDemand(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape), parts)
 
 
 @dataclass(slots=True)
-class Free:
+class FreeResources:
     """Free GPUs, CPU (milli-cores) and memory (bytes) per node, in the order of the snapshot's nodes.
 
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
@@ -72,7 +72,7 @@ class Free:
     free_devices: list[list[DeviceId]]
     index: dict[NodeName, int]
     shared: dict[int, SharedGpus] = field(default_factory=dict)
-    partitions: Partitions = field(default_factory=Partitions)
+    partitions: MigPartitions = field(default_factory=MigPartitions)
     reserved: Reserved = field(default_factory=dict)
     sets: Mapping[str, Mask] = field(default_factory=dict)
     near: Mapping[str, Mask] = field(default_factory=dict)
@@ -80,14 +80,14 @@ class Free:
     """Which nodes take new work does not change: rooms and their copies share it."""
     _makeable_by_type: dict[tuple[GpuType | None, str], frozenset[int]] = field(default_factory=dict, repr=False)
     _healthy_by_node: dict[int, Sequence[DeviceId]] = field(default_factory=dict, repr=False)
-    changes: Changes = field(init=False)
+    changes: ChangeLog = field(init=False)
     _offers: Offers = field(init=False)
     _before: dict[int, _Before] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """What it offers is counted as it is asked for."""
-        self.changes = Changes()
-        parts = InParts(self.topology["pool"], self.free_gpus, self.free_devices, self.shared, self.partitions)
+        self.changes = ChangeLog()
+        parts = GpuParts(self.topology["pool"], self.free_gpus, self.free_devices, self.shared, self.partitions)
         self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, parts, self.changes)
 
     def copy(self) -> Self:
@@ -105,7 +105,7 @@ class Free:
         return made
 
     @contextmanager
-    def trying(self) -> Iterator[Partitions]:
+    def trying(self) -> Iterator[MigPartitions]:
         """What is taken and given back inside is undone at the end, node by node. Yields the partitions of before."""
         partitions, before = self.partitions.copy(), self._before
         mark, gained = len(self.changes.nodes), self.changes.gained
@@ -125,7 +125,7 @@ class Free:
             self._offers.back_to(mark)
             self.changes.gained = gained
 
-    def partition_as(self, partitions: Partitions) -> None:
+    def partition_as(self, partitions: MigPartitions) -> None:
         """Let GPUs be partitioned as in another room of the same pools."""
         for node, gpus in partitions.gpus.items():
             if gpus != self.partitions.gpus[node]:
@@ -158,7 +158,7 @@ class Free:
         need = _need(shape, gpu_type, fresh, fresh and self.is_partitioned(shape, gpu_type))
         return self._offers.may_reach(need, tasks, level) and self._kept(need, shape).most(level) >= tasks
 
-    def _together(self, need: Need, shape: Shape, alone: Offer, within: Mask) -> Offer:
+    def _together(self, need: TaskDemand, shape: Shape, alone: Offer, within: Mask) -> Offer:
         """What these nodes take with the changes of partitions that are left; each `alone`: with as many as it likes."""
         match need.parts:
             case MadeWhole(gpus):
@@ -170,7 +170,7 @@ class Free:
         limits = self._kept(need._replace(parts=None), shape).slots
         return Offer(np.minimum(limits, slots), self.topology)
 
-    def _kept(self, need: Need, shape: Shape) -> Offer:
+    def _kept(self, need: TaskDemand, shape: Shape) -> Offer:
         return self._offers.known(need) or self._offers.count(need, self.usable(shape, need.gpu_type))
 
     def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:
@@ -224,7 +224,7 @@ class Free:
         free: Ints = self.free_gpus * MILLI_PER_GPU
         if self.partitions:
             with_instances = any(isinstance(shape, MigShape) for shape in shapes)
-            free += self._kept(Need(0, 0, 0, None, "", Milli(with_instances)), Shape()).slots
+            free += self._kept(TaskDemand(0, 0, 0, None, "", Milli(with_instances)), Shape()).slots
         for node, gpus in self.shared.items() if sharers else ():
             domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
             usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]

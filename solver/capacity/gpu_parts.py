@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.capacity.partitions import Partitions
+from solver.capacity.partitions import MigPartitions
 from solver.capacity.shared_gpus import SharedGpus
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import DeviceId
@@ -18,24 +18,24 @@ from solver.model.topology import Domains
 
 
 @dataclass(frozen=True, slots=True)
-class InParts:
+class GpuParts:
     """What a room has in parts: its own arrays and mappings, which it changes. `gpus` and `devices`: those free as a whole."""
 
     pools: Domains
     gpus: Ints
     devices: Sequence[Sequence[DeviceId]]
     shared: Mapping[int, SharedGpus]
-    partitions: Partitions
+    partitions: MigPartitions
 
 
-class Shares(NamedTuple):
+class SharedSlots(NamedTuple):
     """Tasks on shares of so much each, on GPUs that are divided and, if `fresh`, on whole ones, in the pool of a circle."""
 
     milli: int
     circles: tuple[Circle, ...]
     fresh: bool
 
-    def at(self, parts: InParts, node: int) -> int:
+    def at(self, parts: GpuParts, node: int) -> int:
         """How many fit on one node."""
         domain = self._domain(parts.pools.names[parts.pools.of_node[node]])
         if domain is None:
@@ -44,12 +44,12 @@ class Shares(NamedTuple):
         on_divided = sum(gpu.slots(self.milli, domain) for gpu in parts.shared.get(node, ()))
         return whole * (MILLI_PER_GPU // self.milli) + on_divided
 
-    def possible(self, parts: InParts) -> Mask:
+    def possible(self, parts: GpuParts) -> Mask:
         """Where some may ever fit."""
         allowed = np.array([self._domain(name) is not None for name in parts.pools.names], dtype=bool)
         return np.asarray(allowed[parts.pools.of_node])
 
-    def among(self, parts: InParts, nodes: Ints) -> Ints:
+    def among(self, parts: GpuParts, nodes: Ints) -> Ints:
         """How many fit on each of some nodes where that is possible."""
         per_gpu = MILLI_PER_GPU // self.milli if self.fresh else 0
         count: Ints = np.maximum(parts.gpus[nodes], 0) * per_gpu
@@ -69,18 +69,18 @@ class Instances(NamedTuple):
     profile: str
     fresh: bool
 
-    def at(self, parts: InParts, node: int) -> int:
+    def at(self, parts: GpuParts, node: int) -> int:
         """How many fit on one node."""
         counted = parts.partitions.counted(node, self.model, self.profile, parts.devices[node] if self.fresh else None)
         return counted.as_it_is + sum(counted.gains)
 
-    def possible(self, parts: InParts) -> Mask:
+    def possible(self, parts: GpuParts) -> Mask:
         """Where some may ever fit."""
         mask: Mask = np.zeros(len(parts.gpus), dtype=bool)
         mask[[node for node, rule in parts.partitions.rules.items() if rule.model == self.model]] = True
         return mask
 
-    def among(self, parts: InParts, nodes: Ints) -> Ints:
+    def among(self, parts: GpuParts, nodes: Ints) -> Ints:
         """How many fit on each of some nodes where that is possible."""
         return np.array([self.at(parts, node) for node in nodes.tolist()], dtype=np.int64)
 
@@ -90,15 +90,15 @@ class MadeWhole(NamedTuple):
 
     gpus: int
 
-    def at(self, parts: InParts, node: int) -> int:
+    def at(self, parts: GpuParts, node: int) -> int:
         """How many fit on one node."""
         return (max(0, int(parts.gpus[node])) + parts.partitions.unused.get(node, 0)) // self.gpus
 
-    def possible(self, parts: InParts) -> Mask:
+    def possible(self, parts: GpuParts) -> Mask:
         """Where some may ever fit."""
         return np.ones(len(parts.gpus), dtype=bool)
 
-    def among(self, parts: InParts, nodes: Ints) -> Ints:
+    def among(self, parts: GpuParts, nodes: Ints) -> Ints:
         """How many fit on each of some nodes."""
         unused, more = parts.partitions.unused, np.zeros(len(parts.gpus), dtype=np.int64)
         more[list(unused)] = list(unused.values())
@@ -114,19 +114,19 @@ class Milli:
 
     with_instances: bool
 
-    def at(self, parts: InParts, node: int) -> int:
+    def at(self, parts: GpuParts, node: int) -> int:
         """How many one node has."""
         return parts.partitions.milli_free(node, instances_too=self.with_instances)
 
-    def possible(self, parts: InParts) -> Mask:
+    def possible(self, parts: GpuParts) -> Mask:
         """Where there may ever be some."""
         mask: Mask = np.zeros(len(parts.gpus), dtype=bool)
         mask[list(parts.partitions.rules)] = True
         return mask
 
-    def among(self, parts: InParts, nodes: Ints) -> Ints:
+    def among(self, parts: GpuParts, nodes: Ints) -> Ints:
         """How many each of some nodes has where that is possible."""
         return np.array([self.at(parts, node) for node in nodes.tolist()], dtype=np.int64)
 
 
-Parts = Shares | Instances | MadeWhole | Milli
+Parts = SharedSlots | Instances | MadeWhole | Milli

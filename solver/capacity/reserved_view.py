@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.workload import JobName
 
 Against = frozenset[JobName]
@@ -13,7 +13,7 @@ Against = frozenset[JobName]
 NOBODY: Against = frozenset()
 
 
-def seen(room: Room, against: Collection[JobName]) -> Room:
+def seen(room: FreeCapacity, against: Collection[JobName]) -> FreeCapacity:
     """The room without what is kept for these holders: a copy, but where nobody is held back the room itself."""
     if not against:
         return room

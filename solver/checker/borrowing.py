@@ -10,25 +10,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from solver.checker.case import Case, Charge
+from solver.checker.case import Charge, JudgedPlan
 from solver.model.parts import owner_of
 from solver.model.workload import Job, JobName, QueueName
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 
 
 @dataclass(frozen=True)
-class Standing:
+class Borrowing:
     """Of live jobs, elastic ones in parts. Each line is worked out once, when it is first asked for."""
 
-    case: Case
-    _in_line: dict[Line, dict[JobName, str]] = field(default_factory=dict)
+    case: JudgedPlan
+    _in_line: dict[QuotaLine, dict[JobName, str]] = field(default_factory=dict)
     _gpus: dict[JobName, Charge] = field(default_factory=dict)
 
     def towards(self, victim: Job, taker: Job) -> str:
         """Inside, straddling or borrowed: the worst of the lines that the victim's queue does not share with the taker's."""
         shared = self.case.law.on_path(taker.spec.queue)
         lines = [queue.name for queue in self.case.law.path(victim.spec.queue) if queue.name not in shared]
-        found = {self._stands(victim, Line(queue, gpu_type)) for queue in lines for gpu_type in self.gpus(victim)}
+        found = {self._stands(victim, QuotaLine(queue, gpu_type)) for queue in lines for gpu_type in self.gpus(victim)}
         return next((worst for worst in ("inside", "straddles") if worst in found), "borrowed")
 
     def gpus(self, job: Job) -> Charge:
@@ -39,12 +39,12 @@ class Standing:
             self._gpus[job.name] = self.case.ground.charge(job.placement)
         return self._gpus[job.name]
 
-    def _stands(self, job: Job, line: Line) -> str:
+    def _stands(self, job: Job, line: QuotaLine) -> str:
         if line not in self._in_line:
             self._in_line[line] = dict(self._line(line))
         return self._in_line[line].get(job.name, "borrowed")
 
-    def _line(self, line: Line) -> Iterator[tuple[JobName, str]]:
+    def _line(self, line: QuotaLine) -> Iterator[tuple[JobName, str]]:
         """Where each stands by the place in line of all that run below a queue and hold the type."""
         below = [job for job in self._running[line.queue] if self.gpus(job).get(line.gpu_type, 0)]
         below.sort(key=lambda job: (self._rank_below(job, line), self._place_in_line(job)))
@@ -55,11 +55,11 @@ class Standing:
             yield job.name, "inside" if fits else "straddles" if crosses and not whole else "borrowed"
             left -= gpus if fits or not whole else 0
 
-    def _rank_below(self, job: Job, line: Line) -> int:
+    def _rank_below(self, job: Job, line: QuotaLine) -> int:
         """Who lies inside the guarantee of the next queue on its way down comes before whoever does not."""
         path = [known.name for known in self.case.law.path(job.spec.queue)]
         at = path.index(line.queue)
-        return _ORDER.index(self._stands(job, Line(path[at - 1], line.gpu_type))) if at else 0
+        return _ORDER.index(self._stands(job, QuotaLine(path[at - 1], line.gpu_type))) if at else 0
 
     def _place_in_line(self, job: Job) -> tuple[bool, int, int, str, str]:
         known = self.case.law.class_of(job)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.checker.sharing import Owners
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.shape import Shape
@@ -17,13 +17,13 @@ from solver.plan.plan import Bind
 from solver.plan.violation import Violation
 
 
-def room_violations(case: Case) -> Iterable[Violation]:
+def room_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every device that is not to be had, and every node on which too much is bound."""
     yield from _devices(case)
     yield from _hosts(case)
 
 
-def _devices(case: Case) -> Iterator[Violation]:
+def _devices(case: JudgedPlan) -> Iterator[Violation]:
     """S1: every bound device exists, is healthy, open, and has one owner; nothing in flight is contradicted (S11)."""
     staying, leaving = _owners(case)
     usable: dict[NodeName, frozenset[DeviceId]] = {}
@@ -56,7 +56,7 @@ def _usable(node: Node) -> frozenset[DeviceId]:
     return frozenset(gpu.id for gpu in node.gpus if gpu.healthy)
 
 
-def _owners(case: Case) -> tuple[Owners, Owners]:
+def _owners(case: JudgedPlan) -> tuple[Owners, Owners]:
     """Of what the plan places: who has it and stays, and who has it and has been asked to leave."""
     wanted = {device for step in case.placing for task in step.tasks for device in task.devices}
     staying, leaving = Owners(), Owners()
@@ -74,7 +74,7 @@ def _owners(case: Case) -> tuple[Owners, Owners]:
     return staying, leaving
 
 
-def _hosts(case: Case) -> Iterator[Violation]:
+def _hosts(case: JudgedPlan) -> Iterator[Violation]:
     """S1 for CPU and memory: a node is not filled beyond what it has, or not further if it already is."""
     cpu: Counter[NodeName] = Counter()
     memory: Counter[NodeName] = Counter()

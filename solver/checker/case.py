@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Self, TypeVar, cast
 
 from solver.checker.parts import Parted, parted
-from solver.checker.policy_index import Law
+from solver.checker.policy_index import PolicyIndex
 from solver.checker.run_times import Lives, lives_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.model.inflight import Intent
@@ -22,7 +22,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
 from solver.policy.policy import Policy
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.quota.guarantees import guarantees
 
 Kind = TypeVar("Kind", bound=Step)
@@ -41,7 +41,7 @@ def moving(plan: Plan) -> frozenset[JobName]:
 
 
 @dataclass(frozen=True)
-class Ground:
+class NodeIndex:
     """The nodes and GPUs of a snapshot."""
 
     nodes: tuple[Node, ...]
@@ -97,19 +97,19 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Case:
+class JudgedPlan:
     """What is judged. Make it with `of`. `whole`: what this is the same as, where gangs are taken apart (sizes)."""
 
     snapshot: Snapshot
     plan: Plan
-    ground: Ground
-    law: Law
-    whole: Case | None = None
+    ground: NodeIndex
+    law: PolicyIndex
+    whole: JudgedPlan | None = None
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
         """A plan for a snapshot under a policy."""
-        return cls(snapshot, plan, Ground(snapshot.nodes), Law(policy))
+        return cls(snapshot, plan, NodeIndex(snapshot.nodes), PolicyIndex(policy))
 
     @property
     def policy(self) -> Policy:
@@ -137,7 +137,7 @@ class Case:
         }
 
     @cached_property
-    def guaranteed(self) -> dict[Line, int]:
+    def guaranteed(self) -> dict[QuotaLine, int]:
         """The guarantee of each queue and type."""
         return guarantees(self.law.tree, self.ground.capacity)
 

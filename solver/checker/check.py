@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from solver.checker.capacity import room_violations
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.checker.departures import departure_violations
 from solver.checker.entry import entry_violations
 from solver.checker.estimates import false_estimates
@@ -49,12 +49,12 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         yield Violation("stale", plan.snapshot, f"the plan is not for snapshot {snapshot.digest}")
     if plan.policy != policy.digest:
         yield Violation("stale", plan.policy, f"the plan is not for policy {policy.digest}")
-    case = Case.of(foreseen(snapshot), policy, plan)
+    case = JudgedPlan.of(foreseen(snapshot), policy, plan)
     strangers = tuple(_strangers(case))
     yield from strangers or _unlawful(case)
 
 
-def _unlawful(case: Case) -> Iterable[Violation]:
+def _unlawful(case: JudgedPlan) -> Iterable[Violation]:
     for rule in _OF_GANGS:
         yield from rule(case)
     apart = with_parts_apart(case)
@@ -66,7 +66,7 @@ _OnNodes = Bind | Nominate | Grow
 _OfJobs = _OnNodes | Evict | Shrink
 
 
-def _strangers(case: Case) -> Iterable[Violation]:
+def _strangers(case: JudgedPlan) -> Iterable[Violation]:
     jobs, nodes = case.jobs, case.ground.by_name
     for step in case.plan.steps:
         if isinstance(step, _OfJobs) and step.job not in jobs:
@@ -77,20 +77,20 @@ def _strangers(case: Case) -> Iterable[Violation]:
                     yield Violation("S1", step.job, f"task {task.group}/{task.index} is on unknown node {task.node}")
 
 
-def _estimate_violations(case: Case) -> Iterable[Violation]:
+def _estimate_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Nobody is told an earliest start that can't be."""
     for name, problem in false_estimates(case):
         yield Violation("estimate", name, problem)
 
 
-def _certificate_violations(case: Case) -> Iterable[Violation]:
+def _certificate_violations(case: JudgedPlan) -> Iterable[Violation]:
     """A plan never beats its own bound: where it does, the model is wrong."""
     for layer in case.plan.certificate.layers:
         if layer.value > layer.bound + 1e-5 * max(1.0, abs(layer.bound)):
             yield Violation("bound", layer.name, f"value {layer.value} is above its bound {layer.bound}")
 
 
-Rule = Callable[[Case], Iterable[Violation]]
+Rule = Callable[[JudgedPlan], Iterable[Violation]]
 
 _OF_GANGS: tuple[Rule, ...] = (
     verdict_violations,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.inflight import ConvergenceClock
 from solver.model.parts import owner_of
@@ -19,18 +19,18 @@ from solver.model.workload import Job, JobName
 from solver.plan.plan import Departs, Evict, Shrink
 from solver.plan.violation import Violation
 from solver.policy.harm import Convergence
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.quota.entitlement import use_by_line
 
 
-def departure_violations(case: Case) -> Iterable[Violation]:
+def departure_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every eviction without a beneficiary that no rule asks for, and every one that is asked for and missing."""
     yield from _Departures(case).findings()
 
 
 @dataclass(frozen=True)
 class _Departures:
-    case: Case
+    case: JudgedPlan
 
     @cached_property
     def steps(self) -> dict[JobName, Evict | Shrink]:
@@ -124,11 +124,11 @@ class _Departures:
         """Whether some queue on its path holds more than its guarantee of a type that it uses."""
         types = self.case.ground.gpu_types
         used = {types[task.node] for task in job.placement if task.node in types}
-        lines = (Line(queue, gpu_type) for queue in self.case.law.on_path(job.spec.queue) for gpu_type in used)
+        lines = (QuotaLine(queue, gpu_type) for queue in self.case.law.on_path(job.spec.queue) for gpu_type in used)
         return any(self._use.get(line, 0) > self.case.guaranteed.get(line, 0) for line in lines)
 
     @cached_property
-    def _use(self) -> dict[Line, int]:
+    def _use(self) -> dict[QuotaLine, int]:
         return use_by_line(self.case.snapshot, self.case.law.tree)
 
     def _left_out(self) -> Iterator[Violation]:
@@ -184,7 +184,7 @@ class _Departures:
         return next((known for known in said if known is not None), self.case.policy.scheduling.convergence)
 
     @cached_property
-    def _staying(self) -> Counter[Line]:
+    def _staying(self) -> Counter[QuotaLine]:
         """What stays below each queue, without who leaves by this plan's rules or was asked to before."""
         gone = {
             intent.job for intent in self.case.intents if intent.kind == "stop" and intent.evicts
@@ -201,7 +201,7 @@ class _Departures:
         return self.case.law.added_up(charges())
 
     def _held(self, clock: ConvergenceClock) -> int:
-        return self._staying[Line(clock.queue, clock.gpu_type)]
+        return self._staying[QuotaLine(clock.queue, clock.gpu_type)]
 
     def _of_type(self, job: Job, gpu_type: GpuType) -> int:
         return self.case.ground.charge(job.placement).get(gpu_type, 0)

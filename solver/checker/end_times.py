@@ -13,7 +13,7 @@ from solver.model.workload import Job, QueueName, TaskPlacement
 
 
 @dataclass(frozen=True, slots=True)
-class KnownEnds:
+class KnownEndTimes:
     """How long most jobs of a queue and class run, and from when devices are reserved for a gang."""
 
     durations: Mapping[tuple[QueueName, str], Duration]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from solver.checker.case import Case, Charge
+from solver.checker.case import Charge, JudgedPlan
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.workload import Job
@@ -21,7 +21,7 @@ Held = tuple[Job, Charge]
 """Somebody, and what counts for it."""
 
 
-def entry_violations(case: Case) -> Iterable[Violation]:
+def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every start that a queue on the job's path does not let in."""
     for step in case.placing:
         job = case.jobs[step.job]
@@ -35,7 +35,7 @@ def entry_violations(case: Case) -> Iterable[Violation]:
     yield from _users(case)
 
 
-def staying(case: Case) -> Iterator[Held]:
+def staying(case: JudgedPlan) -> Iterator[Held]:
     """Who counts beside the plan's own starts: not who is asked to leave, but who was promised something before."""
     leaving = case.sent_back | case.evicted
     settled = case.bound | case.promises.keys() | case.withdrawn
@@ -47,7 +47,7 @@ def staying(case: Case) -> Iterator[Held]:
             yield job, promised[job.name]
 
 
-def _users(case: Case) -> Iterable[Violation]:
+def _users(case: JudgedPlan) -> Iterable[Violation]:
     """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
     caps = {
         (str(queue.name), entry.gpu_type): entry.per_user
@@ -66,7 +66,7 @@ def _users(case: Case) -> Iterable[Violation]:
             yield Violation("S3", name, f"{holds} is above perUser {most}")
 
 
-def _use(case: Case, holders: Iterable[Held]) -> UserUse:
+def _use(case: JudgedPlan, holders: Iterable[Held]) -> UserUse:
     use: UserUse = Counter()
     for job, charge in holders:
         for queue in case.law.path(job.spec.queue):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self
 
-from solver.checker.case import Case, Charge
-from solver.checker.end_times import KnownEnds
+from solver.checker.case import Charge, JudgedPlan
+from solver.checker.end_times import KnownEndTimes
 from solver.model.cluster import GpuType, NodeName
 from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.model.shape import Shape
@@ -19,7 +19,7 @@ from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, Evict, Waits
 
 
-def false_estimates(case: Case) -> Iterable[tuple[JobName, str]]:
+def false_estimates(case: JudgedPlan) -> Iterable[tuple[JobName, str]]:
     """Jobs that are told a start in the past, beyond the horizon, or before as many GPUs as they need can be free."""
     now, horizon = case.snapshot.time, case.policy.scheduling.eta_horizon
     told = [
@@ -41,7 +41,7 @@ def false_estimates(case: Case) -> Iterable[tuple[JobName, str]]:
             yield name, f"needs {least} GPUs; at most {MilliGpu(free)} can be free at {at}"
 
 
-def _least_cost(shape: Shape, case: Case) -> int:
+def _least_cost(shape: Shape, case: JudgedPlan) -> int:
     """What a task takes at least: of a GPU that is oversubscribed a fraction has as much less."""
     times = max((known.oversubscription for known in case.policy.sharing), default=1.0) if shape.is_shared else 1.0
     return int(shape.cost / times)
@@ -74,7 +74,7 @@ class _Future:
     types: Mapping[GpuType, _Type]
 
     @classmethod
-    def of(cls, case: Case) -> Self:
+    def of(cls, case: JudgedPlan) -> Self:
         """As far as it is known."""
         closed = {node.name for node in case.ground.nodes if not node.ready or node.cordoned}
         free: defaultdict[GpuType, int] = defaultdict(int)
@@ -96,12 +96,12 @@ class _Future:
         return sum(known.at(at) for gpu_type, known in self.types.items() if not picky or gpu_type in accepted)
 
 
-def _holders(case: Case, closed: Set[NodeName]) -> Iterator[tuple[int | None, Charge]]:
+def _holders(case: JudgedPlan, closed: Set[NodeName]) -> Iterator[tuple[int | None, Charge]]:
     """Who holds what of the other nodes, and when that ends at the latest as far as anybody knows; None: it may never end.
 
     Whoever nobody asked to stop runs until its limit; a start that is not confirmed is given the benefit of the doubt.
     """
-    now, known = case.snapshot.time, KnownEnds.of(case.snapshot)
+    now, known = case.snapshot.time, KnownEndTimes.of(case.snapshot)
     asked = {step.job: now + step.grace for step in case.steps(Evict)}
 
     def charge(tasks: Iterable[TaskPlacement]) -> Charge:

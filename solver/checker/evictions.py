@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from solver.checker.borrowing import Standing
-from solver.checker.case import Case
+from solver.checker.borrowing import Borrowing
+from solver.checker.case import JudgedPlan
 from solver.checker.pledges import unmade
 from solver.checker.turns import gives_way
 from solver.model.cluster import GpuType, NodeName
@@ -21,22 +21,22 @@ from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Evict, Shrink, Yields
 from solver.plan.violation import Violation
 from solver.policy.policy import PriorityClass
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 
 _DAY_MS = 86_400_000
 
 
-def eviction_violations(case: Case) -> Iterable[Violation]:
+def eviction_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every eviction that is not lawful, and every promise that can't come true."""
-    yield from _Evictions(case, Standing(case)).findings()
+    yield from _Evictions(case, Borrowing(case)).findings()
 
 
 @dataclass(frozen=True)
 class _Evictions:
     """The evictions of one plan before the rules."""
 
-    case: Case
-    standing: Standing
+    case: JudgedPlan
+    standing: Borrowing
     _known_inside: dict[JobName, bool] = field(default_factory=dict)
 
     @cached_property
@@ -151,7 +151,7 @@ class _Evictions:
         """Whether all that a taker is promised fits in its queue's guarantee, once those evicted from the queue have left."""
         if taker.name not in self._known_inside:
             wanted = {
-                Line(taker.spec.queue, gpu_type): gpus for gpu_type, gpus in self._promised_to(taker.name).items()
+                QuotaLine(taker.spec.queue, gpu_type): gpus for gpu_type, gpus in self._promised_to(taker.name).items()
             }
             self._known_inside[taker.name] = all(
                 self._held[line] + gpus <= self.case.guaranteed.get(line, 0) for line, gpus in wanted.items()
@@ -159,7 +159,7 @@ class _Evictions:
         return self._known_inside[taker.name]
 
     @cached_property
-    def _held(self) -> Mapping[Line, int]:
+    def _held(self) -> Mapping[QuotaLine, int]:
         """What jobs of each queue itself hold once those evicted have left, and who moves has moved."""
         moved = self.case.moving
         leaving = self.case.sent_back | {name for name in self.case.parted.leaving if owner_of(name) not in moved}
@@ -167,14 +167,14 @@ class _Evictions:
         # A gang of which nothing leaves holds what all its parts do.
         whole = (job for name, job in self.case.jobs.items() if name not in apart)
         parts = (job for name, job in self.jobs.items() if owner_of(name) in apart)
-        held: Counter[Line] = Counter()
+        held: Counter[QuotaLine] = Counter()
         promised = self.case.promised.keys() - self.case.withdrawn
         for job in (*whole, *parts):
             goes_on = job.phase != "pending" and job.name not in leaving
             if goes_on or job.name in promised:
                 gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[job.name])
                 for gpu_type, milli in gpus.items():
-                    held[Line(job.spec.queue, gpu_type)] += milli
+                    held[QuotaLine(job.spec.queue, gpu_type)] += milli
         return held
 
     def _too_soon(self, victim: Job) -> str:

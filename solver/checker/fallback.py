@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from solver.checker.case import Case, Charge
+from solver.checker.case import Charge, JudgedPlan
 from solver.model.cluster import GpuType
 from solver.model.parts import without
 from solver.model.quantities import MilliGpu
@@ -20,7 +20,7 @@ from solver.plan.violation import Violation
 from solver.quota.entitlement import inside_lines
 
 
-def fallback_violations(case: Case) -> Iterable[Violation]:
+def fallback_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every early use of a fallback type, outside what its queue is guaranteed of it."""
     wishes = _Wishes(case)
     # Who was promised its devices before was early, or not, when that was decided.
@@ -50,7 +50,7 @@ def fallback_violations(case: Case) -> Iterable[Violation]:
 class _Wishes:
     """Who may not use a type yet, since it would sooner have another that could serve it."""
 
-    case: Case
+    case: JudgedPlan
     _rooms: dict[tuple[GpuType, int, int, int], int] = field(default_factory=dict)
 
     def is_early(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
@@ -104,7 +104,7 @@ class _Wishes:
         return self._rooms[key]
 
 
-def _stays(case: Case) -> Iterator[tuple[QueueName, Charge]]:
+def _stays(case: JudgedPlan) -> Iterator[tuple[QueueName, Charge]]:
     """Who holds GPUs and keeps them, or was promised some."""
     leaving = case.sent_back | (case.evicted - case.moving)
     shrinking = {step.job: step.tasks for step in case.leaving if isinstance(step, Shrink)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.model.cluster import GpuType, Level, Node, NodeName
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.violation import Violation
@@ -16,7 +16,7 @@ from solver.plan.violation import Violation
 NVLINK_GB_PER_S = 900
 
 
-def fit_violations(case: Case) -> Iterable[Violation]:
+def fit_violations(case: JudgedPlan) -> Iterable[Violation]:
     """The certificate claims another fit than the plan has, or other weights of the types used."""
     jobs, nodes = case.jobs, case.ground.by_name
     # What was promised before is bound as it was promised, and in no layer of this round.

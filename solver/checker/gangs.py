@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.checker.closeness import topology_violations
 from solver.checker.mig import has_its_instance
 from solver.checker.sharing import has_its_gpus
@@ -19,7 +19,7 @@ from solver.plan.plan import Bind, Nominate, Release
 from solver.plan.violation import Violation
 
 
-def gang_violations(case: Case) -> Iterable[Violation]:
+def gang_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every gang that is bound in part, or otherwise than it asked, or released too early."""
     court = _Gangs(case)
     yield from court.gangs()
@@ -30,7 +30,7 @@ def gang_violations(case: Case) -> Iterable[Violation]:
 class _Gangs:
     """The gangs of one plan before the rules."""
 
-    case: Case
+    case: JudgedPlan
 
     def gangs(self) -> Iterable[Violation]:
         """S2: each bound job was pending or moves, is bound once, whole, in its next attempt, each group on one accepted type."""

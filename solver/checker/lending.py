@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from solver.checker.case import Case, Charge
+from solver.checker.case import Charge, JudgedPlan
 from solver.checker.entry import staying
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.workload import QueueName
 from solver.plan.violation import Violation
 from solver.policy.policy import Queue
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 
 Use = Mapping[tuple[str, GpuType], int]
 """What the jobs of each queue itself hold."""
 
 
-def lending_violations(case: Case) -> Iterator[Violation]:
+def lending_violations(case: JudgedPlan) -> Iterator[Violation]:
     """Every type of which more is given than is lent. What joins or leaves a running gang is a job of its own here."""
     types = sorted(gpu_type for gpu_type in case.law.lent_in_part if _keeps_back(case, gpu_type))
     if not types:
@@ -47,24 +47,24 @@ def _use(held: Iterable[tuple[QueueName, Charge]]) -> Counter[tuple[str, GpuType
     return use
 
 
-def _keeps_back(case: Case, gpu_type: GpuType) -> bool:
+def _keeps_back(case: JudgedPlan, gpu_type: GpuType) -> bool:
     """Whether any queue does; where all is lent nothing is judged, whoever is still leaving what is promised already."""
     return _weight(case, gpu_type, {}) > 0
 
 
-def _weight(case: Case, gpu_type: GpuType, use: Use) -> int:
+def _weight(case: JudgedPlan, gpu_type: GpuType, use: Use) -> int:
     children = case.law.tree.children
 
     def counts_with(queue: Queue) -> int:
         below = sum(counts_with(child) for child in children.get(queue.name, ()))
-        entry, mine = queue.quota_for(gpu_type), case.guaranteed.get(Line(queue.name, gpu_type), 0)
+        entry, mine = queue.quota_for(gpu_type), case.guaranteed.get(QuotaLine(queue.name, gpu_type), 0)
         kept = mine - entry.lendable if entry and entry.lendable is not None else 0
         return max(use.get((queue.name, gpu_type), 0) + below, kept)
 
     return sum(counts_with(queue) for queue in children[None])
 
 
-def _there(case: Case, gpu_type: GpuType) -> int:
+def _there(case: JudgedPlan, gpu_type: GpuType) -> int:
     """The healthy GPUs of nodes that are there, and what is still held of the others."""
     there, lost = 0, set()
     for node in case.ground.nodes:

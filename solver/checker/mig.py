@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.checker.pledges import Wanted, may_be_made, unmade
 from solver.model.cluster import DeviceId, Gpu, MigInstance
 from solver.model.mig_table import MODELS, MigProfile
@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 Instances = tuple[MigInstance, ...]
 
 
-def mig_violations(case: Case) -> Iterator[Violation]:
+def mig_violations(case: JudgedPlan) -> Iterator[Violation]:
     """S1, S2, S5 and S6 for instances and the GPUs they lie on."""
     court = _Court(case)
     yield from court.changes()
@@ -47,7 +47,7 @@ def has_its_instance(shape: Shape, task: TaskPlacement) -> bool:
 
 @dataclass(frozen=True)
 class _Court:
-    case: Case
+    case: JudgedPlan
 
     @cached_property
     def pools(self) -> dict[str, MigGeometry]:

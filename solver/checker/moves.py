@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.checker.fit import strain
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.quantities import MilliGpu
@@ -24,14 +24,14 @@ from solver.policy.policy import PriorityClass
 _DAY_MS = 86_400_000
 
 
-def move_violations(case: Case) -> Iterable[Violation]:
+def move_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every job that moves and may not, or moves for nothing, to where it may not be, or loses something by it but time."""
     yield from _Moves(case).findings()
 
 
 @dataclass(frozen=True)
 class _Moves:
-    case: Case
+    case: JudgedPlan
 
     @cached_property
     def steps(self) -> dict[JobName, Evict]:

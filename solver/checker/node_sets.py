@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.plan.plan import Bind, Grow, Nominate, Reserve
 from solver.plan.violation import Violation
 
 Placing = Bind | Nominate | Grow | Reserve
 
 
-def set_violations(case: Case) -> Iterator[Violation]:
+def set_violations(case: JudgedPlan) -> Iterator[Violation]:
     """Every task that a step puts on a node which is not in the set that its group names."""
     nodes = {known.name: frozenset(known.nodes) for known in case.snapshot.node_sets}
     for step in case.plan.steps:

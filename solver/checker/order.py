@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from solver.checker.case import Case
-from solver.checker.policy_index import Law
+from solver.checker.case import JudgedPlan
+from solver.checker.policy_index import PolicyIndex
 from solver.checker.turns import cost
 from solver.model.cluster import GpuType, NodeName
 from solver.model.shape import Shape
@@ -31,7 +31,7 @@ LAST_RANK = 7
 """Priority values of a queue that are told apart by SLO class and rank are eight; what is below shares the last."""
 
 
-def order_violations(case: Case) -> Iterable[Violation]:
+def order_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every start of a strict queue that takes what one ahead of it, waiting, could use."""
     strict = {queue.name: by for queue in case.policy.queues if (by := _strict_order(case.law, queue.name))}
     if not strict:
@@ -54,7 +54,7 @@ def order_violations(case: Case) -> Iterable[Violation]:
                 yield Violation("order", job.name, f"starts before {', '.join(passed)} of strict queue {queue}")
 
 
-def _strict_order(law: Law, name: str) -> OrderBy | None:
+def _strict_order(law: PolicyIndex, name: str) -> OrderBy | None:
     """What a strict queue goes by; None where it is not strict."""
     for queue in law.path(name):
         if queue.ordering is not None:
@@ -76,13 +76,13 @@ class _Kind(NamedTuple):
 class _Ranks:
     """The ranks of values, among all jobs that compete in a round: by queue, and the values of scope cluster by SLO class."""
 
-    law: Law
+    law: PolicyIndex
     kinds: Mapping[str, Iterable[_Kind]]
     across: Mapping[str, Sequence[int]]
     _known: dict[_Kind, int] = field(default_factory=dict)
 
     @classmethod
-    def among(cls, competing: Iterable[Job], law: Law) -> _Ranks:
+    def among(cls, competing: Iterable[Job], law: PolicyIndex) -> _Ranks:
         """Of these alone, as far as their queues go by priority and let jobs start."""
         kinds: defaultdict[str, set[_Kind]] = defaultdict(set)
         across: defaultdict[str, set[int]] = defaultdict(set)
@@ -110,17 +110,17 @@ class _Ranks:
         return self._known[mine]
 
 
-def _kind(law: Law, job: Job) -> _Kind:
+def _kind(law: PolicyIndex, job: Job) -> _Kind:
     known = law.class_of(job) or PriorityClass("")
     return _Kind(job.spec.queue, known.slo_class, known.value, known.scope)
 
 
-def _goes_by(law: Law, name: str) -> OrderBy:
+def _goes_by(law: PolicyIndex, name: str) -> OrderBy:
     said = (queue.ordering for queue in law.path(name))
     return next((ordering.by for ordering in said if ordering is not None), "priority")
 
 
-def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: Case) -> list[Job]:
+def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> list[Job]:
     """SLO class, rank of the value (by priority only), boosted ones, age band; then what the queue goes by, and submission."""
     classes = {job.name: case.law.class_of(job) or PriorityClass("") for job in jobs}
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from solver.checker.policy_index import Law
+from solver.checker.policy_index import PolicyIndex
 from solver.model.parts import in_parts, without
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName
@@ -32,7 +32,7 @@ class Parted:
         return self.along | self.steps.keys()
 
 
-def parted(snapshot: Snapshot, law: Law, plan: Plan) -> Parted:
+def parted(snapshot: Snapshot, law: PolicyIndex, plan: Plan) -> Parted:
     """The world and the plan, in parts."""
     shrinking = {i.job: i for i in snapshot.in_flight.intents if i.kind == "shrink"}
     busy = {i.job for i in snapshot.in_flight.intents if i.kind in ("stop", "shrink", "grow")}

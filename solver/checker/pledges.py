@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.mig_table import MODELS, MigProfile
 from solver.model.workload import JobName, TaskPlacement
@@ -30,7 +30,7 @@ Wanted = dict[DeviceId, list[MigInstance] | None]
 """By GPU the instances that are promised on it; None: it is promised as a whole."""
 
 
-def unmade(case: Case, tasks: Sequence[TaskPlacement]) -> Wanted:
+def unmade(case: JudgedPlan, tasks: Sequence[TaskPlacement]) -> Wanted:
     """What of these tasks is on GPUs that have to be partitioned anew for them."""
     wanted: Wanted = {}
     partitioned = case.partitioned
@@ -47,14 +47,14 @@ def unmade(case: Case, tasks: Sequence[TaskPlacement]) -> Wanted:
     return wanted
 
 
-def may_be_made(case: Case, known: MigGeometry, device: DeviceId, instances: list[MigInstance] | None) -> bool:
+def may_be_made(case: JudgedPlan, known: MigGeometry, device: DeviceId, instances: list[MigInstance] | None) -> bool:
     """Whether a GPU may be promised as what it is not: others may have to leave it, or it is to be whole and nobody uses it."""
     if known.drains or known.mode == "fixed" or instances is not None:
         return known.drains
     return not any(device in _gpus(task) for job in case.snapshot.jobs for task in job.placement)
 
 
-def pledge_violations(case: Case) -> Iterator[Violation]:
+def pledge_violations(case: JudgedPlan) -> Iterator[Violation]:
     """S1 and S6 for GPUs that are promised to somebody for whom they have to be partitioned anew."""
     court = _Court(case)
     yield from court.old()
@@ -64,7 +64,7 @@ def pledge_violations(case: Case) -> Iterator[Violation]:
 
 @dataclass(frozen=True)
 class _Court:
-    case: Case
+    case: JudgedPlan
     promised: dict[DeviceId, JobName] = field(default_factory=dict)
 
     @cached_property

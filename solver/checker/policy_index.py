@@ -13,11 +13,11 @@ from functools import cached_property
 from solver.model.cluster import GpuType
 from solver.model.workload import Job, QueueName
 from solver.policy.policy import Policy, PriorityClass, Queue
-from solver.policy.tree import Line, QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 
 
 @dataclass(frozen=True)
-class Law:
+class PolicyIndex:
     """One policy. Paths go from a queue up to its root, () for a queue that does not exist."""
 
     policy: Policy
@@ -66,15 +66,15 @@ class Law:
         name = job.spec.priority_class or self.policy.scheduling.default_priority_class
         return self._classes.get(name) if name else _NO_CLASS
 
-    def added_up(self, use: Iterable[tuple[str, GpuType, int]]) -> Counter[Line]:
+    def added_up(self, use: Iterable[tuple[str, GpuType, int]]) -> Counter[QuotaLine]:
         """What queues themselves hold of each type, counted for every queue on their paths."""
         own: Counter[tuple[str, GpuType]] = Counter()
         for name, gpu_type, milli in use:
             own[name, gpu_type] += milli
-        total: Counter[Line] = Counter()
+        total: Counter[QuotaLine] = Counter()
         for (name, gpu_type), milli in own.items():
             for queue in self.path(name):
-                total[Line(queue.name, gpu_type)] += milli
+                total[QuotaLine(queue.name, gpu_type)] += milli
         return total
 
 

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.plan.violation import Violation
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 
 Charged = tuple[str, GpuType, int]
 """A queue, and how much a job of it has of a type."""
 
 
-def quota_violations(case: Case) -> Iterable[Violation]:
+def quota_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every line of the quota tree that a plan breaks. What joins or leaves a running gang is a job of its own here."""
     added = case.law.added_up(_added(case))
     limited = [
-        (Line(queue.name, entry.gpu_type), entry.max)
+        (QuotaLine(queue.name, entry.gpu_type), entry.max)
         for queue in case.policy.queues
         for entry in queue.quota
-        if entry.max is not None and added[Line(queue.name, entry.gpu_type)]
+        if entry.max is not None and added[QuotaLine(queue.name, entry.gpu_type)]
     ]
     before = case.law.added_up(_charged(case)) if limited else added
     for line, most in limited:
@@ -33,7 +33,7 @@ def quota_violations(case: Case) -> Iterable[Violation]:
             yield Violation("S3", line.queue, f"{held} + {more} {line.gpu_type} is above max {most}")
 
 
-def _added(case: Case) -> Iterator[Charged]:
+def _added(case: JudgedPlan) -> Iterator[Charged]:
     """What the plan gives and promises."""
     for step in case.placing:
         queue = case.jobs[step.job].spec.queue
@@ -41,7 +41,7 @@ def _added(case: Case) -> Iterator[Charged]:
             yield queue, gpu_type, milli
 
 
-def _charged(case: Case) -> Iterator[Charged]:
+def _charged(case: JudgedPlan) -> Iterator[Charged]:
     """Who counts beside this plan's own starts: not who is evicted, but who was promised its devices."""
     leaving = case.sent_back | case.evicted
     for job in case.snapshot.jobs:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import declared_name
 from solver.model.workload import Job, TaskPlacement
@@ -21,7 +21,7 @@ from solver.plan.violation import Violation
 from solver.policy.reservation import DeclaredReservation
 
 
-def declared_violations(case: Case) -> Iterable[Violation]:
+def declared_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every start where a document keeps others away, and everything that a document does not keep as it says."""
     court = _Court(case)
     wanted = [document for document in case.policy.reservations if document.until > case.snapshot.time]
@@ -34,7 +34,7 @@ def declared_violations(case: Case) -> Iterable[Violation]:
 
 @dataclass(frozen=True)
 class _Court:
-    case: Case
+    case: JudgedPlan
 
     @cached_property
     def kept(self) -> dict[str, tuple[TaskPlacement, ...]]:

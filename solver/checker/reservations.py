@@ -14,8 +14,8 @@ from functools import cached_property
 
 import msgspec
 
-from solver.checker.case import Case
-from solver.checker.end_times import KnownEnds
+from solver.checker.case import JudgedPlan
+from solver.checker.end_times import KnownEndTimes
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Reservation, declared_name
 from solver.model.quantities import Instant
@@ -24,11 +24,11 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Bind, Inadmissible, Nominate, Reserve
 from solver.plan.violation import Violation
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.quota.entitlement import charge_of_tasks, inside_lines, use_by_line
 
 
-def reservation_violations(case: Case) -> Iterable[Violation]:
+def reservation_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every start on what is reserved for another that will not be gone in time; every reservation of nothing."""
     court = _Court(case)
     yield from court.taken()
@@ -40,12 +40,12 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class _Court:
-    case: Case
+    case: JudgedPlan
 
     @cached_property
-    def known(self) -> KnownEnds:
+    def known(self) -> KnownEndTimes:
         """When work ends as far as is known."""
-        return KnownEnds.of(self.case.snapshot)
+        return KnownEndTimes.of(self.case.snapshot)
 
     def taken(self) -> Iterator[Violation]:
         """Devices, CPU and memory that are given to somebody who would still be there."""
@@ -247,7 +247,9 @@ class _Court:
         for step in self.case.placing:
             charge = charge_of_tasks(step.tasks, gpu_types)
             path = tree.path(self.case.jobs[step.job].spec.queue)
-            lines = [(Line(above, gpu_type), milli) for gpu_type, milli in charge.items() if milli for above in path]
+            lines = [
+                (QuotaLine(above, gpu_type), milli) for gpu_type, milli in charge.items() if milli for above in path
+            ]
             left = [guaranteed.get(line, 0) - inside.get(line, 0) for line, _ in lines]
             found.append(
                 (step.job, [(line.gpu_type, rest, milli) for (line, milli), rest in zip(lines, left, strict=True)])

@@ -12,7 +12,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName
 
 
-class Life(NamedTuple):
+class RunTime(NamedTuple):
     """One job: how long it `ran`, in milliseconds, and whether it has `ended`."""
 
     submitted_at: int
@@ -22,10 +22,10 @@ class Life(NamedTuple):
 
 
 @dataclass(slots=True)
-class Likes:
+class RunTimes:
     """Jobs of one queue and size, by submission."""
 
-    lives: list[Life] = field(default_factory=list)
+    lives: list[RunTime] = field(default_factory=list)
     places: dict[JobName, int] = field(default_factory=dict)
 
     def beside(self, name: JobName, most: int) -> Sequence[tuple[int, float, bool]]:
@@ -36,18 +36,18 @@ class Likes:
         return [(abs(place - me), life.ran, life.ended) for place, life in near if place != me]
 
 
-Lives = dict[tuple[QueueName, MilliGpu], Likes]
+Lives = dict[tuple[QueueName, MilliGpu], RunTimes]
 """By queue and by the GPUs that are asked for."""
 
 
 def lives_of(snapshot: Snapshot) -> Lives:
     """Of all who live, and all who have ended that the snapshot knows."""
-    found: defaultdict[tuple[QueueName, MilliGpu], Likes] = defaultdict(Likes)
+    found: defaultdict[tuple[QueueName, MilliGpu], RunTimes] = defaultdict(RunTimes)
     for job in snapshot.jobs:
-        life = Life(job.submitted_at, job.name, ran(job, snapshot.time), ended=False)
+        life = RunTime(job.submitted_at, job.name, ran(job, snapshot.time), ended=False)
         found[job.spec.queue, job.spec.gpus].lives.append(life)
     for past in snapshot.in_flight.history:
-        life = Life(past.submitted_at, past.job, float(past.ran), ended=True)
+        life = RunTime(past.submitted_at, past.job, float(past.ran), ended=True)
         found[past.queue, past.gpus].lives.append(life)
     for likes in found.values():
         likes.lives.sort()

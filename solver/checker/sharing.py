@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from solver.checker.case import Case
-from solver.checker.policy_index import Law
+from solver.checker.case import JudgedPlan
+from solver.checker.policy_index import PolicyIndex
 from solver.model.cluster import DeviceId
 from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape
@@ -38,7 +38,7 @@ class Owners:
         return self._whole.get(device) or (self._divided.get(device) if task.share is None else None)
 
 
-class Part(NamedTuple):
+class GpuShare(NamedTuple):
     """A share of a GPU, and whose it is. `later`: it is only promised; `leaves`: its holder was asked to leave."""
 
     job: Job
@@ -48,7 +48,7 @@ class Part(NamedTuple):
     leaves: bool
 
 
-def sharing_violations(case: Case) -> Iterator[Violation]:
+def sharing_violations(case: JudgedPlan) -> Iterator[Violation]:
     """S1 and S7 for divided GPUs: no more than the whole given away, and all who share one may, and trust each other.
 
     What a GPU held before the plan is not judged: a limit that is already broken is only not made worse. Binds are judged
@@ -79,13 +79,13 @@ def sharing_violations(case: Case) -> Iterator[Violation]:
                 yield Violation("S7", part.job.name, f"is latency-critical and would wait for its turn on {device}")
 
 
-def _too_many(device: DeviceId, together: list[Part], added: list[Part]) -> Iterator[Violation]:
+def _too_many(device: DeviceId, together: list[GpuShare], added: list[GpuShare]) -> Iterator[Violation]:
     given = sum(part.task.gpus for part in together)
     if given > MilliGpu.gpus(1):
         yield Violation("S1", _names(added), f"device {device} would hold {MilliGpu(given)} of itself")
 
 
-def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, case: Case) -> bool:
+def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, case: JudgedPlan) -> bool:
     """S2: the task has exactly the whole GPUs it asked for, or the part of one: of an oversubscribed one as much less."""
     if not shape.is_shared:
         return task.share is None and len(task.devices) == shape.gpus
@@ -99,7 +99,7 @@ def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, case: Case) -> boo
     return task.share * (found[1].memory if found else 0) >= shape.gpu_memory * MilliGpu.gpus(1)
 
 
-def _oversubscribed(job: Job, task: TaskPlacement, case: Case) -> float:
+def _oversubscribed(job: Job, task: TaskPlacement, case: JudgedPlan) -> float:
     """The least of all pools of the GPU's type whose GPUs the job may share."""
     pools = case.ground.pools_of.get(case.ground.gpu_types[task.node], set()) - {
         known.pool for known in case.policy.mig
@@ -115,15 +115,15 @@ def _oversubscribed(job: Job, task: TaskPlacement, case: Case) -> float:
     )
 
 
-def _parts_by_device(case: Case) -> dict[DeviceId, list[Part]]:
+def _parts_by_device(case: JudgedPlan) -> dict[DeviceId, list[GpuShare]]:
     """All parts of each device of which the plan gives a part, or promises one."""
     new = [
-        Part(case.jobs[step.job], task, is_new=True, later=isinstance(step, Nominate), leaves=False)
+        GpuShare(case.jobs[step.job], task, is_new=True, later=isinstance(step, Nominate), leaves=False)
         for step in case.placing
         for task in step.tasks
         if task.share is not None
     ]
-    by_device: dict[DeviceId, list[Part]] = {device: [] for part in new for device in part.task.devices}
+    by_device: dict[DeviceId, list[GpuShare]] = {device: [] for part in new for device in part.task.devices}
     for part in (*new, *(_held(case) if new else ())):
         for device in part.task.devices if part.task.share is not None else ():
             if device in by_device:
@@ -131,11 +131,11 @@ def _parts_by_device(case: Case) -> dict[DeviceId, list[Part]]:
     return by_device
 
 
-def _held(case: Case) -> Iterable[Part]:
+def _held(case: JudgedPlan) -> Iterable[GpuShare]:
     """What every task that shares a GPU has, and what any was promised before."""
     leaving, replaced = case.evicted | case.stopping, case.bound | case.withdrawn
     held = {
-        (job.name, task.group, task.index): Part(job, task, is_new=False, later=False, leaves=job.name in leaving)
+        (job.name, task.group, task.index): GpuShare(job, task, is_new=False, later=False, leaves=job.name in leaving)
         for job in case.snapshot.jobs
         for task in job.placement
         if task.share is not None
@@ -144,12 +144,12 @@ def _held(case: Case) -> Iterable[Part]:
         later = intent.kind == "nominate"
         if intent.job in case.jobs and not (later and intent.job in replaced):
             for task in intent.tasks:
-                part = Part(case.jobs[intent.job], task, is_new=False, later=later, leaves=intent.job in leaving)
+                part = GpuShare(case.jobs[intent.job], task, is_new=False, later=later, leaves=intent.job in leaving)
                 held[intent.job, task.group, task.index] = part
     return held.values()
 
 
-def _domain(law: Law, sharing: SharingPolicy, queue: str) -> str:
+def _domain(law: PolicyIndex, sharing: SharingPolicy, queue: str) -> str:
     path = law.path(queue)
     for step in path:
         for group in sharing.trust_domains:
@@ -158,10 +158,10 @@ def _domain(law: Law, sharing: SharingPolicy, queue: str) -> str:
     return f"root {path[-1].name if path else queue}"
 
 
-def _is_latency_critical(law: Law, job: Job) -> bool:
+def _is_latency_critical(law: PolicyIndex, job: Job) -> bool:
     known = law.class_of(job)
     return known is not None and known.slo_class == "latency-critical"
 
 
-def _names(parts: list[Part]) -> str:
+def _names(parts: list[GpuShare]) -> str:
     return ", ".join(sorted({part.job.name for part in parts}))

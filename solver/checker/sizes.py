@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.checker.closeness import topology_violations
 from solver.model.inflight import Intent
 from solver.model.parts import leaving_part, part_of, shrinking_apart, without
@@ -24,7 +24,7 @@ from solver.plan.violation import Violation
 Resizing = Shrink | Grow
 
 
-def with_parts_apart(case: Case) -> Case:
+def with_parts_apart(case: JudgedPlan) -> JudgedPlan:
     """The same world and plan, in which what joins or leaves a running gang is a job of its own, bound or evicted."""
     resizing = bool(case.steps(Shrink)) or bool(case.steps(Grow))
     if not resizing and not any(intent.kind in ("shrink", "grow") for intent in case.intents):
@@ -58,7 +58,7 @@ def _left_of(job: Job, now: Instant) -> Duration | None:
     return Duration(max(0, job.started_at + job.time_limit - now))
 
 
-def size_violations(case: Case) -> Iterator[Violation]:
+def size_violations(case: JudgedPlan) -> Iterator[Violation]:
     """S2 and S11 for running gangs that change their size, each at most once in a plan, and not while that is in flight."""
     asked = {i.job for i in case.intents if i.kind in ("stop", "shrink")}
     growing: dict[JobName, Intent] = {}
@@ -78,7 +78,7 @@ def size_violations(case: Case) -> Iterator[Violation]:
             yield from _shrinks(step, job, growing, case) if isinstance(step, Shrink) else _grows(step, job, case)
 
 
-def _shrinks(step: Shrink, job: Job, growing: Mapping[JobName, Intent], case: Case) -> Iterator[Violation]:
+def _shrinks(step: Shrink, job: Job, growing: Mapping[JobName, Intent], case: JudgedPlan) -> Iterator[Violation]:
     """What stays is no smaller than the minima; of what joins, only what does not become ready in time leaves again."""
     joining = growing.get(job.name)
     late = joining is not None and joining.deadline <= case.snapshot.time
@@ -95,7 +95,7 @@ def _shrinks(step: Shrink, job: Job, growing: Mapping[JobName, Intent], case: Ca
             yield Violation("S2", job.name, f"is left with the tasks {sorted(rest)} of group {group.name}")
 
 
-def _grows(step: Grow, job: Job, case: Case) -> Iterator[Violation]:
+def _grows(step: Grow, job: Job, case: JudgedPlan) -> Iterator[Violation]:
     """Tasks that join have numbers of their own, are on the type that their group uses, and as near as the others have to be."""
     nodes, together = case.ground.by_name, (*job.placement, *step.tasks)
     for group in job.spec.task_groups:

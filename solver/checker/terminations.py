@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.plan.violation import Violation
 
 
-def leave_violations(case: Case) -> Iterator[Violation]:
+def leave_violations(case: JudgedPlan) -> Iterator[Violation]:
     """S4: nobody leaves who may not; nobody is moved to whom nothing can be promised. Tasks that never began may always go."""
     for step in case.leaving:
         if step.means == "overdue":

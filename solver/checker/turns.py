@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from math import exp, inf
 
-from solver.checker.case import Case
-from solver.checker.policy_index import Law
+from solver.checker.case import JudgedPlan
+from solver.checker.policy_index import PolicyIndex
 from solver.checker.run_times import ran
 from solver.model.workload import Job
 from solver.plan.plan import Starts, Waits
@@ -28,7 +28,7 @@ ABOUT = 1e-6
 """By how much of itself a cost may differ that was added up in another order."""
 
 
-def turn_violations(case: Case) -> Iterator[Violation]:
+def turn_violations(case: JudgedPlan) -> Iterator[Violation]:
     """Every start before one that asks for the same, has waited for `maxWait`, and was evicted no more often (back-off)."""
     taking = {queue.name for queue in case.policy.queues if ordering_for(case.law, queue.name).turns is not None}
     if not taking:
@@ -64,7 +64,7 @@ def _asked(job: Job) -> _Asked:
     return spec.queue, spec.priority_class, spec.task_groups, spec.topology, job.user
 
 
-def gives_way(victim: Job, taker: Job, case: Case) -> str:
+def gives_way(victim: Job, taker: Job, case: JudgedPlan) -> str:
     """What is wrong with a running job that gives way to one of its queue; "" where nothing is."""
     ordering = ordering_for(case.law, victim.spec.queue)
     if ordering.turns is None:
@@ -79,7 +79,7 @@ def gives_way(victim: Job, taker: Job, case: Case) -> str:
     return f"gives way to {taker.name}, which does not come before it by {ordering.by}"
 
 
-def ordering_for(law: Law, queue: str) -> Ordering:
+def ordering_for(law: PolicyIndex, queue: str) -> Ordering:
     """What the queue, or the nearest above it, says."""
     said = [known.ordering for known in law.path(queue)]
     return next((known for known in said if known is not None), Ordering())
@@ -90,7 +90,7 @@ def since(job: Job) -> int:
     return max([job.submitted_at, *job.evicted_at])
 
 
-def cost(job: Job, ordering: Ordering, case: Case) -> float:
+def cost(job: Job, ordering: Ordering, case: JudgedPlan) -> float:
     """What running it on would cost: the least goes first."""
     setup = case.policy.scheduling.evictions.restart_cost if job.phase == "pending" else 0
     so_far = ran(job, case.snapshot.time)
@@ -103,7 +103,7 @@ def cost(job: Job, ordering: Ordering, case: Case) -> float:
     return gpus * _time_per_ending(job, setup, case)
 
 
-def _time_per_ending(job: Job, setup: float, case: Case) -> float:
+def _time_per_ending(job: Job, setup: float, case: JudgedPlan) -> float:
     """The Gittins index upside down: the least, over spans ahead, of expected time for each chance of ending."""
     neighbours = case.lives[job.spec.queue, job.spec.gpus].beside(job.name, PLACES)
     so_far = ran(job, case.snapshot.time)
@@ -130,6 +130,6 @@ def _rate(neighbours: Iterable[tuple[int, float, bool]], start: float, low: floa
     return endings / exposed
 
 
-def _grade(job: Job, law: Law) -> tuple[str, int]:
+def _grade(job: Job, law: PolicyIndex) -> tuple[str, int]:
     known = law.class_of(job) or PriorityClass("")
     return known.slo_class, known.value

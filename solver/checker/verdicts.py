@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from solver.checker.case import Case
+from solver.checker.case import JudgedPlan
 from solver.model.cluster import Level, Node
 from solver.model.workload import Job
 from solver.plan.extent import Extent
@@ -18,7 +18,7 @@ from solver.plan.violation import Violation
 OfRunning = Runs | Yields | Moves | Departs
 
 
-def verdict_violations(case: Case) -> Iterable[Violation]:
+def verdict_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every live job has one verdict, and it says what the steps do."""
     jobs, plan = case.jobs, case.plan
     named = Counter([verdict.job for verdict in plan.verdicts])
@@ -39,7 +39,7 @@ def verdict_violations(case: Case) -> Iterable[Violation]:
     yield from _extents(case)
 
 
-def _extents(case: Case) -> Iterable[Violation]:
+def _extents(case: JudgedPlan) -> Iterable[Violation]:
     """How far apart those lie who start is as the domains of their nodes say."""
     nodes = case.ground.by_name
     said = {verdict.job: verdict.extent for verdict in case.verdicts(Starts)}

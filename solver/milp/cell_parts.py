@@ -15,8 +15,8 @@ import numpy as np
 
 from solver.capacity.reserved_view import Against
 from solver.milp.builder import ProgramBuilder
-from solver.milp.cells import Cell, Cells
-from solver.milp.ways import Kind
+from solver.milp.cells import CapacityCell, Cells
+from solver.milp.ways import FlowKind
 from solver.model.arrays import Mask
 from solver.model.shape import nodes_of
 
@@ -27,9 +27,9 @@ PARTS_MAX = 16
 class Portion(NamedTuple):
     """Tasks of the part of a kind with this number, in a part of a cell: the column `u`."""
 
-    kind: Kind
+    kind: FlowKind
     number: int
-    cell: Cell
+    cell: CapacityCell
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Split:
     cells_of: Callable[[Against], Cells]
     columns: dict[Portion, int] = field(default_factory=dict)
 
-    def state(self, flows: Mapping[Kind, Mapping[int, int]]) -> None:
+    def state(self, flows: Mapping[FlowKind, Mapping[int, int]]) -> None:
         """Split the cells into which limited tasks flow, and tie each part to what flows in: its tasks are somewhere there."""
         for cell, names in self._named(flows).items():
             parts = _parts(self.cells, cell, sorted(names))
@@ -51,19 +51,19 @@ class Split:
             for domain, column in columns.items():
                 self._divide(kind, domain, column)
 
-    def _named(self, flows: Mapping[Kind, Mapping[int, int]]) -> dict[Cell, set[str]]:
+    def _named(self, flows: Mapping[FlowKind, Mapping[int, int]]) -> dict[CapacityCell, set[str]]:
         """The sets that are named by what flows into each cell, where it names any."""
-        named: dict[Cell, set[str]] = defaultdict(set)
+        named: dict[CapacityCell, set[str]] = defaultdict(set)
         for kind, columns in flows.items():
             for shape, gpu_type, _ in kind.parts:
                 if nodes_of(shape):
                     for domain in columns:
-                        named[Cell(domain, gpu_type)].add(nodes_of(shape))
+                        named[CapacityCell(domain, gpu_type)].add(nodes_of(shape))
         return named
 
-    def _divide(self, kind: Kind, domain: int, column: int) -> None:
+    def _divide(self, kind: FlowKind, domain: int, column: int) -> None:
         for number, (shape, gpu_type, count) in enumerate(kind.parts):
-            whole, terms = Cell(domain, gpu_type), {column: -float(count)}
+            whole, terms = CapacityCell(domain, gpu_type), {column: -float(count)}
             for part in range(len(self.cells.parts.get(whole, ()))):
                 cell = replace(whole, part=part)
                 most = self.cells_of(kind.against).slots(shape, cell)
@@ -74,7 +74,7 @@ class Split:
                 self.builder.equal(terms, 0.0)
 
 
-def _parts(cells: Cells, cell: Cell, names: list[str]) -> tuple[Mask, ...]:
+def _parts(cells: Cells, cell: CapacityCell, names: list[str]) -> tuple[Mask, ...]:
     """The open nodes of a cell by the sets that they are in, the largest part first."""
     nodes = np.flatnonzero(cells.mask_of(cell) & cells.room.open_nodes)
     _, part_of, sizes = np.unique(

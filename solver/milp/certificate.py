@@ -16,8 +16,8 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
 from solver.placement.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
 from solver.plan.plan import Certificate, LayerResult, ProofStatus
-from solver.preemption.new_nomination import TIERS, Promise
-from solver.queueing.demand import Candidate, SubLayer
+from solver.preemption.new_nomination import TIERS, NewNomination
+from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.entitlement import Inside, Shares
 from solver.quota.victims import MEANS
 
@@ -93,7 +93,7 @@ class _AtBest:
     growth: float
 
     @classmethod
-    def of(cls, candidate: Candidate) -> _AtBest:
+    def of(cls, candidate: StartCandidate) -> _AtBest:
         """That of a candidate and all of its likeness."""
         most: dict[tuple[bool, GpuType], int] = defaultdict(int)
         for option in candidate.options:
@@ -105,7 +105,9 @@ class _AtBest:
         )
 
 
-def loose_bounds(candidates: Iterable[Candidate], sub_layers: Sequence[SubLayer], shares: Shares) -> tuple[float, ...]:
+def loose_bounds(
+    candidates: Iterable[StartCandidate], sub_layers: Sequence[SubLayer], shares: Shares
+) -> tuple[float, ...]:
     """What no answer can exceed: every candidate started at its own best, only guarantees and fair shares respected."""
     demand: dict[SubLayer, dict[Segment, int]] = defaultdict(lambda: defaultdict(int))
     weight: dict[Segment, float] = {}
@@ -146,7 +148,7 @@ def with_layers(certificate: Certificate, layers: tuple[LayerResult, ...]) -> Ce
 
 
 def with_victims(
-    told: Sequence[Certificate], layers: Sequence[LayerResult], promises: Sequence[Promise]
+    told: Sequence[Certificate], layers: Sequence[LayerResult], promises: Sequence[NewNomination]
 ) -> Certificate:
     """That of a round in which others leave. `told`: how the answers came about by which it was decided."""
     by = max(told, key=lambda known: (known.stage == "mip", known.columns))
@@ -154,7 +156,7 @@ def with_victims(
     return with_layers(by, tuple(_with_harm(layers, promises)))
 
 
-def _with_harm(layers: Sequence[LayerResult], promises: Sequence[Promise]) -> Iterator[LayerResult]:
+def _with_harm(layers: Sequence[LayerResult], promises: Sequence[NewNomination]) -> Iterator[LayerResult]:
     """The layers, with the harm done for each tier below it: GPU-hours lost by each means, the worst first."""
     for number, layer in enumerate(layers):
         yield layer

@@ -9,15 +9,15 @@ from itertools import islice
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import Against
-from solver.milp.capacity import Circles, Opened
+from solver.milp.capacity import Circles, NewlySharedGpus
 from solver.milp.cell_parts import Portion
-from solver.milp.cells import Cell, Cells, bare
+from solver.milp.cells import CapacityCell, Cells, bare
 from solver.milp.formulation import Formulation
 from solver.milp.hints import Hints
 from solver.milp.optimiser import Program
-from solver.milp.ways import Growth, Kind, Way
+from solver.milp.ways import FlowKind, GrowthColumn, Way
 from solver.model.arrays import Floats, Mask
 from solver.model.cluster import LEVELS, DeviceId, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
@@ -25,21 +25,21 @@ from solver.model.shape import SharedShape
 from solver.model.workload import JobSpec
 from solver.placement.fit import Fit
 from solver.placement.greedy import greedy
-from solver.placement.placement import Placed, least_tasks
-from solver.placement.starts import Segment, Start, layer_values, parts_inside, segments_of
+from solver.placement.placement import PlacedGang, least_tasks
+from solver.placement.starts import JobStart, Segment, layer_values, parts_inside, segments_of
 from solver.placement.strain import level_of
 from solver.placement.views import place_in_view
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.queueing.strict_queues import passing_nobody
-from solver.quota.entitlement import Headroom, Shares
+from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.quota.options import Option
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class ProgramStart:
     """One gang that the program wants to start: how, and in which domain where the program says so."""
 
-    candidate: Candidate
+    candidate: StartCandidate
     option: Option
     level: Level | None
     within: Mask | None
@@ -68,7 +68,7 @@ TRIES_MAX = 6
 """Orders of placing tried while somebody finds no place. Few are needed: what helps helps at once or hardly ever."""
 
 
-def point_of(starts: Sequence[Start], formulation: Formulation, program: Program, room: Room) -> Floats:
+def point_of(starts: Sequence[JobStart], formulation: Formulation, program: Program, room: FreeCapacity) -> Floats:
     """The columns' values for an answer that is already concrete: the incumbent an optimiser must beat."""
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
@@ -85,7 +85,7 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
             values[formulation.opened[opened]] += 1
         for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] += count
-    headroom = Headroom(formulation.shares)
+    headroom = QuotaHeadroom(formulation.shares)
     for columns, inside in ((formulation.entitled, headroom.entitled), (formulation.fair, headroom.fair)):
         for segment, part in parts_inside(milli, inside).items():
             if segment in columns:
@@ -101,11 +101,11 @@ def point_of(starts: Sequence[Start], formulation: Formulation, program: Program
 def starts_of(
     values: Floats,
     formulation: Formulation,
-    room: Room,
-    candidates: Sequence[Candidate],
+    room: FreeCapacity,
+    candidates: Sequence[StartCandidate],
     shares: Shares,
     fit: Fit | None = None,
-) -> tuple[Start, ...]:
+) -> tuple[JobStart, ...]:
     """The point made concrete: the best over the orders of placing, filled up with whatever still fits."""
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     tries = []
@@ -122,8 +122,8 @@ def starts_of(
 
 
 def _place_in_line(
-    order: Sequence[Decided], room: Room, candidates: Sequence[Candidate], fit: Fit | None
-) -> tuple[Room, tuple[Start, ...]]:
+    order: Sequence[ProgramStart], room: FreeCapacity, candidates: Sequence[StartCandidate], fit: Fit | None
+) -> tuple[FreeCapacity, tuple[JobStart, ...]]:
     """Place all; whoever would pass one of its strict queue that found no place gives its own back. With the room left."""
     while True:
         trial = room.copy()
@@ -134,18 +134,18 @@ def _place_in_line(
         order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
-def _divided(room: Room) -> Iterable[DeviceId]:
+def _divided(room: FreeCapacity) -> Iterable[DeviceId]:
     return (gpu.device for gpus in room.shared.values() for gpu in gpus)
 
 
-def _opened(start: Start, divided: Iterable[tuple[Against, Cells, set[DeviceId]]]) -> Iterable[Opened]:
+def _opened(start: JobStart, divided: Iterable[tuple[Against, Cells, set[DeviceId]]]) -> Iterable[NewlySharedGpus]:
     """The columns that count the GPUs it divides: one in every view of those whom its reservations hold back."""
     for view, cells, already in divided:
         if view <= start.candidate.against:
-            yield from (Opened(view, *known) for known in _newly_divided(start, cells, already))
+            yield from (NewlySharedGpus(view, *known) for known in _newly_divided(start, cells, already))
 
 
-def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterable[tuple[Cell, Circles]]:
+def _newly_divided(start: JobStart, cells: Cells, divided: set[DeviceId]) -> Iterable[tuple[CapacityCell, Circles]]:
     """The whole GPUs that a start is the first of its view to have a part of; adds them to `divided`."""
     shapes = start.shapes
     for task in start.placed.tasks:
@@ -158,7 +158,7 @@ def _newly_divided(start: Start, cells: Cells, divided: set[DeviceId]) -> Iterab
                 yield cell, local.circles
 
 
-def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> Way:
+def _way_of(start: JobStart, number: int, formulation: Formulation, room: FreeCapacity) -> Way:
     asked, level = formulation.classes[number].topology, level_of(room, start.placed.tasks)
     matching = [
         way
@@ -172,11 +172,11 @@ def _way_of(start: Start, number: int, formulation: Formulation, room: Room) -> 
     return matching[0]
 
 
-def _pool_of(placed: Placed, room: Room) -> int:
+def _pool_of(placed: PlacedGang, room: FreeCapacity) -> int:
     return int(room.topology["pool"].of_node[room.index[placed.tasks[0].node]])
 
 
-def _flow_columns(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[int]:
+def _flow_columns(start: JobStart, way: Way, formulation: Formulation, room: FreeCapacity) -> Iterable[int]:
     """The columns that count what flows into cells, and into parts of these: once for each that it sends there."""
     for kind, domain in _flows_of(start, way, formulation, room):
         yield formulation.flows[kind][domain]
@@ -184,12 +184,14 @@ def _flow_columns(start: Start, way: Way, formulation: Formulation, room: Room) 
         yield formulation.split.columns[portion]
 
 
-def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[tuple[Kind, int]]:
+def _flows_of(
+    start: JobStart, way: Way, formulation: Formulation, room: FreeCapacity
+) -> Iterable[tuple[FlowKind, int]]:
     kept = formulation.kept_at(way) is not None
     for number, group in enumerate(start.candidate.job.spec.task_groups):
         tasks = sorted((task for task in start.placed.tasks if task.group == group.name), key=lambda task: task.index)
         domains = [formulation.cells.domain_of(room.index[task.node]) for task in tasks]
-        growth = Growth(way, number)
+        growth = GrowthColumn(way, number)
         if growth in formulation.growth:
             yield from ((formulation.kind_of_growth(growth), domain) for domain in domains[group.least :])
         if not group.shape.uses_gpus:
@@ -207,7 +209,7 @@ def _flows_of(start: Start, way: Way, formulation: Formulation, room: Room) -> I
                 first += kind.parts[0][2]
 
 
-def _portions_of(start: Start, way: Way, formulation: Formulation, room: Room) -> Iterable[Portion]:
+def _portions_of(start: JobStart, way: Way, formulation: Formulation, room: FreeCapacity) -> Iterable[Portion]:
     """Its tasks in cells that are split, each by what it flows in with."""
     if not formulation.cells.parts:
         return
@@ -220,12 +222,12 @@ def _portions_of(start: Start, way: Way, formulation: Formulation, room: Room) -
         for place, task in enumerate(sorted(tasks, key=lambda task: task.index)):
             cell = formulation.cells.cell_of(room.index[task.node])
             if cell.part is not None:
-                kind = kinds[place] if place < group.least else formulation.kind_of_growth(Growth(way, number))
+                kind = kinds[place] if place < group.least else formulation.kind_of_growth(GrowthColumn(way, number))
                 names = [(known, other) for known, other, _ in kind.parts]
                 yield Portion(kind, names.index((shape, gpu_type)), cell)
 
 
-def _kinds_of_tasks(way: Way, number: int, least: int, formulation: Formulation) -> Iterable[Kind]:
+def _kinds_of_tasks(way: Way, number: int, least: int, formulation: Formulation) -> Iterable[FlowKind]:
     """For each of the least tasks of a group, in order, what it flows in with."""
     if formulation.kept_at(way):
         ((kind, _),) = formulation.kinds_of(way)
@@ -235,19 +237,21 @@ def _kinds_of_tasks(way: Way, number: int, least: int, formulation: Formulation)
             yield from [kind] * times * kind.parts[0][2]
 
 
-def _first_with_gpus(start: Start) -> int:
+def _first_with_gpus(start: JobStart) -> int:
     return next(number for number, group in enumerate(start.candidate.job.spec.task_groups) if group.shape.uses_gpus)
 
 
-def _growth_of(way: Way, formulation: Formulation) -> list[tuple[Growth, int]]:
+def _growth_of(way: Way, formulation: Formulation) -> list[tuple[GrowthColumn, int]]:
     """The columns by which gangs served one way grow."""
     groups = range(len(way.option.gpu_types))
     return [
-        (growth, formulation.growth[growth]) for group in groups if (growth := Growth(way, group)) in formulation.growth
+        (growth, formulation.growth[growth])
+        for group in groups
+        if (growth := GrowthColumn(way, group)) in formulation.growth
     ]
 
 
-def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
+def _decided(values: Floats, formulation: Formulation) -> Iterable[ProgramStart]:
     hints = Hints(formulation, values)
     for number, job_class in enumerate(formulation.classes):
         members = iter(job_class.members)
@@ -256,7 +260,7 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[Decided]:
             growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
             for candidate in served:
                 tasks = _share_of(growing, candidate.job.spec)
-                yield Decided(candidate, way.option, way.level, hints.of(way), tasks)
+                yield ProgramStart(candidate, way.option, way.level, hints.of(way), tasks)
 
 
 def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
@@ -269,11 +273,11 @@ def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
     return tuple(tasks)
 
 
-def _place_all(decided: Iterable[Decided], room: Room, fit: Fit | None) -> Iterable[Start]:
+def _place_all(decided: Iterable[ProgramStart], room: FreeCapacity, fit: Fit | None) -> Iterable[JobStart]:
     for wanted in decided:
         least = least_tasks(wanted.candidate.job.spec)
         for tasks in dict.fromkeys((wanted.tasks, least)):
             chosen = place_in_view(room, wanted.candidate, (wanted.option,), fit, tasks, wanted.within)
             if chosen is not None:
-                yield Start(wanted.candidate, *chosen, tasks)
+                yield JobStart(wanted.candidate, *chosen, tasks)
                 break

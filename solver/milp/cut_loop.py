@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from math import inf, isinf
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.milp.certificate import same
 from solver.milp.conversion import point_of, starts_of
-from solver.milp.cuts import Excuse, Served, Wanted, forbid
-from solver.milp.exact_packing import Hosts, Search, Sought, TooManyWaysError
+from solver.milp.cuts import Excuse, ServedGangs, Wanted, forbid
+from solver.milp.exact_packing import Hosts, PackingRequest, PackingSearch, TooManyWaysError
 from solver.milp.formulation import Formulation
 from solver.milp.optimiser import Effort, Optimiser, Program, Solution, begun
 from solver.milp.ways import Way
@@ -24,19 +24,19 @@ from solver.model.arrays import Floats
 from solver.placement.fit import Fit
 from solver.placement.greedy import greedy
 from solver.placement.placement import least_tasks
-from solver.placement.starts import Start, layer_values
+from solver.placement.starts import JobStart, layer_values
 from solver.placement.views import place_at
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Shares
 
 CUTS_MAX = 200
 """Combinations forbidden in a round before it is given up: the program then stands unproven."""
 
 STEPS_MAX = 300_000
-"""Nodes tried for tasks in one round, over all its questions to `Search`: seconds."""
+"""Nodes tried for tasks in one round, over all its questions to `PackingSearch`: seconds."""
 
 
-Places = tuple[Sequence[Sought], Sequence[Hosts]]
+Places = tuple[Sequence[PackingRequest], Sequence[Hosts]]
 """Gangs, and the nodes of as many of them as were tried."""
 
 
@@ -46,7 +46,7 @@ class ByProgram:
 
     program: Program
     solution: Solution | None
-    starts: tuple[Start, ...]
+    starts: tuple[JobStart, ...]
     cuts: int = 0
 
     @property
@@ -68,15 +68,15 @@ class Deciding:
     """What a program is run for: who competes in which room, what greedy found, and how hard to try."""
 
     formulation: Formulation
-    room: Room
-    candidates: Sequence[Candidate]
+    room: FreeCapacity
+    candidates: Sequence[StartCandidate]
     shares: Shares
     optimiser: Optimiser
     effort: Effort
     fit: Fit | None
     excuses: list[Excuse] = field(default_factory=list)
 
-    def begin(self, first: tuple[Start, ...]) -> Callable[[], ByProgram]:
+    def begin(self, first: tuple[JobStart, ...]) -> Callable[[], ByProgram]:
         """Ask the program, and wait for its answer later; where it has none, `first` stands."""
         program = self.formulation.builder.build()
         start = point_of(first, self.formulation, program, self.room)
@@ -93,14 +93,14 @@ class Deciding:
 
         return answer
 
-    def until_placed(self, first: tuple[Start, ...]) -> ByProgram:
+    def until_placed(self, first: tuple[JobStart, ...]) -> ByProgram:
         """Run the program and forbid what finds no place, until what it wants is placed.
 
         Once only where GPUs may be partitioned: there it is not known what finds no place, since some could be made whole.
         """
         if self.room.partitions:
             return self.begin(first)()
-        search, known, cuts = Search(self.room, STEPS_MAX), self.formulation, 0
+        search, known, cuts = PackingSearch(self.room, STEPS_MAX), self.formulation, 0
         while True:
             found = replace(self.begin(first)(), cuts=cuts)
             if found.solution is None or found.solution.cut_by_clock or self._is_reached(found) or cuts == CUTS_MAX:
@@ -121,7 +121,7 @@ class Deciding:
         reached = found.solution.reached if found.solution else ()
         return all(same(value, layer.value) for value, layer in zip(values, reached, strict=True))
 
-    def _smallest(self, wanted: Wanted, search: Search) -> Wanted:
+    def _smallest(self, wanted: Wanted, search: PackingSearch) -> Wanted:
         """What is left of the hopeless when everything is left out, task by task and gang by gang, without which it still is."""
         known = dict(wanted)
         for way in wanted:
@@ -130,7 +130,7 @@ class Deciding:
                 known, less = less, _less(less, way)
         return known
 
-    def _places(self, wanted: Wanted, search: Search) -> Places | None:
+    def _places(self, wanted: Wanted, search: PackingSearch) -> Places | None:
         """Nodes for all that ask for whole GPUs; None where they find none."""
         for gangs in self._sizes(wanted):
             hosts = search.places([gang for gang in gangs if not gang.asks_for_parts])
@@ -138,13 +138,13 @@ class Deciding:
                 return gangs, hosts
         return None
 
-    def _sizes(self, wanted: Wanted) -> Iterator[list[Sought]]:
+    def _sizes(self, wanted: Wanted) -> Iterator[list[PackingRequest]]:
         """The gangs, in every way in which those served alike can share what they grow by."""
         shared = [list(self._gangs(way, served)) for way, served in wanted.items()]
         for chosen in product(*shared):
             yield [gang for gangs in chosen for gang in gangs]
 
-    def _gangs(self, way: Way, served: Served) -> Iterator[list[Sought]]:
+    def _gangs(self, way: Way, served: ServedGangs) -> Iterator[list[PackingRequest]]:
         members = list(islice(self.formulation.classes[way.job_class].members, served.gangs))
         if not members:
             yield []
@@ -158,11 +158,13 @@ class Deciding:
         least = least_tasks(spec)
         for more in product(*per_group):
             yield [
-                Sought(member, way.option, way.level, way.pool, tuple(least[n] + more[n][place] for n in numbers))
+                PackingRequest(
+                    member, way.option, way.level, way.pool, tuple(least[n] + more[n][place] for n in numbers)
+                )
                 for place, member in enumerate(members)
             ]
 
-    def _concrete(self, places: Places) -> tuple[Start, ...]:
+    def _concrete(self, places: Places) -> tuple[JobStart, ...]:
         """On devices; () where some were not tried. Those whom most reservations hold back find what nobody keeps from them."""
         (gangs, hosts), room, starts = places, self.room.copy(), []
         if len(hosts) < len(gangs):
@@ -171,7 +173,7 @@ class Deciding:
             placed = place_at(room, gang.candidate, gang.option, nodes)
             if placed is None:
                 return ()
-            starts.append(Start(gang.candidate, gang.option, placed, gang.tasks))
+            starts.append(JobStart(gang.candidate, gang.option, placed, gang.tasks))
         return greedy(self.candidates, room, self.shares, starts, self.fit)
 
 
@@ -181,13 +183,13 @@ def wanted_of(values: Floats, formulation: Formulation) -> Wanted:
     for known, column in formulation.growth.items():
         growth.setdefault(known.way, []).append((known.group, round(values[column])))
     return {
-        way: Served(round(values[column]), tuple(growth.get(way, ())))
+        way: ServedGangs(round(values[column]), tuple(growth.get(way, ())))
         for way, column in formulation.ways.items()
         if round(values[column])
     }
 
 
-def _less(wanted: dict[Way, Served], way: Way) -> dict[Way, Served] | None:
+def _less(wanted: dict[Way, ServedGangs], way: Way) -> dict[Way, ServedGangs] | None:
     """One task less to grow by, else one gang less; None where there is none left."""
     served = wanted.get(way)
     if served is None:
@@ -195,9 +197,9 @@ def _less(wanted: dict[Way, Served], way: Way) -> dict[Way, Served] | None:
     growing = [(group, tasks) for group, tasks in served.growth if tasks]
     if growing:
         (group, tasks), *rest = growing
-        return wanted | {way: Served(served.gangs, ((group, tasks - 1), *rest))}
+        return wanted | {way: ServedGangs(served.gangs, ((group, tasks - 1), *rest))}
     others = {other: known for other, known in wanted.items() if other != way}
-    return others | {way: Served(served.gangs - 1)} if served.gangs > 1 else others
+    return others | {way: ServedGangs(served.gangs - 1)} if served.gangs > 1 else others
 
 
 def _shared_out(tasks: int, gangs: int, most: int) -> Iterator[tuple[int, ...]]:

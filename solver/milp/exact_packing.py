@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import NOBODY, Against, seen
 from solver.model.cluster import GpuType, Level, SpreadLevel
 from solver.model.shape import MigShape, Shape, SharedShape, nodes_of
 from solver.model.workload import Spread
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.options import Option
 
 Hosts = tuple[tuple[int, ...], ...]
@@ -28,10 +28,10 @@ State = tuple[Free, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class PackingRequest:
     """A gang that wants a place: how it is served, in one domain of which level, in which pool, and with how many tasks."""
 
-    candidate: Candidate
+    candidate: StartCandidate
     option: Option
     level: Level | None
     pool: int | None
@@ -63,14 +63,14 @@ class _Task(NamedTuple):
 
 
 @dataclass(slots=True)
-class Search:
+class PackingSearch:
     """Looks for places in one room. `steps`: nodes that may still be tried for tasks, over all questions."""
 
-    room: Room
+    room: FreeCapacity
     steps: int
-    _views: dict[Against, Room] = field(default_factory=dict)
+    _views: dict[Against, FreeCapacity] = field(default_factory=dict)
 
-    def places(self, gangs: Sequence[Sought]) -> tuple[Hosts, ...] | None:
+    def places(self, gangs: Sequence[PackingRequest]) -> tuple[Hosts, ...] | None:
         """Nodes for all of them together; None: there are none. Raises TooManyWaysError, and ValueError for parts of GPUs."""
         if self.room.partitions or any(gang.asks_for_parts for gang in gangs):
             raise ValueError("parts of GPUs are not tried")
@@ -80,7 +80,7 @@ class Search:
         hosts = self._side_by_side([gangs[number] for number in order], state, views, set())
         return None if hosts is None else tuple(place for _, place in sorted(zip(order, hosts, strict=True)))
 
-    def view(self, against: Against) -> Room:
+    def view(self, against: Against) -> FreeCapacity:
         """The room as those see it whom these reservations hold back."""
         if against not in self._views:
             self._views[against] = seen(self.room, against)
@@ -92,7 +92,7 @@ class Search:
         return tuple(zip(*columns, strict=True))
 
     def _side_by_side(
-        self, gangs: Sequence[Sought], state: State, views: Sequence[Against], hopeless: set[tuple[int, State]]
+        self, gangs: Sequence[PackingRequest], state: State, views: Sequence[Against], hopeless: set[tuple[int, State]]
     ) -> list[Hosts] | None:
         if not gangs:
             return []
@@ -109,7 +109,7 @@ class Search:
         hopeless.add((len(gangs), state))
         return None
 
-    def _ways(self, gang: Sought, state: State, bound: Sequence[int]) -> Iterator[tuple[Hosts, State]]:
+    def _ways(self, gang: PackingRequest, state: State, bound: Sequence[int]) -> Iterator[tuple[Hosts, State]]:
         """Every way to place one gang, as far as the nodes it leaves differ."""
         tasks = _tasks(gang)
         for domain in self._domains(gang):
@@ -120,7 +120,7 @@ class Search:
                 )
                 yield tuple(hosts), after
 
-    def _domains(self, gang: Sought) -> Iterator[list[int]]:
+    def _domains(self, gang: PackingRequest) -> Iterator[list[int]]:
         open_nodes = [node for node, is_open in enumerate(self.room.open_nodes.tolist()) if is_open]
         if gang.pool is not None:
             pools = self.room.topology["pool"].of_node
@@ -134,7 +134,7 @@ class Search:
 
     def _hosts(
         self,
-        gang: Sought,
+        gang: PackingRequest,
         tasks: Sequence[_Task],
         before: tuple[int, ...],
         domain: Sequence[int],
@@ -154,7 +154,7 @@ class Search:
                 yield from self._hosts(gang, tasks, (*before, node), domain, after, bound)
 
     def _candidates(
-        self, gang: Sought, tasks: Sequence[_Task], before: tuple[int, ...], domain: Sequence[int]
+        self, gang: PackingRequest, tasks: Sequence[_Task], before: tuple[int, ...], domain: Sequence[int]
     ) -> Iterator[int]:
         """Nodes that type, set, bundle and spreads allow; alike tasks in ascending order, since it doesn't matter who is where."""
         task, alike = tasks[len(before)], [(t, n) for t, n in zip(tasks, before, strict=False)]
@@ -186,7 +186,7 @@ class Search:
         return node if level == "node" else int(self.room.topology[level].of_node[node])
 
 
-def _tasks(gang: Sought) -> list[_Task]:
+def _tasks(gang: PackingRequest) -> list[_Task]:
     """Its tasks, in the order of groups and indexes."""
     spec, tasks = gang.candidate.job.spec, []
     for number, (group, count) in enumerate(zip(spec.task_groups, gang.tasks, strict=True)):

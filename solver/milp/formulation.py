@@ -18,20 +18,20 @@ from dataclasses import dataclass, field
 
 from solver.capacity.reserved_view import NOBODY, Against, seen
 from solver.milp.builder import ProgramBuilder, summed
-from solver.milp.capacity import CapacityRows, Opened
+from solver.milp.capacity import CapacityRows, NewlySharedGpus
 from solver.milp.cell_parts import Split
-from solver.milp.cells import Cell, Cells, bare, size_of
+from solver.milp.cells import CapacityCell, Cells, bare, size_of
 from solver.milp.classes import JobClass
 from solver.milp.lending import LendingRows
 from solver.milp.lines import LineRows
-from solver.milp.ways import Growth, Kind, Part, Taker, Way, by_segment
+from solver.milp.ways import DemandColumn, FlowKind, GrowthColumn, Part, Way, by_segment
 from solver.model.cluster import GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
 from solver.model.workload import TopologyRequest
 from solver.placement.starts import ENTITLED, FAIR, FIT, LEFTOVER, TYPE_WEIGHT, Segment, misfit
 from solver.placement.strain import ladder
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.queueing.demand import SubLayer
 from solver.quota.entitlement import Charge, Shares
 from solver.quota.options import Option
@@ -48,13 +48,13 @@ class Formulation:
     sub_layers: tuple[SubLayer, ...]
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     ways: dict[Way, int] = field(default_factory=dict)
-    growth: dict[Growth, int] = field(default_factory=dict)
-    flows: dict[Kind, dict[int, int]] = field(default_factory=dict)
-    opened: dict[Opened, int] = field(default_factory=dict)
+    growth: dict[GrowthColumn, int] = field(default_factory=dict)
+    flows: dict[FlowKind, dict[int, int]] = field(default_factory=dict)
+    opened: dict[NewlySharedGpus, int] = field(default_factory=dict)
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
     all_started: dict[int, int] = field(default_factory=dict)
-    takers: tuple[Taker, ...] = ()
+    takers: tuple[DemandColumn, ...] = ()
     lending: LendingRows = field(init=False)
     split: Split = field(init=False)
     _seen: dict[Against, Cells] = field(default_factory=dict)
@@ -88,17 +88,17 @@ class Formulation:
         self.fair = self._columns_inside(self.shares.fair_room, binds=False)
         self._layers()
 
-    def kinds_of(self, way: Way) -> Iterable[tuple[Kind, int]]:
+    def kinds_of(self, way: Way) -> Iterable[tuple[FlowKind, int]]:
         """What a gang served this way sends into cells, and how many of it: without GPUs nothing."""
         if self.kept_at(way):
             parts = tuple(self._parts(way))
             if parts:
-                yield Kind(way.level, None, parts, self.classes[way.job_class].against), 1
+                yield FlowKind(way.level, None, parts, self.classes[way.job_class].against), 1
         else:
             for group in range(len(way.option.gpu_types)):
                 yield from self.kinds_of_group(way, group)
 
-    def kinds_of_group(self, way: Way, group: int) -> Iterable[tuple[Kind, int]]:
+    def kinds_of_group(self, way: Way, group: int) -> Iterable[tuple[FlowKind, int]]:
         """What the tasks of one group send into cells, in the order of their indexes, where the gang does not flow as one.
 
         Bundles that may be wider than a cell flow task by task.
@@ -108,22 +108,22 @@ class Formulation:
             return
         shape, (_, count), bundle = way.option.shapes[group], known.groups[group], known.bundles[group]
         if bundle is None or is_wider(bundle.within, self.cells.level):
-            yield Kind(None, way.pool, ((bare(shape), gpu_type, 1),), known.against), count
+            yield FlowKind(None, way.pool, ((bare(shape), gpu_type, 1),), known.against), count
             return
         full, rest = divmod(count, bundle.tasks)
         for size, times in ((bundle.tasks, full), (rest, 1)):
             if size and times:
                 level = bundle.within if size > 1 else None
-                yield Kind(level, way.pool, ((bare(shape), gpu_type, size),), known.against), times
+                yield FlowKind(level, way.pool, ((bare(shape), gpu_type, size),), known.against), times
 
-    def kind_of_growth(self, growth: Growth) -> Kind:
+    def kind_of_growth(self, growth: GrowthColumn) -> FlowKind:
         """What each task that a gang grows by sends into cells."""
         way = growth.way
         gpu_type = way.option.gpu_types[growth.group]
         if gpu_type is None:
             raise AssertionError("a group without GPUs has no column to grow by")
         part = (bare(way.option.shapes[growth.group]), gpu_type, 1)
-        return Kind(self.kept_at(way), way.pool, (part,), self.classes[way.job_class].against)
+        return FlowKind(self.kept_at(way), way.pool, (part,), self.classes[way.job_class].against)
 
     def views(self) -> Iterable[tuple[Against, Cells]]:
         """Each set of reservations that holds somebody back, with the cells of the room beside what they keep."""
@@ -167,13 +167,13 @@ class Formulation:
     def _columns_for_growth(self, way: Way, most: int) -> None:
         for group, extra in enumerate(self.classes[way.job_class].extra):
             if extra and way.option.gpu_types[group] is not None:
-                column = self.growth[Growth(way, group)] = self.builder.column(extra * most)
+                column = self.growth[GrowthColumn(way, group)] = self.builder.column(extra * most)
                 self.builder.at_most({column: 1.0, self.ways[way]: -float(extra)}, 0.0)
 
-    def _growth_near_its_gangs(self, demand: Mapping[Kind, list[tuple[int, float]]]) -> None:
+    def _growth_near_its_gangs(self, demand: Mapping[FlowKind, list[tuple[int, float]]]) -> None:
         """Where whole gangs flow into a cell, what they grow by flows into the same; beside gangs that are as one task of it."""
         growing = set(self.growth.values())
-        extra: dict[Kind, dict[Kind, int]] = defaultdict(dict)
+        extra: dict[FlowKind, dict[FlowKind, int]] = defaultdict(dict)
         for growth in self.growth:
             if self.kept_at(growth.way):
                 ((gangs, _),) = self.kinds_of(growth.way)
@@ -187,30 +187,30 @@ class Formulation:
                 hosts = [(columns[domain], most) for columns, most in hosts_of if domain in columns]
                 self.builder.at_most(summed([(column, 1.0), *hosts, *alike]), 0.0)
 
-    def _takers(self) -> Iterable[Taker]:
+    def _takers(self) -> Iterable[DemandColumn]:
         for way, column in self.ways.items():
             known, worth = self.classes[way.job_class], way.option.worth
             unfit, inside_only = misfit(worth, way.option, way.strain), known.is_inside_only(way.option)
             heavy = way.option.excess_weight([count for _, count in known.groups])
-            yield Taker(column, known, known.sub_layer, way.option.charge, worth, unfit, heavy, inside_only)
+            yield DemandColumn(column, known, known.sub_layer, way.option.charge, worth, unfit, heavy, inside_only)
         for growth, column in self.growth.items():
             way, known = growth.way, self.classes[growth.way.job_class]
             ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
             gpus, charge = shape.cost / MILLI_PER_GPU, {gpu_type: shape.cost}
             unfit, inside_only = misfit(gpus, way.option, way.strain), known.is_inside_only(way.option)
             heavy = gpus * way.option.heavier[growth.group]
-            yield Taker(column, known, known.sub_layer.of_growth, charge, gpus, unfit, heavy, inside_only)
+            yield DemandColumn(column, known, known.sub_layer.of_growth, charge, gpus, unfit, heavy, inside_only)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
         allowed = (room // milli for _, milli, room in self._ceilings(job_class, option.charge))
         return min((len(job_class.members), *allowed))
 
-    def _ceilings(self, job_class: JobClass, charge: Charge) -> Iterable[tuple[Line | UserLine, int, int]]:
+    def _ceilings(self, job_class: JobClass, charge: Charge) -> Iterable[tuple[QuotaLine | UserLine, int, int]]:
         """The ceilings that a charge counts against, of queues and of its user there: milli-GPU it takes, and room that is left."""
         for gpu_type, milli in charge.items():
             for queue in self.shares.tree.path(job_class.queue):
-                line = Line(queue, gpu_type)
+                line = QuotaLine(queue, gpu_type)
                 room = self.shares.room_under_max(line)
                 if room is not None:
                     yield line, milli, room
@@ -225,8 +225,8 @@ class Formulation:
             else:
                 yield Way(number, option, level, None, strain)
 
-    def _demand_by_kind(self) -> dict[Kind, list[tuple[int, float]]]:
-        demand: dict[Kind, list[tuple[int, float]]] = defaultdict(list)
+    def _demand_by_kind(self) -> dict[FlowKind, list[tuple[int, float]]]:
+        demand: dict[FlowKind, list[tuple[int, float]]] = defaultdict(list)
         for way, column in self.ways.items():
             for kind, count in self.kinds_of(way):
                 demand[kind].append((column, float(count)))
@@ -234,7 +234,7 @@ class Formulation:
             demand[self.kind_of_growth(growth)].append((column, 1.0))
         return dict(demand)
 
-    def _columns_for_flow(self, kind: Kind) -> dict[int, int]:
+    def _columns_for_flow(self, kind: FlowKind) -> dict[int, int]:
         gpu_types = {gpu_type for _, gpu_type, _ in kind.parts}
         domains = sorted({cell.domain for gpu_type in gpu_types for cell in self.cells.all_of_type(gpu_type)})
         if kind.pool is not None:
@@ -242,16 +242,16 @@ class Formulation:
         most = {domain: min(self._most_in(kind, part, domain) for part in kind.parts) for domain in domains}
         return {domain: self.builder.column(count) for domain, count in most.items() if count}
 
-    def _most_in(self, kind: Kind, part: Part, domain: int) -> int:
+    def _most_in(self, kind: FlowKind, part: Part, domain: int) -> int:
         shape, gpu_type, count = part
-        cell, cells = Cell(domain, gpu_type), self._cells_of(kind.against)
+        cell, cells = CapacityCell(domain, gpu_type), self._cells_of(kind.against)
         if kind.level is None or kind.level == cells.level:
             return cells.slots(shape, cell) // count
         return cells.bundles(shape, count, kind.level, cell)
 
     def _quota_rows(self) -> None:
-        terms: dict[Line | UserLine, list[tuple[int, float]]] = defaultdict(list)
-        room_of: dict[Line | UserLine, int] = {}
+        terms: dict[QuotaLine | UserLine, list[tuple[int, float]]] = defaultdict(list)
+        room_of: dict[QuotaLine | UserLine, int] = {}
         for taker in self.takers:
             for line, milli, room in self._ceilings(taker.job_class, taker.charge):
                 terms[line].append((taker.column, milli / MILLI_PER_GPU))
@@ -259,13 +259,13 @@ class Formulation:
         for line, room in room_of.items():
             self.builder.at_most(summed(terms[line]), room / MILLI_PER_GPU)
 
-    def _columns_inside(self, room_of: Callable[[Line], int], *, binds: bool) -> dict[Segment, int]:
+    def _columns_inside(self, room_of: Callable[[QuotaLine], int], *, binds: bool) -> dict[Segment, int]:
         """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path.
 
         `binds`: what may not borrow gets nothing outside these lines.
         """
         columns: dict[Segment, int] = {}
-        inside: dict[Line, list[tuple[int, float]]] = defaultdict(list)
+        inside: dict[QuotaLine, list[tuple[int, float]]] = defaultdict(list)
         for segment, takers in sorted(by_segment(self.takers).items()):
             lines = self.shares.tree.lines(segment.queue, segment.gpu_type)
             room = min(room_of(line) for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import highspy
 
 
-class SilentHighs(highspy.Highs):
+class QuietHighs(highspy.Highs):
     """From 1.16 on HiGHS prints who it is once its callbacks are set, which `highspy.Highs()` does before it can be told not to."""
 
     def enableCallbacks(self) -> None:  # noqa: N802  # by that name HiGHS calls it

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.milp.cells import Cells
 from solver.milp.certificate import Proof, better, layer_results, loose_bounds, with_layers
 from solver.milp.classes import JobClass, classes_of
@@ -19,25 +19,25 @@ from solver.model.cluster import Level
 from solver.placement.fit import Fit
 from solver.placement.footprint import Footprint, footprint_of
 from solver.placement.greedy import greedy
-from solver.placement.starts import Start, layer_values
+from solver.placement.starts import JobStart, layer_values
 from solver.placement.views import fits
 from solver.plan.plan import Certificate, LayerResult, Stage
 from solver.policy.policy import SolverLimits
-from solver.queueing.demand import Candidate, SubLayer, sub_layers_of
+from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import behind_nobody
-from solver.quota.entitlement import Headroom, Shares
+from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StartDecision:
     """What a round decided. `by`: how, a certificate without layers; `layers`: what it reaches, worked out only if it stands.
 
     `proof`: states what may be asked to know better how good it is.
     """
 
-    starts: tuple[Start, ...]
+    starts: tuple[JobStart, ...]
     by: Certificate
     layers: Callable[[], tuple[LayerResult, ...]]
     proof: Callable[[], Proof] | None = None
@@ -49,21 +49,21 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingDecision:
     """Who starts is being found out: `answer` waits for it. `by_program`: the program runs meanwhile."""
 
     by_program: bool
-    answer: Callable[[], Answer]
+    answer: Callable[[], StartDecision]
 
 
 def begin(
-    candidates: Sequence[Candidate],
-    room: Room,
+    candidates: Sequence[StartCandidate],
+    room: FreeCapacity,
     shares: Shares,
     limits: SolverLimits,
     optimiser: Optimiser | None,
     fit_of: Callable[[], Fit | None] = lambda: None,
-) -> Asked:
+) -> PendingDecision:
     """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
 
     The program is asked where there is something to choose, and its answer waited for later. `fit_of`: what chooses among places
@@ -74,22 +74,22 @@ def begin(
     choice = _Choice(able, room, shares, limits, greedy(able, room.copy(), shares, fit=fit))
     if optimiser is None or not choice.is_open:
         answer = choice.greedy_answer()
-        return Asked(False, lambda: answer)
+        return PendingDecision(False, lambda: answer)
     formulation, effort = choice.stated(choice.contending), choice.effort
     deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
     waiting = partial(deciding.until_placed, choice.first) if effort.exact else deciding.begin(choice.first)
-    return Asked(True, lambda: choice.better_of_both(waiting(), formulation))
+    return PendingDecision(True, lambda: choice.better_of_both(waiting(), formulation))
 
 
 @dataclass(frozen=True)
 class _Choice:
     """What there is to choose: those who are able to start, where, and whom of them greedy starts `first`."""
 
-    able: tuple[Candidate, ...]
-    room: Room
+    able: tuple[StartCandidate, ...]
+    room: FreeCapacity
     shares: Shares
     limits: SolverLimits
-    first: tuple[Start, ...]
+    first: tuple[JobStart, ...]
 
     @cached_property
     def sub_layers(self) -> tuple[SubLayer, ...]:
@@ -118,12 +118,12 @@ class _Choice:
         return Effort(limits.gap, limits.time_limit.seconds, limits.seed, limits.mode == "exact")
 
     @cached_property
-    def contending(self) -> tuple[Candidate, ...]:
+    def contending(self) -> tuple[StartCandidate, ...]:
         """Those whom the program chooses among."""
         started = {start.candidate.job.name for start in self.first}
         return self.able if self.effort.exact else contenders(self.able, started, self.shares, self.room)
 
-    def stated(self, candidates: Sequence[Candidate]) -> Formulation:
+    def stated(self, candidates: Sequence[StartCandidate]) -> Formulation:
         """The program of who of these starts."""
         classes = classes_of(candidates)
         level = closest_cell_level(classes) if self.effort.exact else cell_level(classes)
@@ -131,18 +131,20 @@ class _Choice:
         formulation.state()
         return formulation
 
-    def greedy_answer(self) -> Answer:
+    def greedy_answer(self) -> StartDecision:
         """That of greedy."""
         by = self._by("greedy" if self.able else "none")
-        return Answer(self.first, by, lambda: self._reached(self.values))
+        return StartDecision(self.first, by, lambda: self._reached(self.values))
 
-    def better_of_both(self, found: ByProgram, formulation: Formulation) -> Answer:
+    def better_of_both(self, found: ByProgram, formulation: Formulation) -> StartDecision:
         """The program's answer, or greedy's."""
         improved = layer_values(found.starts, self.sub_layers, self.shares)
         is_better, all_contend = better(improved, self.values), len(self.contending) == len(self.able)
         values, starts = (improved, found.starts) if is_better else (self.values, self.first)
         known = found if all_contend else found.without_bounds()
-        answer = Answer(starts, self._by("mip" if is_better else "greedy", known), lambda: self._reached(values, known))
+        answer = StartDecision(
+            starts, self._by("mip" if is_better else "greedy", known), lambda: self._reached(values, known)
+        )
         if not known.leaves_bounds_open:
             return answer
 
@@ -173,21 +175,23 @@ class _Choice:
         return layer_results(values, self.sub_layers, self.bounds, found.solution if found else None, self.limits.gap)
 
 
-def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -> tuple[Candidate, ...]:
+def able_to_start(
+    candidates: Sequence[StartCandidate], room: FreeCapacity, shares: Shares
+) -> tuple[StartCandidate, ...]:
     """Candidates that could start if they were alone. The others can't in any answer, since starts only take room.
 
     Nor can those who would delay such a one in a strict queue.
     """
-    headroom, users = Headroom(shares), UserRoom(shares.users)
+    headroom, users = QuotaHeadroom(shares), UserRoom(shares.users)
     known: dict[Footprint, bool] = {}
 
-    def has_place(candidate: Candidate, option: Option) -> bool:
+    def has_place(candidate: StartCandidate, option: Option) -> bool:
         footprint = footprint_of(candidate, option)
         if footprint not in known:
             known[footprint] = fits(room, candidate, option)
         return known[footprint]
 
-    def alone(candidate: Candidate) -> bool:
+    def alone(candidate: StartCandidate) -> bool:
         job, spec = candidate.job, candidate.job.spec
         return any(
             (not candidate.is_inside_only(option) or _inside(headroom, candidate, option))
@@ -201,7 +205,7 @@ def able_to_start(candidates: Sequence[Candidate], room: Room, shares: Shares) -
     return behind_nobody(candidates, {likeness for likeness, candidate in firsts.items() if alone(candidate)})
 
 
-def _inside(headroom: Headroom, candidate: Candidate, option: Option) -> bool:
+def _inside(headroom: QuotaHeadroom, candidate: StartCandidate, option: Option) -> bool:
     return headroom.entitled.part(candidate.job.spec.queue, option.charge) == sum(option.charge.values())
 
 

@@ -1,7 +1,7 @@
 """What a round takes over from the one before it: results of pure functions, beside all that they were worked out from.
 
 A result is handed out again only where everything it depends on is equal to what it was; so a round decides the same with what is
-kept as without, whatever was decided with it before. Whoever decides rounds makes a `Kept` and hands it to each.
+kept as without, whatever was decided with it before. Whoever decides rounds makes a `RoundCache` and hands it to each.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Value = TypeVar("Value")
 Named = TypeVar("Named", Node, Job)
 
 
-class Results(Generic[Value]):
+class CachedResults(Generic[Value]):
     """Results of one kind that were all worked out from the same `basis`: each from this, its key, and what is kept beside it."""
 
-    def __init__(self, basis: tuple[object, ...], before: Results[Value] | None = None) -> None:
+    def __init__(self, basis: tuple[object, ...], before: CachedResults[Value] | None = None) -> None:
         """`before`: those of the round before, of the same basis."""
         self.basis = basis
         self._before = before._now if before else {}
@@ -47,12 +47,12 @@ class Results(Generic[Value]):
         return value
 
 
-class Kept:
+class RoundCache:
     """Results of the latest round, by kind, and none that it did not ask for. The next round may be of another world."""
 
     def __init__(self) -> None:
-        self._before: dict[str, Results[Any]] = {}
-        self._now: dict[str, Results[Any]] = {}
+        self._before: dict[str, CachedResults[Any]] = {}
+        self._now: dict[str, CachedResults[Any]] = {}
         self._nodes: tuple[Node, ...] = ()
         self._jobs: tuple[Job, ...] = ()
 
@@ -60,12 +60,14 @@ class Kept:
         """A round begins: what the latest did not ask for is forgotten."""
         self._before, self._now = self._now, {}
 
-    def results(self, kind: str, *basis: object) -> Results[Any]:
+    def results(self, kind: str, *basis: object) -> CachedResults[Any]:
         """Those of a kind, worked out from this basis."""
         known = self._now.get(kind)
         if known is None or known.basis != basis:
             before = self._before.get(kind)
-            known = self._now[kind] = Results(basis, before if before is not None and before.basis == basis else None)
+            known = self._now[kind] = CachedResults(
+                basis, before if before is not None and before.basis == basis else None
+            )
         return known
 
     def settled(self, snapshot: Snapshot) -> Snapshot:

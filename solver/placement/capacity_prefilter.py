@@ -6,24 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.shape import MigShape, Shape, SharedShape
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 
 Way = tuple[Shape, GpuType | None]
 """What a task takes, on which type."""
 
 
-class Enough:
+class CapacityPrefilter:
     """Follows a room, and tells for many gangs at once who finds slots enough under one of its options, for each group by itself.
 
     `fresh` False: without dividing a GPU that is still whole, or changing how one is partitioned.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], room: Room, *, fresh: bool = True) -> None:
+    def __init__(self, candidates: Sequence[StartCandidate], room: FreeCapacity, *, fresh: bool = True) -> None:
         self._candidates, self._room, self._fresh = candidates, room, fresh
         ways: dict[Way, int] = {}
         groups: list[tuple[int, int]] = []
@@ -43,7 +43,7 @@ class Enough:
         self._slots = np.zeros(len(ways), dtype=np.int64)
         self._counted = _Counted([way for way in ways if way not in self._in_parts], room, fresh)
 
-    def now(self) -> list[Candidate]:
+    def now(self) -> list[StartCandidate]:
         """Who does, as the room is."""
         self._slots[self._whole] = self._counted.now()
         for (shape, gpu_type), number in self._in_parts.items():
@@ -57,7 +57,7 @@ class Enough:
 class _Counted:
     """How many tasks of each way all nodes take that are served with whole GPUs: counted again only where nodes have changed."""
 
-    def __init__(self, ways: Sequence[Way], room: Room, fresh: bool) -> None:
+    def __init__(self, ways: Sequence[Way], room: FreeCapacity, fresh: bool) -> None:
         self._room, self._fresh = room, fresh
         each = [(max(1, shape.gpus) if shape.uses_gpus else 0, shape.cpu, shape.memory) for shape, _ in ways]
         self._each = np.array(each, dtype=np.int64).reshape(-1, 3).T

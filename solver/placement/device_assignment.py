@@ -8,7 +8,7 @@ from itertools import count as numbers_from_0
 from itertools import islice
 from typing import NamedTuple
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape, SharingMode
@@ -34,7 +34,7 @@ class ServedGroup(NamedTuple):
 
 
 def realise(
-    room: Room, group: ServedGroup, chosen: Sequence[tuple[int, int]], used: Collection[int] = ()
+    room: FreeCapacity, group: ServedGroup, chosen: Sequence[tuple[int, int]], used: Collection[int] = ()
 ) -> Iterator[TaskPlacement]:
     """Give the tasks their devices, and the least numbers that are not used."""
     free = (number for number in numbers_from_0() if number not in used)
@@ -57,7 +57,7 @@ def by_node(chosen: Iterable[tuple[int, int]]) -> Mapping[int, int]:
 
 
 def take(
-    room: Room, node: int, shape: Shape, tasks: int, first: Sequence[DeviceId] = ()
+    room: FreeCapacity, node: int, shape: Shape, tasks: int, first: Sequence[DeviceId] = ()
 ) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:
     """The devices of each task, and the MIG instance where that is its device."""
     if isinstance(shape, MigShape):

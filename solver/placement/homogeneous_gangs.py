@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.shape import MigShape, SharedShape
 from solver.model.workload import JobSpec
 from solver.quota.options import Option
 
 
-def says_it_all(room: Room, spec: JobSpec, option: Option) -> bool:
+def says_it_all(room: FreeCapacity, spec: JobSpec, option: Option) -> bool:
     """Whether counting decides that a gang fits: it is plain, and no GPU could be made whole for it."""
-    if not is_plain(spec, option):
+    if not is_homogeneous(spec, option):
         return False
     return not (room.partitions.may_change and room.is_partitioned(option.shapes[0], option.gpu_types[0]))
 
 
-def is_plain(spec: JobSpec, option: Option) -> bool:
+def is_homogeneous(spec: JobSpec, option: Option) -> bool:
     """Whether a gang is one group that takes no parts of GPUs, and is neither bundled nor spread."""
     return not isinstance(option.shapes[0], SharedShape | MigShape) and lies_anyhow(spec)
 
@@ -26,7 +26,7 @@ def lies_anyhow(spec: JobSpec) -> bool:
     return not (others or spec.topology.spread or group.topology.spread or spec.bundle_of(group))
 
 
-def has_room(room: Room, spec: JobSpec, option: Option, tasks: int, *, fresh: bool = True) -> bool:
+def has_room(room: FreeCapacity, spec: JobSpec, option: Option, tasks: int, *, fresh: bool = True) -> bool:
     """Whether so many tasks of the first group of a gang find slots, together where it has to be together.
 
     Where counting doesn't say all, no more of them fit; but so many do on GPUs that stay as they are (`fresh` False).

@@ -17,7 +17,7 @@ from math import ceil
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.capacity.sharing import Sharing
 from solver.model.arrays import Ints, Mask
@@ -26,14 +26,19 @@ from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.sums import begins, running_sums
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.placement.placement import Placed, place
+from solver.placement.placement import PlacedGang, place
 from solver.placement.reach import reach
 from solver.placement.starts import held_by
 from solver.placement.strain import strain_of
 from solver.policy.policy import Policy
-from solver.preemption.consolidation_candidates import Mover, Movers, may_leave, movers_in
+from solver.preemption.consolidation_candidates import (
+    ConsolidationCandidate,
+    ConsolidationCandidates,
+    may_leave,
+    movers_in,
+)
 from solver.preemption.consolidation_screen import could_gain, gaining, in_the_way
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Shares
 from solver.quota.options import Option
 
@@ -57,7 +62,7 @@ ABOUT = 1e-9
 class Move:
     """A job that moves, and where it goes on."""
 
-    mover: Mover
+    mover: ConsolidationCandidate
     tasks: tuple[TaskPlacement, ...]
 
     @property
@@ -72,7 +77,7 @@ class Move:
 
 
 @dataclass(slots=True)
-class Moving:
+class ConsolidationSearch:
     """Looks for jobs to move, for one taker after the other of a round. `searches`: for how many more of them.
 
     `moved`: how many were found. No guarantee is so urgent that the limits of the policy would not hold for it.
@@ -86,13 +91,13 @@ class Moving:
     moved: int = 0
     _leaving: Sequence[Job] = ()
     _in_the_way: Mask | None = None
-    _movers: dict[frozenset[GpuType], Movers] = field(default_factory=dict)
+    _movers: dict[frozenset[GpuType], ConsolidationCandidates] = field(default_factory=dict)
     _has_place: dict[Hashable, bool] = field(default_factory=dict)
 
     def find(
-        self, taker: Candidate, option: Option, room: Room, soon: Room, gone: Collection[JobName]
-    ) -> tuple[Placed, tuple[Move, ...]] | None:
-        """A place for a taker, and who moves for it; None where none was found. The rooms, and who is gone, as in `MakingRoom`."""
+        self, taker: StartCandidate, option: Option, room: FreeCapacity, soon: FreeCapacity, gone: Collection[JobName]
+    ) -> tuple[PlacedGang, tuple[Move, ...]] | None:
+        """A place for a taker, and who moves for it; None where none was found. The rooms, and who is gone, as in `Preemptor`."""
         most = self._most(len(gone))
         if most <= 0 or self.searches <= 0 or not (_enough_is_free(option, soon) and self._is_in_the_way(option, soon)):
             return None
@@ -112,7 +117,7 @@ class Moving:
             able[stuck] = False
         return None
 
-    def keep(self, moves: Sequence[Move], rooms: Iterable[Room]) -> None:
+    def keep(self, moves: Sequence[Move], rooms: Iterable[FreeCapacity]) -> None:
         """Those who were found move: where they go on is theirs."""
         self.moved += len(moves)
         for room in rooms:
@@ -129,7 +134,7 @@ class Moving:
         gained, moved = sum(option.charge.values()), sum(move.mover.gpus for move in moves)
         return gained >= self.policy.scheduling.evictions.min_gain * moved
 
-    def _is_in_the_way(self, option: Option, soon: Room) -> bool:
+    def _is_in_the_way(self, option: Option, soon: FreeCapacity) -> bool:
         """Whether anybody has GPUs as a whole on nodes where the taker might be; many pools are divided on all of theirs."""
         if self._in_the_way is None:
             self._leaving = tuple(may_leave(self.snapshot, self.policy))
@@ -148,14 +153,14 @@ class Moving:
         stuck = [number for number in alike if not self._finds_place(movers.all[movers.first[number]], search)]
         return able & ~(alone & np.isin(movers.likeness, stuck))
 
-    def _movers_with(self, gpu_types: Collection[GpuType], room: Room) -> Movers:
+    def _movers_with(self, gpu_types: Collection[GpuType], room: FreeCapacity) -> ConsolidationCandidates:
         key = frozenset(gpu_types)
         if key not in self._movers:
             found = movers_in(self._leaving, key, self.snapshot, self.policy, self.shares, self.sharing, room)
-            self._movers[key] = Movers(found, room)
+            self._movers[key] = ConsolidationCandidates(found, room)
         return self._movers[key]
 
-    def _finds_place(self, mover: Mover, search: _Search) -> bool:
+    def _finds_place(self, mover: ConsolidationCandidate, search: _Search) -> bool:
         """Whether one that is on one node has a place on another."""
         # What is free only becomes less: where one finds no place, none of its like does later.
         if mover.likeness not in self._has_place:
@@ -164,13 +169,13 @@ class Moving:
         return self._has_place[mover.likeness]
 
 
-def _enough_is_free(option: Option, soon: Room) -> bool:
+def _enough_is_free(option: Option, soon: FreeCapacity) -> bool:
     """Moving frees nothing: what the taker needs has to be free already, wherever it is."""
     free = soon.milli_free(option.shapes)
     return all(free[reach(soon, option, gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
 
 
-def _still(room: Room, soon: Room) -> Mask:
+def _still(room: FreeCapacity, soon: FreeCapacity) -> Mask:
     """The nodes that nobody is about to leave."""
     still: Mask = (
         (room.free_gpus == soon.free_gpus) & (room.free_cpu == soon.free_cpu) & (room.free_memory == soon.free_memory)
@@ -185,14 +190,14 @@ class _Search:
     Whoever is tried to leave, or to go on somewhere, does so in the room itself, and that is undone.
     """
 
-    taker: Candidate
+    taker: StartCandidate
     option: Option
-    soon: Room
+    soon: FreeCapacity
     still: Mask
     most: int
-    movers: Movers
+    movers: ConsolidationCandidates
 
-    def fewest(self, able: Mask) -> tuple[Placed, Sequence[int]] | None:
+    def fewest(self, able: Mask) -> tuple[PlacedGang, Sequence[int]] | None:
         """A place for the taker, and who has to leave it, if all could who are able to move."""
         order = self._cheapest_to_clear(able)
         near = np.flatnonzero(able & self.movers.on(order)).tolist()
@@ -207,7 +212,7 @@ class _Search:
                     placed, suffices = found, middle
         return None if placed is None else self._spare(near, placed, order[:suffices])
 
-    def moved(self, placed: Placed, leaving: Sequence[int]) -> tuple[tuple[Move, ...], int | None]:
+    def moved(self, placed: PlacedGang, leaving: Sequence[int]) -> tuple[tuple[Move, ...], int | None]:
         """Where each goes on beside the taker and the others, the largest first; and who finds no place."""
         moves: list[Move] = []
         movers = self.movers.all
@@ -223,11 +228,11 @@ class _Search:
             moves.append(Move(mover, found.tasks))
         return tuple(moves), None
 
-    def place_of(self, mover: Mover, room: Room) -> Placed | None:
+    def place_of(self, mover: ConsolidationCandidate, room: FreeCapacity) -> PlacedGang | None:
         """Where a job could go on; nowhere near what is reserved for anybody. Takes from the room."""
         return place(seen(room, room.reserved), mover.job.spec, mover.option, self.still, mover.tasks)
 
-    def _spare(self, able: Sequence[int], placed: Placed, nodes: Ints) -> tuple[Placed, Sequence[int]] | None:
+    def _spare(self, able: Sequence[int], placed: PlacedGang, nodes: Ints) -> tuple[PlacedGang, Sequence[int]] | None:
         """Without those that can stay, tried from the one that loses most."""
         chosen = self._on_nodes_of(placed, able)
         for number in chosen[::-1][:SPARED_MAX]:
@@ -239,18 +244,18 @@ class _Search:
         chosen = self._on_nodes_of(placed, chosen)
         return (placed, chosen) if len(chosen) <= self.most else None
 
-    def _on_nodes_of(self, placed: Placed, numbers: Sequence[int]) -> list[int]:
+    def _on_nodes_of(self, placed: PlacedGang, numbers: Sequence[int]) -> list[int]:
         is_there = self.movers.on(np.array([self.soon.index[task.node] for task in placed.tasks], dtype=np.int64))
         return [number for number in numbers if is_there[number]]
 
-    def _place(self, nodes: Ints) -> Placed | None:
+    def _place(self, nodes: Ints) -> PlacedGang | None:
         within = np.zeros(len(self.soon.nodes), dtype=bool)
         within[nodes] = True
         with self.soon.trying():
             return place(seen(self.soon, self.taker.against), self.taker.job.spec, self.option, within)
 
     @contextmanager
-    def _without(self, numbers: Iterable[int]) -> Iterator[Room]:
+    def _without(self, numbers: Iterable[int]) -> Iterator[FreeCapacity]:
         """The room while these have left."""
         with self.soon.trying():
             for number in numbers:

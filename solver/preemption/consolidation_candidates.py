@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import Sharing
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
@@ -29,7 +29,7 @@ from solver.quota.victims import Holder, lost_gpu_s, protected
 
 
 @dataclass(frozen=True, slots=True)
-class Mover:
+class ConsolidationCandidate:
     """A running job that may move: how it is served, with how many tasks of each group, and what moving it loses.
 
     `likeness`: equal for jobs that find a place where the other does.
@@ -56,7 +56,7 @@ class Mover:
         """Some tasks of it, each with what it takes."""
         return held_by(self.job.spec, self.option, tasks)
 
-    def leave(self, room: Room) -> None:
+    def leave(self, room: FreeCapacity) -> None:
         """What it holds is free."""
         for task, shape in self.held(self.job.placement):
             room.give_back(task, shape)
@@ -70,7 +70,7 @@ class OnNode(NamedTuple):
     gpus: Ints
 
 
-class Movers:
+class ConsolidationCandidates:
     """Some who may move, by number, those first that lose least by it.
 
     `milli`: what each has, in milli-GPU. `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one
@@ -78,7 +78,7 @@ class Movers:
     `gpus` of a task, `tasks`. `on_node`: the GPUs of each mover on each of its nodes, sorted by node, then by number.
     """
 
-    def __init__(self, movers: Iterable[Mover], room: Room) -> None:
+    def __init__(self, movers: Iterable[ConsolidationCandidate], room: FreeCapacity) -> None:
         self.all = tuple(sorted(movers, key=_cheapest))
         self.lost_gpu_s = np.array([mover.lost_gpu_s for mover in self.all], dtype=np.float64)
         self.milli: Ints = np.array([mover.gpus for mover in self.all], dtype=np.int64)
@@ -133,8 +133,8 @@ def movers_in(
     policy: Policy,
     shares: Shares,
     sharing: Sharing,
-    room: Room,
-) -> Iterator[Mover]:
+    room: FreeCapacity,
+) -> Iterator[ConsolidationCandidate]:
     """Who of those that may leave could go on elsewhere: with whole GPUs of some of these types, in a queue that would start it."""
     type_of, ways, may_start = snapshot.gpu_types, _Ways(snapshot, sharing), _MayStart(shares)
     for job in jobs:
@@ -147,7 +147,7 @@ def movers_in(
             lost = lost_gpu_s(Holder(job, charge, known), snapshot.time, policy.scheduling.evictions.restart_cost)
             # What it has are whole GPUs, which all queues and classes are served alike.
             likeness = job.spec.task_groups, job.spec.effective_topology, option.gpu_types, tasks
-            yield Mover(job, option, charge, tasks, lost, likeness)
+            yield ConsolidationCandidate(job, option, charge, tasks, lost, likeness)
 
 
 class _Ways:
@@ -193,7 +193,7 @@ class _MayStart:
         )
 
 
-def _has_whole_gpus(job: Job, room: Room) -> bool:
+def _has_whole_gpus(job: Job, room: FreeCapacity) -> bool:
     whole = all(task.share is None and task.mig is None and task.node in room.index for task in job.placement)
     return whole and any(task.devices for task in job.placement)
 
@@ -205,5 +205,5 @@ def _by_node(node: Ints, holder: Ints, gpus: Ints) -> OnNode:
     return OnNode(node[first], holder[first], total)
 
 
-def _cheapest(mover: Mover) -> tuple[float, int, str]:
+def _cheapest(mover: ConsolidationCandidate) -> tuple[float, int, str]:
     return mover.lost_gpu_s, mover.gpus, mover.name

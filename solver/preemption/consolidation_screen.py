@@ -11,17 +11,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.shape import Shape, nodes_of
 from solver.model.workload import Job, JobSpec
-from solver.placement.homogeneous_gangs import is_plain
-from solver.preemption.consolidation_candidates import Movers
+from solver.placement.homogeneous_gangs import is_homogeneous
+from solver.preemption.consolidation_candidates import ConsolidationCandidates
 from solver.quota.options import Option
 
 
-def in_the_way(running: Iterable[Job], room: Room) -> Mask:
+def in_the_way(running: Iterable[Job], room: FreeCapacity) -> Mask:
     """The nodes on which some of these jobs have GPUs as a whole."""
     names = {
         task.node
@@ -34,7 +34,9 @@ def in_the_way(running: Iterable[Job], room: Room) -> Mask:
     return held
 
 
-def could_gain(spec: JobSpec, option: Option, room: Room, movers: Movers, able: Mask, most: int) -> bool:
+def could_gain(
+    spec: JobSpec, option: Option, room: FreeCapacity, movers: ConsolidationCandidates, able: Mask, most: int
+) -> bool:
     """Whether each group by itself might find slots once `most` of those who are `able` have moved. No search finds more."""
     served = zip(option.shapes, option.gpu_types, spec.task_groups, strict=True)
     return all(
@@ -44,19 +46,19 @@ def could_gain(spec: JobSpec, option: Option, room: Room, movers: Movers, able: 
     )
 
 
-def gaining(spec: JobSpec, option: Option, room: Room, movers: Movers, able: Mask) -> Mask:
+def gaining(spec: JobSpec, option: Option, room: FreeCapacity, movers: ConsolidationCandidates, able: Mask) -> Mask:
     """Those who are able and gain a slot by moving, where slots are what is lacking: to move others as well gains nothing.
 
     Where slots do, but not where the gang may be, moving anybody may help.
     """
     (shape, *_), (gpu_type, *_) = option.shapes, option.gpu_types
-    kept_together = not is_plain(spec, option) or spec.effective_topology.required
+    kept_together = not is_homogeneous(spec, option) or spec.effective_topology.required
     if kept_together or gpu_type is None or _lacking(shape, gpu_type, spec.task_groups[0].least, room) <= 0:
         return able
     return able & (_gained_by_each(shape, gpu_type, room, movers, able) > 0)
 
 
-def _lacking(shape: Shape, gpu_type: GpuType, tasks: int, room: Room) -> int:
+def _lacking(shape: Shape, gpu_type: GpuType, tasks: int, room: FreeCapacity) -> int:
     """Slots that there are too few of, if it is known. CPU and memory, which leave with whoever leaves, are taken for enough."""
     if not shape.gpus or room.partitions.may_change:
         return 0
@@ -64,12 +66,16 @@ def _lacking(shape: Shape, gpu_type: GpuType, tasks: int, room: Room) -> int:
     return tasks - int(slots.sum())
 
 
-def _most_gained(shape: Shape, gpu_type: GpuType, room: Room, movers: Movers, able: Mask, most: int) -> int:
+def _most_gained(
+    shape: Shape, gpu_type: GpuType, room: FreeCapacity, movers: ConsolidationCandidates, able: Mask, most: int
+) -> int:
     """Slots by which there may be more once the best `most` of them are elsewhere."""
     return int(np.sort(_gained_by_each(shape, gpu_type, room, movers, able))[-most:].sum()) if shape.gpus else 0
 
 
-def _gained_by_each(shape: Shape, gpu_type: GpuType, room: Room, movers: Movers, able: Mask) -> Ints:
+def _gained_by_each(
+    shape: Shape, gpu_type: GpuType, room: FreeCapacity, movers: ConsolidationCandidates, able: Mask
+) -> Ints:
     """By mover, the slots by which there may be more once it is elsewhere; of those who are not able none."""
     rows = able[movers.holder] & room.usable(shape, gpu_type)[movers.node]
     gpus, tasks = movers.gpus[rows], movers.tasks[rows]

@@ -10,28 +10,28 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask
 from solver.model.shape import Shape
 from solver.model.sums import begins, running_sums
 from solver.placement import homogeneous_gangs as plain
-from solver.preemption.eviction_candidates import Lawful
-from solver.preemption.trial import Wish
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.trial import PlacementRequest
 
 
-def says_it_all(wish: Wish, room: Room) -> bool:
+def says_it_all(wish: PlacementRequest, room: FreeCapacity) -> bool:
     """Whether counting decides that a taker fits."""
     return can_count(wish) and plain.says_it_all(room, wish.candidate.job.spec, wish.option)
 
 
-def can_count(wish: Wish) -> bool:
+def can_count(wish: PlacementRequest) -> bool:
     """Whether a taker fits wherever counting finds room, which it does on nodes whose GPUs are never in parts."""
     if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
         return False
-    return plain.is_plain(wish.candidate.job.spec, wish.option)
+    return plain.is_homogeneous(wish.candidate.job.spec, wish.option)
 
 
-def could_fit(wish: Wish, room: Room) -> bool:
+def could_fit(wish: PlacementRequest, room: FreeCapacity) -> bool:
     """Whether a taker of whom counting says it all fits as it is."""
     spec = wish.candidate.job.spec
     return plain.has_room(room, spec, wish.option, spec.task_groups[0].least)
@@ -40,7 +40,7 @@ def could_fit(wish: Wish, room: Room) -> bool:
 class Counting:
     """How many tasks of a taker fit that does not as it is, once holders have left, and while some of them come back."""
 
-    def __init__(self, wish: Wish, room: Room, lawful: Lawful) -> None:
+    def __init__(self, wish: PlacementRequest, room: FreeCapacity, lawful: EvictionCandidates) -> None:
         spec = wish.candidate.job.spec
         self._room, self._holdings, self._freeing = room, lawful.holdings, lawful.freeing(room)
         self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]

@@ -15,8 +15,8 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Convergence, Rule
 from solver.policy.policy import Policy, PriorityClass
-from solver.policy.tree import Line, QueueTree
-from solver.preemption.eviction_rules import Law
+from solver.policy.tree import QueueTree, QuotaLine
+from solver.preemption.eviction_rules import EvictionRules
 from solver.queueing.entry import draining
 from solver.queueing.loans import ends_by, loans_in
 from solver.quota.entitlement import Shares, shares_of
@@ -24,7 +24,7 @@ from solver.quota.victims import STANDINGS, Holder, gangs_first, holders_of, pro
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class RuleEviction:
     """A job, or a part of one, that a rule of `queue` makes leave, and what that throws away, in GPU-seconds.
 
     `to`: the gang for which what it holds is reserved.
@@ -47,13 +47,13 @@ class Departure:
         return owner_of(self.name) != self.name
 
 
-def departures(snapshot: Snapshot, policy: Policy) -> tuple[Departure, ...]:
+def departures(snapshot: Snapshot, policy: Policy) -> tuple[RuleEviction, ...]:
     """Who is to be asked to leave in this round, at most `evictions.perRound` jobs; the least harm first."""
     if not _any_reason(snapshot, policy):
         return ()
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
-    law = Law.of(snapshot, policy, shares)
+    law = EvictionRules.of(snapshot, policy, shares)
     drained = list(_drained(snapshot, policy, law))
     returned = [
         known
@@ -66,7 +66,7 @@ def departures(snapshot: Snapshot, policy: Policy) -> tuple[Departure, ...]:
     return _of_first_jobs((*_least_loss_first(drained), *returned, *converging), policy.scheduling.evictions.per_round)
 
 
-def _least_loss_first(drained: Iterable[Departure]) -> list[Departure]:
+def _least_loss_first(drained: Iterable[RuleEviction]) -> list[RuleEviction]:
     """Gangs by what is lost with all their parts."""
     lost: dict[JobName, float] = defaultdict(float)
     for known in drained:
@@ -74,7 +74,7 @@ def _least_loss_first(drained: Iterable[Departure]) -> list[Departure]:
     return sorted(drained, key=lambda known: (lost[owner_of(known.name)], known.name))
 
 
-def _of_first_jobs(found: Sequence[Departure], most: int | None) -> tuple[Departure, ...]:
+def _of_first_jobs(found: Sequence[RuleEviction], most: int | None) -> tuple[RuleEviction, ...]:
     """Whatever leaves of the first jobs: an elastic gang is one job in all its parts."""
     jobs = list(dict.fromkeys(owner_of(known.name) for known in found))[:most]
     return tuple(known for known in found if owner_of(known.name) in jobs)
@@ -86,14 +86,14 @@ def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
     return drains or lends or any(clock.deadline <= snapshot.time for clock in snapshot.in_flight.convergence)
 
 
-def _drained(snapshot: Snapshot, policy: Policy, law: Law) -> Iterator[Departure]:
+def _drained(snapshot: Snapshot, policy: Policy, law: EvictionRules) -> Iterator[RuleEviction]:
     for holder in holders_of(snapshot, policy, ("starting", "running"), otherwise=PriorityClass("")):
         queue = draining(law.tree, holder.job.spec.queue)
         if queue is not None and holder.job.leaves != "not":
-            yield Departure(holder, "drain", queue.name, law.lost_gpu_s(holder))
+            yield RuleEviction(holder, "drain", queue.name, law.lost_gpu_s(holder))
 
 
-def _returned(snapshot: Snapshot, policy: Policy, law: Law, shares: Shares) -> Iterator[Departure]:
+def _returned(snapshot: Snapshot, policy: Policy, law: EvictionRules, shares: Shares) -> Iterator[RuleEviction]:
     """Who runs on what is reserved for others, in time for all of it to be free when their gangs start."""
     queue_of = {job.name: job.spec.queue for job in snapshot.pending}
     for name, held in sorted(loans_in(snapshot, policy, shares).items()):
@@ -102,19 +102,19 @@ def _returned(snapshot: Snapshot, policy: Policy, law: Law, shares: Shares) -> I
             job, known = holder.job, holder.priority_class
             due = snapshot.time.after(policy.grace(job)) >= held.start
             if due and not ends_by(job, held.start) and not protected(job, known.protection, snapshot.time):
-                yield Departure(holder, "return", queue_of[held.holder], law.lost_gpu_s(holder), held.holder)
+                yield RuleEviction(holder, "return", queue_of[held.holder], law.lost_gpu_s(holder), held.holder)
 
 
 def _converging(
-    snapshot: Snapshot, policy: Policy, law: Law, shares: Shares, leaving: set[JobName]
-) -> Sequence[Departure]:
+    snapshot: Snapshot, policy: Policy, law: EvictionRules, shares: Shares, leaving: set[JobName]
+) -> Sequence[RuleEviction]:
     """The least harmful that suffice, clock by clock; without those that can be spared in the end."""
     overdue = [clock for clock in snapshot.in_flight.convergence if clock.deadline <= snapshot.time]
-    chosen: dict[JobName, Departure] = {}
+    chosen: dict[JobName, RuleEviction] = {}
 
-    def excess(clock: ConvergenceClock, without: Iterable[Departure]) -> int:
+    def excess(clock: ConvergenceClock, without: Iterable[RuleEviction]) -> int:
         left = shares.without([(known.holder.job.spec.queue, known.holder.charge) for known in without])
-        return left.used.get(Line(clock.queue, clock.gpu_type), 0) - clock.limit
+        return left.used.get(QuotaLine(clock.queue, clock.gpu_type), 0) - clock.limit
 
     for clock in overdue:
         for holder in _in_order_of_harm(clock, policy, law):
@@ -122,7 +122,7 @@ def _converging(
                 break
             if holder.job.name not in leaving:
                 for part in law.whole(holder):
-                    chosen.setdefault(part.job.name, Departure(part, "converge", clock.queue, law.lost_gpu_s(part)))
+                    chosen.setdefault(part.job.name, RuleEviction(part, "converge", clock.queue, law.lost_gpu_s(part)))
     helped = [clock for clock in overdue if excess(clock, chosen.values()) <= 0]
     for known in gangs_first(list(chosen.values())):
         if known.is_part and owner_of(known.name) in chosen:
@@ -134,7 +134,7 @@ def _converging(
     return list(chosen.values())
 
 
-def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: Law) -> list[Holder]:
+def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: EvictionRules) -> list[Holder]:
     """Who may be made to leave for a clock: borrowed work first, then by base priority, then by what is lost."""
     evict = convergence_of(policy, law.tree, clock.queue).evict
     found = []

@@ -14,28 +14,28 @@ from math import inf
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.round_cache import Kept
+from solver.model.round_cache import RoundCache
 from solver.model.workload import QueueName
-from solver.preemption.eviction_rules import Law
-from solver.preemption.released_capacity import Freeing
-from solver.quota.allocation_table import Holdings
-from solver.quota.victims import BORROWED, MEANS, STRADDLES, Holder, Taker, Victim, protected, unsaved_ms
+from solver.preemption.eviction_rules import EvictionRules
+from solver.preemption.released_capacity import ReleasedCapacity
+from solver.quota.allocation_table import AllocationTable
+from solver.quota.victims import BORROWED, MEANS, STRADDLES, Holder, PreemptorJob, Victim, protected, unsaved_ms
 
 RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
 
 
 @dataclass(slots=True)
-class Lawful:
+class EvictionCandidates:
     """The victims that a law allows, by taker: their places in the order of harm, ascending."""
 
-    law: Law
-    kept: Kept = field(default_factory=Kept)
-    holdings: Holdings = field(init=False)
+    law: EvictionRules
+    kept: RoundCache = field(default_factory=RoundCache)
+    holdings: AllocationTable = field(init=False)
     _priority: Ints = field(init=False)
     _lost_gpu_s: Floats = field(init=False)
     _preemptible: Mask = field(init=False)
@@ -46,7 +46,7 @@ class Lawful:
     _in_order: Ints = field(init=False)
     _gpus: Ints = field(init=False)
     _known: dict[object, Ints] = field(default_factory=dict)
-    _freeing: Freeing | None = None
+    _freeing: ReleasedCapacity | None = None
 
     def __post_init__(self) -> None:
         law = self.law
@@ -88,10 +88,10 @@ class Lawful:
         """By number, who holds no part of a GPU."""
         return self.holdings.countable
 
-    def freeing(self, room: Room) -> Freeing:
+    def freeing(self, room: FreeCapacity) -> ReleasedCapacity:
         """What nodes get back from whom; the same for all rooms of a round."""
         if self._freeing is None:
-            self._freeing = Freeing(self.holdings.gangs, room, self.kept)
+            self._freeing = ReleasedCapacity(self.holdings.gangs, room, self.kept)
         return self._freeing
 
     def gpus_of(self, leaving: Mask) -> dict[GpuType, int]:
@@ -112,7 +112,7 @@ class Lawful:
             rank = -self.law.precedence.places[owner_of(holder.job.name)].cost
         return Victim(holder, means, rank, float(self._lost_gpu_s[number]))
 
-    def of_its_own(self, taker: Taker) -> Ints:
+    def of_its_own(self, taker: PreemptorJob) -> Ints:
         """Work of the taker's queue. Where jobs take turns, who gives way depends on who comes."""
         key, precedence = self.likeness(taker), self.law.precedence
         if key not in self._known:
@@ -129,12 +129,12 @@ class Lawful:
             self._known[key] = np.sort(np.concatenate(found))
         return self._known[key]
 
-    def likeness(self, taker: Taker) -> object:
+    def likeness(self, taker: PreemptorJob) -> object:
         """The same for takers for whom the same may have to leave."""
         turn = taker.job.name if self._takes_turn(taker) else None
         return taker.job.spec.queue, taker.base_priority, taker.overdue, turn
 
-    def _takes_turn(self, taker: Taker) -> bool:
+    def _takes_turn(self, taker: PreemptorJob) -> bool:
         return taker.job.name in self.law.precedence.in_turn
 
     def _numbers(self, queue: QueueName) -> Ints:
@@ -164,7 +164,7 @@ class Lawful:
         return self._known[key]
 
 
-def _gpus_at_most(holdings: Holdings) -> Ints:
+def _gpus_at_most(holdings: AllocationTable) -> Ints:
     """By holder and type, of how many GPUs it has all, or some part."""
     gpus = holdings.charge // MILLI_PER_GPU
     in_parts = np.flatnonzero(~holdings.countable)

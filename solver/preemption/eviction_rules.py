@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 
 from solver.model.arrays import Ints
 from solver.model.quantities import Duration, Instant
-from solver.model.round_cache import Kept
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy
 from solver.policy.precedence import Precedence
 from solver.policy.tree import QueueTree
-from solver.quota.allocation_table import Holdings
-from solver.quota.borrowing import standings
+from solver.quota.allocation_table import AllocationTable
+from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Shares
 from solver.quota.victims import BORROWED, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class EvictionRules:
     """Judges who may be evicted for whom.
 
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
@@ -29,22 +29,22 @@ class Law:
 
     now: Instant
     tree: QueueTree
-    holdings: Holdings
+    holdings: AllocationTable
     standing: Ints
     ranks: Mapping[tuple[QueueName, int], int]
     restart_cost: Duration
     precedence: Precedence
 
     @classmethod
-    def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: Kept | None = None) -> Law:
+    def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
         """The law as it applies to a snapshot."""
-        holdings = Holdings.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
+        holdings = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
         values: dict[QueueName, set[int]] = defaultdict(set)
         for holder in holdings.bases:
             values[holder.job.spec.queue].add(holder.base_priority)
         ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
         restart_cost = policy.scheduling.evictions.restart_cost
-        standing = standings(holdings, shares).max(axis=1, initial=BORROWED)
+        standing = borrowing_of(holdings, shares).max(axis=1, initial=BORROWED)
         return cls(snapshot.time, shares.tree, holdings, standing, ranks, restart_cost, shares.precedence)
 
     @property

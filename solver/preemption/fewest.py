@@ -17,9 +17,9 @@ from solver.model.cluster import GpuType
 from solver.placement.placement import ONE_GPU
 from solver.preemption.attempts import Attempts
 from solver.preemption.counting import Counting, can_count, could_fit, says_it_all
-from solver.preemption.givers import Side, charges_of
-from solver.preemption.trial import Trial, Wish
-from solver.quota.allocation_table import Leaving
+from solver.preemption.givers import VictimSet, charges_of
+from solver.preemption.trial import PlacementRequest, PreemptionResult
+from solver.quota.allocation_table import RemovedHolders
 from solver.quota.victims import Victim, gangs_first
 
 ALL_SPARED_MAX = 64
@@ -32,7 +32,7 @@ class Fewest:
 
     attempts: Attempts
 
-    def find(self, wish: Wish, side: Side) -> Trial | None:
+    def find(self, wish: PlacementRequest, side: VictimSet) -> PreemptionResult | None:
         """The taker with its victims, of those on this side; None where all of them do not suffice."""
         attempts, lawful = self.attempts, self.attempts.lawful
         if self._lacks_gpus(wish, side) or not attempts.may(wish, side.charges):
@@ -49,7 +49,7 @@ class Fewest:
         found = attempts.attempt(wish, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
 
-    def _lacks_gpus(self, wish: Wish, side: Side) -> bool:
+    def _lacks_gpus(self, wish: PlacementRequest, side: VictimSet) -> bool:
         """Whether the taker asks for more whole GPUs of a type than there are, wherever they are, once all of these have left."""
         groups = wish.candidate.job.spec.task_groups
         asked = Counter[GpuType]()
@@ -61,7 +61,7 @@ class Fewest:
             gpus > soon.offer(ONE_GPU, gpu_type).total + side.gpus.get(gpu_type, 0) for gpu_type, gpus in asked.items()
         )
 
-    def _by_counting(self, wish: Wish, places: Ints) -> Trial | None:
+    def _by_counting(self, wish: PlacementRequest, places: Ints) -> PreemptionResult | None:
         lawful, bears = self.attempts.lawful, self._bearing_on_quota(wish)
         if could_fit(wish, self.attempts.soon):
             places = places[bears[lawful.holders_of(places)]]
@@ -74,23 +74,23 @@ class Fewest:
         chosen = [place for place, number in zip(places.tolist(), numbers, strict=True) if number in needed]
         return self.attempts.attempt(wish, [lawful.victim(place) for place in chosen])
 
-    def _fewest_allowed(self, wish: Wish, holders: Ints) -> int | None:
+    def _fewest_allowed(self, wish: PlacementRequest, holders: Ints) -> int | None:
         """How many of the holders have to leave until the taker may have what it asks for; None where all do not suffice."""
         holdings = self.attempts.lawful.holdings
 
         def allowed(count: int) -> bool:
-            return self.attempts.may(wish, Leaving(holdings, holders[:count]).charges)
+            return self.attempts.may(wish, RemovedHolders(holdings, holders[:count]).charges)
 
         if self.attempts.may(wish, {}):
             return 0
         return _fewest_that(allowed, len(holders)) if allowed(len(holders)) else None
 
-    def _needed_for_quota(self, wish: Wish, holders: Ints) -> set[int] | None:
+    def _needed_for_quota(self, wish: PlacementRequest, holders: Ints) -> set[int] | None:
         """Who has to leave where there is room enough: without who can be spared, the most harmful asked first."""
         allowed = self._fewest_allowed(wish, holders)
         if allowed is None:
             return None
-        needed, leaving = set[int](), Leaving(self.attempts.lawful.holdings, holders[:allowed])
+        needed, leaving = set[int](), RemovedHolders(self.attempts.lawful.holdings, holders[:allowed])
         for number in holders[:allowed][::-1].tolist():
             leaving.come_back(number)
             if not self.attempts.may(wish, leaving.charges):
@@ -98,7 +98,7 @@ class Fewest:
                 needed.add(number)
         return needed
 
-    def _needed(self, wish: Wish, holders: Ints, bears: Mask) -> set[int] | None:
+    def _needed(self, wish: PlacementRequest, holders: Ints, bears: Mask) -> set[int] | None:
         """The same where room has to be made, too. `bears`: by number, who bears on the quota."""
         attempts = self.attempts
         counting = Counting(wish, attempts.soon, attempts.lawful)
@@ -107,7 +107,7 @@ class Fewest:
         if to_fit is None or allowed is None:
             return None
         first = holders[: max(to_fit, allowed)]
-        needed, leaving = set[int](), Leaving(attempts.lawful.holdings, first)
+        needed, leaving = set[int](), RemovedHolders(attempts.lawful.holdings, first)
         counting.leave(leaving.gone)
         may_be_needed = bears | counting.helpful()
         for number in first[may_be_needed[first]][::-1].tolist():
@@ -119,7 +119,7 @@ class Fewest:
                 needed.add(number)
         return needed
 
-    def _mattering(self, wish: Wish) -> Mask:
+    def _mattering(self, wish: PlacementRequest) -> Mask:
         """By number, without whom it could be that the taker may not have what it asks for, or that it finds no place."""
         lawful, room = self.attempts.lawful, self.attempts.soon
         holdings, freeing = lawful.holdings, lawful.freeing(room)
@@ -131,7 +131,7 @@ class Fewest:
         matters[holdings.base[matters]] = True
         return matters
 
-    def _bearing_on_quota(self, wish: Wish) -> Mask:
+    def _bearing_on_quota(self, wish: PlacementRequest) -> Mask:
         """By number, on whom it could depend that the taker may have what it asks for; as `Attempts.frees_quota`."""
         holdings, shares = self.attempts.lawful.holdings, self.attempts.headroom.shares
         if shares.lending.kept:
@@ -144,7 +144,9 @@ class Fewest:
                     bears[holdings.below[line.queue]] |= holdings.has[holdings.below[line.queue], number]
         return bears
 
-    def _shortest(self, found: Trial, rest: list[Victim], needed: Sequence[Victim] = ()) -> tuple[list[Victim], Trial]:
+    def _shortest(
+        self, found: PreemptionResult, rest: list[Victim], needed: Sequence[Victim] = ()
+    ) -> tuple[list[Victim], PreemptionResult]:
         """The shortest prefix that suffices beside those that are needed; all of it does, as `found` says."""
         best = found
 
@@ -156,7 +158,7 @@ class Fewest:
 
         return rest[: _fewest_that(suffices, len(rest))], best
 
-    def _spare(self, found: Trial) -> Trial:
+    def _spare(self, found: PreemptionResult) -> PreemptionResult:
         """Fewer victims: the last of the shortest prefix that suffices is needed, then the last of the shortest beside it."""
         if len(found.victims) > ALL_SPARED_MAX:
             found = self._without_the_useless(found)
@@ -166,7 +168,7 @@ class Fewest:
             needed, rest = needed + shortest[-1:], shortest[:-1]
         return self._without_the_useless(found)
 
-    def _without_the_useless(self, found: Trial) -> Trial:
+    def _without_the_useless(self, found: PreemptionResult) -> PreemptionResult:
         """The same place without those who free neither room there nor quota."""
         attempts = self.attempts
         is_near = [found.uses_nodes_of(victim) for victim in found.victims]

@@ -8,14 +8,14 @@ from heapq import nlargest
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName, QueueName
-from solver.policy.tree import Line
-from solver.preemption.eviction_candidates import Lawful
+from solver.policy.tree import QuotaLine
+from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.quota.entitlement import Charge
-from solver.quota.victims import Taker
+from solver.quota.victims import PreemptorJob
 
 
 @dataclass(slots=True)
@@ -26,9 +26,9 @@ class Freeable:
     charged that may leave for it.
     """
 
-    lawful: Lawful
-    takers: Iterable[Taker]
-    soon: Room
+    lawful: EvictionCandidates
+    takers: Iterable[PreemptorJob]
+    soon: FreeCapacity
     moves: int
     lower: Mapping[JobName, Charge] = field(init=False)
     leaving: Mask = field(init=False)
@@ -46,12 +46,14 @@ class Freeable:
             self._gpus[node] = len(self.soon.nodes[node].gpus)
         self._gpus[~self.soon.open_nodes] = 0
 
-    def charges(self) -> Mapping[Line, int]:
+    def charges(self) -> Mapping[QuotaLine, int]:
         """Milli-GPU that they are charged, by their queue and type."""
-        holdings, found = self.lawful.holdings, dict[Line, int]()
+        holdings, found = self.lawful.holdings, dict[QuotaLine, int]()
         for queue, own in holdings.own.items():
             milli = holdings.charge[own][self.leaving[own]].sum(axis=0).tolist()
-            found |= {Line(queue, known): most for known, most in zip(holdings.gpu_types, milli, strict=True) if most}
+            found |= {
+                QuotaLine(queue, known): most for known, most in zip(holdings.gpu_types, milli, strict=True) if most
+            }
         return found
 
     def slots(self, gpu_type: GpuType, gpus: int) -> int:
@@ -71,7 +73,7 @@ class Freeable:
         gangs = (sum(slots[number] for number in gang) for gang in self.lawful.holdings.of_gang.values())
         return int(sum(nlargest(self.moves, gangs)))
 
-    def _lower(self, takers: Iterable[Taker]) -> dict[JobName, Charge]:
+    def _lower(self, takers: Iterable[PreemptorJob]) -> dict[JobName, Charge]:
         lawful, known = self.lawful, dict[object, Charge]()
         found = dict[JobName, Charge]()
         for taker in takers:
@@ -82,7 +84,7 @@ class Freeable:
             found[taker.job.name] = known[alike]
         return found
 
-    def _leaving(self, takers: Iterable[Taker]) -> Mask:
+    def _leaving(self, takers: Iterable[PreemptorJob]) -> Mask:
         lawful, leaving = self.lawful, np.zeros(len(self.lawful.holdings.holders), dtype=bool)
         alike = {lawful.likeness(taker): taker for taker in takers}
         for taker in alike.values():
@@ -92,6 +94,6 @@ class Freeable:
         return lawful.holdings.with_all_parts(leaving)
 
 
-def _branches(lawful: Lawful, takers: Iterable[Taker]) -> Iterator[tuple[QueueName, bool]]:
+def _branches(lawful: EvictionCandidates, takers: Iterable[PreemptorJob]) -> Iterator[tuple[QueueName, bool]]:
     for taker in takers:
         yield from ((branch, taker.overdue) for branch in lawful.law.tree.path(taker.job.spec.queue))

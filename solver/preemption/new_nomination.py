@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.parts import owner_of
 from solver.model.pledges import NOTHING, Pledged
 from solver.model.workload import Job, JobName
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.preemption.consolidation import Move
 from solver.quota.victims import Victim
 
@@ -22,13 +22,13 @@ TIERS: tuple[Tier, ...] = ("entitled", "fair")
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class NewNomination:
     """A taker on the devices that it will have, and who leaves or moves for it; nobody, where it waits for what leaves anyway.
 
     `pledged`: GPUs that are partitioned anew for it once they have left.
     """
 
-    start: Start
+    start: JobStart
     victims: tuple[Victim, ...]
     tier: Tier
     moves: tuple[Move, ...] = ()
@@ -39,7 +39,7 @@ class Promise:
         """The taker."""
         return self.start.candidate.job
 
-    def take(self, room: Room) -> None:
+    def take(self, room: FreeCapacity) -> None:
         """What is promised is nobody else's."""
         room.occupy(self.start.held)
         room.set_aside(self.pledged)

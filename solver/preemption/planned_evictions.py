@@ -13,13 +13,13 @@ from solver.model.snapshot import Snapshot, with_more_intents
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.policy.harm import Rule
 from solver.policy.policy import Policy
-from solver.preemption.departures import Departure
-from solver.preemption.new_nomination import Promise
+from solver.preemption.departures import RuleEviction
+from solver.preemption.new_nomination import NewNomination
 from solver.quota.victims import MEANS, Means, Victim
 
 
 @dataclass(frozen=True, slots=True)
-class Concession:
+class PlannedEviction:
     """`tasks` of a job leave, for a `beneficiary` or by a rule of queue `at`.
 
     `by` is the most harmful of what takes them; `lost_gpu_s` as of an eviction. `reserved_for`: the gang it gives back to.
@@ -51,44 +51,46 @@ class Concession:
         return MilliGpu(sum(task.gpus for task in self.job.placement) - self.gpus)
 
 
-def concessions(
-    parts: Iterable[Victim | Departure], jobs: Mapping[JobName, Job], beneficiary: JobName | None = None
-) -> Iterator[Concession]:
+def planned_evictions(
+    parts: Iterable[Victim | RuleEviction], jobs: Mapping[JobName, Job], beneficiary: JobName | None = None
+) -> Iterator[PlannedEviction]:
     """One for each job, in the order in which the first part of each is named."""
-    by_job: dict[JobName, list[Victim | Departure]] = {}
+    by_job: dict[JobName, list[Victim | RuleEviction]] = {}
     for part in parts:
         by_job.setdefault(owner_of(part.name), []).append(part)
     for name, found in by_job.items():
         named = {(task.group, task.index) for part in found for task in part.holder.job.placement}
         tasks = tuple(task for task in jobs[name].placement if (task.group, task.index) in named)
-        rule = next((part for part in found if isinstance(part, Departure)), None)
+        rule = next((part for part in found if isinstance(part, RuleEviction)), None)
         at, to = (rule.queue, rule.to) if rule else (None, None)
-        yield Concession(jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at, to)
+        yield PlannedEviction(
+            jobs[name], tasks, _worst(found), sum(part.lost_gpu_s for part in found), beneficiary, at, to
+        )
 
 
-def yielding(promise: Promise, jobs: Mapping[JobName, Job]) -> Iterator[Concession]:
+def yielding(promise: NewNomination, jobs: Mapping[JobName, Job]) -> Iterator[PlannedEviction]:
     """Who leaves or moves for the taker of a promise."""
-    yield from concessions(promise.victims, jobs, promise.job.name)
+    yield from planned_evictions(promise.victims, jobs, promise.job.name)
     for move in promise.moves:
         job, lost = move.mover.job, move.mover.lost_gpu_s
-        yield Concession(job, job.placement, "move", lost, promise.job.name, moves_to=move.tasks)
+        yield PlannedEviction(job, job.placement, "move", lost, promise.job.name, moves_to=move.tasks)
 
 
-def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator[Concession]:
+def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator[PlannedEviction]:
     """Tasks that were to join a gang and did not become ready in time leave it again; the gang goes on without them."""
     jobs = {job.name: job for job in snapshot.jobs}
     busy = {intent.job for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")} | set(others)
     for intent in snapshot.in_flight.intents:
         if intent.kind == "grow" and intent.deadline <= snapshot.time and intent.job not in busy and intent.job in jobs:
-            yield Concession(jobs[intent.job], intent.tasks, "overdue", 0.0)
+            yield PlannedEviction(jobs[intent.job], intent.tasks, "overdue", 0.0)
 
 
-def _worst(parts: Iterable[Victim | Departure]) -> Means | Rule:
+def _worst(parts: Iterable[Victim | RuleEviction]) -> Means | Rule:
     by: list[Means | Rule] = [part.means if isinstance(part, Victim) else part.rule for part in parts]
     return max(by, key=(*MEANS, "drain", "converge", "return").index)
 
 
-def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy) -> Snapshot:
+def with_asked(snapshot: Snapshot, leaving: Iterable[PlannedEviction], policy: Policy) -> Snapshot:
     """The world in which that was asked for: it is no longer theirs who hold it, and not yet free."""
     leaving = tuple(leaving)
     intents = tuple(_asked(known, snapshot.time, policy) for known in leaving)
@@ -98,18 +100,18 @@ def with_asked(snapshot: Snapshot, leaving: Iterable[Concession], policy: Policy
     return shrinking_apart(with_more_intents(snapshot, intents))
 
 
-def _asked(known: Concession, now: Instant, policy: Policy) -> Intent:
+def _asked(known: PlannedEviction, now: Instant, policy: Policy) -> Intent:
     job, until = known.job, now.after(policy.grace(known.job))
     if known.whole:
         return Intent("stop", job.name, job.attempt, now, until, beneficiary=known.beneficiary, purpose="evict")
     return Intent("shrink", job.name, job.attempt, now, until, known.tasks, known.beneficiary)
 
 
-def _promised(known: Concession, now: Instant, policy: Policy) -> Intent:
+def _promised(known: PlannedEviction, now: Instant, policy: Policy) -> Intent:
     until = now.after(promised_for(known, policy))
     return Intent("nominate", known.job.name, known.job.attempt + 1, now, until, known.moves_to)
 
 
-def promised_for(known: Concession, policy: Policy) -> Duration:
+def promised_for(known: PlannedEviction, policy: Policy) -> Duration:
     """How long a job that moves is promised where it goes on: until it has left, be it by force, and has had time to start."""
     return Duration(policy.grace(known.job) + policy.scheduling.evictions.grace + policy.scheduling.start_deadline)

@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import Node, NodeName
-from solver.model.round_cache import Kept, Results
+from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import Shape
 from solver.model.workload import Job
-from solver.quota.victims import Gang
+from solver.quota.victims import HeldGang
 
 NOTHING = Shape()
 NOWHERE = -1, None
 
 
-class Freed(NamedTuple):
+class NodeRelease(NamedTuple):
     """What a node gets back: GPUs, milli-cores and bytes."""
 
     node: int
@@ -29,16 +29,16 @@ class Freed(NamedTuple):
     memory: int
 
 
-class Freeing:
+class ReleasedCapacity:
     """What each holder gives back when it leaves, by its number; and all of that as arrays, sorted by node, with the `holder`.
 
     Nothing is said of who holds parts of GPUs.
     """
 
-    def __init__(self, gangs: Sequence[Gang], room: Room, kept: Kept) -> None:
+    def __init__(self, gangs: Sequence[HeldGang], room: FreeCapacity, kept: RoundCache) -> None:
         nodes = {node.name: (number, node) for number, node in enumerate(room.nodes)}
-        known: Results[list[list[Freed]]] = kept.results("freed", [*nodes])
-        self.of = list[list[Freed]]()
+        known: CachedResults[list[list[NodeRelease]]] = kept.results("freed", [*nodes])
+        self.of = list[list[NodeRelease]]()
         for gang in gangs:
             on = [nodes.get(task.node) for holder in gang.holders for task in holder.job.placement]
             self.of += known.get(gang.holders[0].job.name, partial(_freed, gang, nodes), gang, on)
@@ -50,17 +50,17 @@ class Freeing:
         self.holder, (self.node, self.gpus, self.cpu, self.memory) = holder[by_node], rows[by_node].T.copy()
 
 
-def _freed(gang: Gang, nodes: Mapping[NodeName, tuple[int, Node]]) -> list[list[Freed]]:
+def _freed(gang: HeldGang, nodes: Mapping[NodeName, tuple[int, Node]]) -> list[list[NodeRelease]]:
     """By each of its parts."""
     return [_of_job(holder.job, nodes) if whole else [] for holder, whole in zip(gang.holders, gang.whole, strict=True)]
 
 
-def _of_job(job: Job, nodes: Mapping[NodeName, tuple[int, Node]]) -> list[Freed]:
-    shapes, found = {group.name: group.shape for group in job.spec.task_groups}, list[Freed]()
+def _of_job(job: Job, nodes: Mapping[NodeName, tuple[int, Node]]) -> list[NodeRelease]:
+    shapes, found = {group.name: group.shape for group in job.spec.task_groups}, list[NodeRelease]()
     for task in job.placement:
         number, node = nodes.get(task.node, NOWHERE)
         if node is not None and node.schedulable:
             devices, shape = task.devices, shapes.get(task.group, NOTHING)
             healthy = [gpu.healthy and gpu.instances is None and gpu.id in devices for gpu in node.gpus].count(True)
-            found.append(Freed(number, healthy, int(shape.cpu), int(shape.memory)))
+            found.append(NodeRelease(number, healthy, int(shape.cpu), int(shape.memory)))
     return found

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.pledges import NOTHING, Pledged
 from solver.model.shape import Shape
 from solver.model.workload import Job, TaskPlacement
-from solver.placement.placement import Placed
+from solver.placement.placement import PlacedGang
 from solver.placement.starts import held_by
 from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import Tier
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.options import Option
 from solver.quota.victims import Victim
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlacementRequest:
     """A taker served in one of its ways. `drains`: on GPUs, too, that are partitioned anew once others have left them.
 
     `displaces`: though its queue holds more than its share, by lower work: that stands behind it, and gives way GPU for GPU.
     """
 
-    candidate: Candidate
+    candidate: StartCandidate
     option: Option
     tier: Tier
     drains: bool = False
@@ -33,12 +33,12 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PreemptionResult:
     """What a taker would have if certain victims left, others moved, and the GPUs that are `pledged` were partitioned anew."""
 
-    wish: Wish
+    wish: PlacementRequest
     victims: tuple[Victim, ...]
-    placed: Placed
+    placed: PlacedGang
     moves: tuple[Move, ...] = ()
     pledged: Pledged = NOTHING
 
@@ -53,7 +53,7 @@ class Trial:
         return any(task.node in mine for task in victim.holder.job.placement)
 
 
-def leave(room: Room, job: Job) -> None:
+def leave(room: FreeCapacity, job: Job) -> None:
     """The job gives back all that it holds."""
     shapes = {group.name: group.shape for group in job.spec.task_groups}
     for task in job.placement:

@@ -16,8 +16,8 @@ from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.policy.policy import Policy
-from solver.quota.allocation_table import Holdings
-from solver.quota.borrowing import standings
+from solver.quota.allocation_table import AllocationTable
+from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Charge, Inside, Shares
 from solver.quota.victims import BORROWED, gangs_of, protected
 
@@ -32,8 +32,8 @@ def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares) -> Loans:
     taken = {job.name: held for job in snapshot.jobs if (held := first_on(gangs, job.placement)) is not None}
     if not taken:
         return {}
-    holdings = Holdings.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
-    borrows = (standings(holdings, shares) == BORROWED).any(axis=(1, 2)).tolist()
+    holdings = AllocationTable.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
+    borrows = (borrowing_of(holdings, shares) == BORROWED).any(axis=(1, 2)).tolist()
     return {
         name: taken[name]
         for holder, borrowed in zip(holdings.holders, borrows, strict=True)

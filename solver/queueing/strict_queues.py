@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from solver.model.cluster import GpuType
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.options import Option
 
 
@@ -49,7 +49,7 @@ def may_run_around(spec: JobSpec, option: Option, first: Reach) -> bool:
 class Lines:
     """Who stands in line in each strict queue while a round hands out room. Candidates come in order."""
 
-    candidates: Sequence[Candidate]
+    candidates: Sequence[StartCandidate]
     _waiting: dict[QueueName, dict[JobName, Reach]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,12 +58,12 @@ class Lines:
                 line = self._waiting.setdefault(candidate.job.spec.queue, {})
                 line[candidate.job.name] = Reach.of(candidate.job.spec)
 
-    def start(self, candidate: Candidate) -> None:
+    def start(self, candidate: StartCandidate) -> None:
         """It stands in line no more."""
         if candidate.strict:
             self._waiting[candidate.job.spec.queue].pop(candidate.job.name, None)
 
-    def blocker(self, candidate: Candidate, option: Option) -> JobName | None:
+    def blocker(self, candidate: StartCandidate, option: Option) -> JobName | None:
         """The first one in line whom it would delay, served this way; None: nobody."""
         if candidate.strict:
             for name, reach in self._waiting[candidate.job.spec.queue].items():
@@ -74,11 +74,11 @@ class Lines:
         return None
 
 
-def behind_nobody(candidates: Iterable[Candidate], able: Collection[int]) -> tuple[Candidate, ...]:
+def behind_nobody(candidates: Iterable[StartCandidate], able: Collection[int]) -> tuple[StartCandidate, ...]:
     """Those whose likeness is able to start, in the ways that delay nobody of their strict queue who is not."""
     stuck: dict[QueueName, dict[Reach, None]] = {}
     likeness: dict[tuple[int, int], int] = {}
-    left: list[Candidate] = []
+    left: list[StartCandidate] = []
     for candidate in candidates:
         spec = candidate.job.spec
         line = stuck.setdefault(spec.queue, {}) if candidate.strict else {}
@@ -94,7 +94,7 @@ def behind_nobody(candidates: Iterable[Candidate], able: Collection[int]) -> tup
     return tuple(left)
 
 
-def first_in_line(waiting: Sequence[Candidate]) -> Iterator[Candidate]:
+def first_in_line(waiting: Sequence[StartCandidate]) -> Iterator[StartCandidate]:
     """Those who could start before all others that wait, with the options in which they delay none of these."""
     before: dict[QueueName, dict[Reach, None]] = {}
     for candidate in waiting:
@@ -106,7 +106,9 @@ def first_in_line(waiting: Sequence[Candidate]) -> Iterator[Candidate]:
         line[Reach.of(spec)] = None
 
 
-def passing_nobody(candidates: Sequence[Candidate], chosen: Iterable[tuple[Candidate, Option]]) -> set[JobName]:
+def passing_nobody(
+    candidates: Sequence[StartCandidate], chosen: Iterable[tuple[StartCandidate, Option]]
+) -> set[JobName]:
     """Those chosen that may start beside each other, once whoever would pass one that is not chosen stays behind too."""
     option_of = {candidate.job.name: option for candidate, option in chosen}
     lines = Lines(candidates)
@@ -119,7 +121,7 @@ def passing_nobody(candidates: Sequence[Candidate], chosen: Iterable[tuple[Candi
     return set(option_of)
 
 
-def _around(candidate: Candidate, line: Iterable[Reach]) -> tuple[Option, ...]:
+def _around(candidate: StartCandidate, line: Iterable[Reach]) -> tuple[Option, ...]:
     """The options in which it leaves alone all that these in its line could use."""
     spec = candidate.job.spec
     return tuple(o for o in candidate.options if all(may_run_around(spec, o, reach) for reach in line))

@@ -14,11 +14,11 @@ from solver.model.parts import owner_of
 from solver.model.workload import JobName, QueueName
 from solver.policy.tree import QueueTree
 from solver.quota.entitlement import Charge
-from solver.quota.victims import Gang, Holder
+from solver.quota.victims import HeldGang, Holder
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class AllocationTable:
     """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
 
     `place`: the number of the task that a part of a gang is (model/parts). `countable`: who holds no part of a GPU.
@@ -27,7 +27,7 @@ class Holdings:
     `by_name`: by holder its place in the order of names. `own` and `below`: the holders of a queue, and these with all below it.
     """
 
-    gangs: tuple[Gang, ...]
+    gangs: tuple[HeldGang, ...]
     holders: tuple[Holder, ...]
     place: Ints
     countable: Mask
@@ -44,12 +44,12 @@ class Holdings:
     below: Mapping[QueueName, slice]
 
     @classmethod
-    def of(cls, gangs: Iterable[Gang], tree: QueueTree) -> Holdings:
+    def of(cls, gangs: Iterable[HeldGang], tree: QueueTree) -> AllocationTable:
         """What these hold; those of queues that do not exist stand last."""
-        of_queue: dict[QueueName, list[Gang]] = {}
+        of_queue: dict[QueueName, list[HeldGang]] = {}
         for gang in gangs:
             of_queue.setdefault(gang.holders[0].job.spec.queue, []).append(gang)
-        ordered, own, below = list[Gang](), dict[QueueName, slice](), dict[QueueName, slice]()
+        ordered, own, below = list[HeldGang](), dict[QueueName, slice](), dict[QueueName, slice]()
 
         def enter(queue: QueueName) -> None:
             first = len(ordered)
@@ -153,7 +153,7 @@ def _charges(holders: Sequence[Holder]) -> tuple[tuple[GpuType, ...], Ints, Mask
 class Charges(Mapping[QueueName, Charge]):
     """What is charged, by queue, to some of the holders; added up when it is first asked for."""
 
-    def __init__(self, holdings: Holdings, of: Mask) -> None:
+    def __init__(self, holdings: AllocationTable, of: Mask) -> None:
         self._holdings, self._of = holdings, of
         self._known: dict[QueueName, Charge] = {}
 
@@ -178,10 +178,10 @@ class Charges(Mapping[QueueName, Charge]):
         return sum(1 for _ in self)
 
 
-class Leaving:
+class RemovedHolders:
     """Some holders leave, and come back one by one. `gone`: they, and what can't be without them."""
 
-    def __init__(self, holdings: Holdings, holders: Ints) -> None:
+    def __init__(self, holdings: AllocationTable, holders: Ints) -> None:
         self._holdings, base = holdings, holdings.base
         asked = np.zeros(len(holdings.holders), dtype=bool)
         asked[holders] = True

@@ -13,8 +13,8 @@ import numpy as np
 
 from solver.model.arrays import Ints, Mask
 from solver.model.sums import begins, running_sums
-from solver.policy.tree import Line
-from solver.quota.allocation_table import Holdings, ranks_of
+from solver.policy.tree import QuotaLine
+from solver.quota.allocation_table import AllocationTable, ranks_of
 from solver.quota.entitlement import Shares
 from solver.quota.victims import BORROWED, INSIDE, STRADDLES
 
@@ -22,7 +22,7 @@ NOWHERE = -1
 """It stands in no such line: it is charged nothing of the type, or its path ends before."""
 
 
-def standings(holdings: Holdings, shares: Shares) -> Ints:
+def borrowing_of(holdings: AllocationTable, shares: Shares) -> Ints:
     """By holder, GPU type and depth (roots: 0): where it stands in the line of the queue on its path, as a place in STANDINGS.
 
     From the leaves up: who is inside the guarantee of the queue below comes first, so that what a queue below borrows is borrowed
@@ -32,7 +32,9 @@ def standings(holdings: Holdings, shares: Shares) -> Ints:
     in_line, preemptible = _in_line(holdings), _preemptible(holdings)
     found = np.full((len(in_line), len(holdings.gpu_types), queue_at.shape[1]), NOWHERE, dtype=np.int64)
     for column, gpu_type in enumerate(holdings.gpu_types):
-        guaranteed = np.array([shares.guaranteed.get(Line(queue, gpu_type), 0) for queue in queues], dtype=np.int64)
+        guaranteed = np.array(
+            [shares.guaranteed.get(QuotaLine(queue, gpu_type), 0) for queue in queues], dtype=np.int64
+        )
         charged = in_line[holdings.has[in_line, column]]
         below = np.full(len(in_line), INSIDE)
         for depth in reversed(range(queue_at.shape[1])):
@@ -44,7 +46,7 @@ def standings(holdings: Holdings, shares: Shares) -> Ints:
     return found
 
 
-def _in_line(holdings: Holdings) -> Ints:
+def _in_line(holdings: AllocationTable) -> Ints:
     """The holders' numbers, as they stand in line."""
     gangs, gang = holdings.bases, holdings.gang
     started = np.array([holder.job.started_at or 0 for holder in gangs], dtype=np.int64)[gang]
@@ -54,7 +56,7 @@ def _in_line(holdings: Holdings) -> Ints:
     return order
 
 
-def _preemptible(holdings: Holdings) -> Mask:
+def _preemptible(holdings: AllocationTable) -> Mask:
     return np.array([holder.priority_class.preemptible for holder in holdings.bases], dtype=bool)[holdings.gang]
 
 

@@ -8,24 +8,24 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.workload import QueueName
 from solver.policy.policy import Queue
-from solver.policy.tree import Line, QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 
 
-def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[Line, int]:
+def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[QuotaLine, int]:
     """Guaranteed milli-GPU of every queue and type.
 
     Unset is the weighted share of what the parent has not given to other children; above the roots stands the
     cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent. What is shared out
     by weight is whole GPUs: what is left of one stays with the parent.
     """
-    shares: dict[Line, int] = {}
+    shares: dict[QuotaLine, int] = {}
     for gpu_type, milli in sorted(capacity.items()):
         _share_out(tree, None, gpu_type, milli, shares)
     return shares
 
 
 def _share_out(
-    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, milli: int, shares: dict[Line, int]
+    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, milli: int, shares: dict[QuotaLine, int]
 ) -> None:
     children = tree.children.get(parent, ())
     stated = {queue.name: _stated(queue, gpu_type) for queue in children}
@@ -36,7 +36,7 @@ def _share_out(
     for queue in children:
         value = stated[queue.name]
         mine = min(milli, split[queue.name] if value is None else value)
-        shares[Line(queue.name, gpu_type)] = mine
+        shares[QuotaLine(queue.name, gpu_type)] = mine
         _share_out(tree, queue.name, gpu_type, mine, shares)
 
 

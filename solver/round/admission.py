@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import Sharing, sharing_of
 from solver.model.cluster import GpuType, Level, Node
@@ -17,7 +17,7 @@ from solver.model.mig import mig_model
 from solver.model.mig_layout import near_profiles
 from solver.model.node_sets import NodeSet
 from solver.model.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
-from solver.model.round_cache import Kept, Results
+from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, SharedShape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobSpec, QueueName, TaskGroup
@@ -83,21 +83,21 @@ class Emptied:
         lending = replace(self.shares.lending, capacity=self.shares.cluster.gpus)
         return Weights.of(self.shares.tree, lending)
 
-    def room(self) -> Room:
+    def room(self) -> FreeCapacity:
         """All of it, partitioned as anybody likes."""
         unlimited = pool_rules(self.policy, self.snapshot).unlimited()
-        return Room.empty(self.nodes, mig=unlimited, node_sets=self.node_sets)
+        return FreeCapacity.empty(self.nodes, mig=unlimited, node_sets=self.node_sets)
 
 
 class Gate:
     """Judges jobs against one policy and the empty cluster; alike jobs are judged once, and not again in the next round."""
 
-    def __init__(self, emptied: Emptied, kept: Kept) -> None:
+    def __init__(self, emptied: Emptied, kept: RoundCache) -> None:
         basis = emptied.policy, emptied.nodes, emptied.node_sets
         self._emptied, self.policy = emptied, emptied.policy
-        self._known: Results[Admission] = kept.results("admissions", *basis)
-        self._options: Results[tuple[Option, ...]] = kept.results("options", *basis)
-        self._fits: Results[bool] = kept.results("fits when empty", *basis)
+        self._known: CachedResults[Admission] = kept.results("admissions", *basis)
+        self._options: CachedResults[tuple[Option, ...]] = kept.results("options", *basis)
+        self._fits: CachedResults[bool] = kept.results("fits when empty", *basis)
         self._in_set: dict[str, frozenset[GpuType]] = {}
 
     @property
@@ -106,7 +106,7 @@ class Gate:
         return self._emptied.shares
 
     @cached_property
-    def empty(self) -> Room:
+    def empty(self) -> FreeCapacity:
         """The empty cluster. What is counted of it for those who come is forgotten with the round."""
         return self._emptied.room()
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from solver.backfill.future_state import World
+from solver.backfill.future_state import FutureState
 from solver.backfill.nominations import Nomination, Nominations, Parts, held_parts, in_the_way
 from solver.backfill.reservations import reservations_after
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import NodeName
 from solver.model.inflight import Reservation
 from solver.model.parts import owner_of
@@ -18,7 +18,7 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.extent import extent_of
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.extent import Extent
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
@@ -26,20 +26,20 @@ from solver.plan.reasons import AwaitsRelease
 from solver.policy.harm import Rule
 from solver.policy.policy import Policy
 from solver.preemption.consolidation import Move
-from solver.preemption.new_nomination import Promise
-from solver.preemption.planned_evictions import Concession
-from solver.queueing.demand import Candidate
-from solver.quota.entitlement import Charge, Headroom, Inside, charge_of_tasks
+from solver.preemption.new_nomination import NewNomination
+from solver.preemption.planned_evictions import PlannedEviction
+from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
 from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
-from solver.round.regrowth import Growth, with_grown
+from solver.round.regrowth import GangGrowth, with_grown
 from solver.round.tiers import Decision
 from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
 
 
 @dataclass(slots=True)
-class Explained:
+class RoundExplanation:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
@@ -51,14 +51,14 @@ class Explained:
     policy: Policy
     admissions: Mapping[JobName, Admission]
     nominations: Nominations
-    candidates: Sequence[Candidate]
+    candidates: Sequence[StartCandidate]
     decision: Decision
-    leaving: Sequence[Concession]
-    grown: Sequence[Growth]
+    leaving: Sequence[PlannedEviction]
+    grown: Sequence[GangGrowth]
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
-    _after: Room = field(init=False)
-    _ahead: World = field(init=False)
+    _after: FreeCapacity = field(init=False)
+    _ahead: FutureState = field(init=False)
 
     def __post_init__(self) -> None:
         """Work out once what several verdicts, estimates and reservations are made of."""
@@ -82,13 +82,13 @@ class Explained:
         known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
         return reservations_after(self._ahead, self.policy, waiting, known, self.snapshot.time)
 
-    def _world_ahead(self) -> World:
+    def _world_ahead(self) -> FutureState:
         world, shares = with_grown(self.asked, self.grown), self.decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
         shares = shares.beside(more)
-        return World.after_round(world, self.policy, shares, self._started(), self._begins, self._after)
+        return FutureState.after_round(world, self.policy, shares, self._started(), self._begins, self._after)
 
-    def _room_after(self) -> Room:
+    def _room_after(self) -> FreeCapacity:
         """The room without what this round gives to anybody."""
         after = self.decision.room.copy()
         self.decision.take(after)
@@ -96,7 +96,7 @@ class Explained:
             after.occupy(growth.held)
         return after
 
-    def _started(self) -> tuple[Start, ...]:
+    def _started(self) -> tuple[JobStart, ...]:
         return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
 
     def _moves(self) -> dict[JobName, Move]:
@@ -126,7 +126,7 @@ class Explained:
                 yield Runs(job.name, job.spec.queue, grows.get(job.name, MilliGpu(0)))
 
     def _starting(self) -> Iterator[Verdict]:
-        headroom = Headroom(self.decision.shares)
+        headroom = QuotaHeadroom(self.decision.shares)
         for start in sorted(self.decision.starts, key=lambda start: not start.inside_only):
             job, gpus = start.candidate.job, MilliGpu(sum(start.charge.values()))
             entitled = MilliGpu(headroom.take(start.queue, start.charge))
@@ -236,7 +236,7 @@ def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:
 
 
 def _holders_of(
-    promise: Promise, parts: Parts, leaving: Collection[JobName], leaving_from: Mapping[NodeName, set[JobName]]
+    promise: NewNomination, parts: Parts, leaving: Collection[JobName], leaving_from: Mapping[NodeName, set[JobName]]
 ) -> set[JobName]:
     """Who still holds some of what is promised."""
     tasks = promise.start.placed.tasks

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints
 from solver.model.cluster import GpuType
 from solver.model.quantities import Cpu, Memory, MilliGpu
@@ -23,10 +23,10 @@ from solver.quota.options import Option
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class Shortage:
     """What is missing in one room, which stays as it is."""
 
-    room: Room
+    room: FreeCapacity
     _milli_free: dict[object, Ints] = field(default_factory=dict)
 
     def reasons(self, spec: JobSpec, option: Option) -> Iterator[AnyReason]:
@@ -65,7 +65,7 @@ class Lacking:
         return self._milli_free[in_parts]
 
 
-def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
+def _kept_apart(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
     """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
     for number, group in enumerate(spec.task_groups):
         offer = room.offer(option.shapes[number], option.gpu_types[number])
@@ -79,7 +79,7 @@ def _kept_apart(room: Room, spec: JobSpec, option: Option) -> Iterable[AnyReason
                 yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
 
 
-def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
+def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
     fits = room.offer(shape, gpu_type).total
     if fits >= group.least:
         # What is wanted can be had, but perhaps not with the changes of partitions that are left.
@@ -97,7 +97,7 @@ def _too_few_slots(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType
         yield NoRoom(group.name, name, group.least, shape.cost, fits, *limit)
 
 
-def _too_few_instances(room: Room, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> MigGeometry:
+def _too_few_instances(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> MigGeometry:
     as_it_is, with_changes, at_last = (
         int(slots.sum())
         for slots in (
@@ -111,7 +111,7 @@ def _too_few_instances(room: Room, group: TaskGroup, shape: Shape, gpu_type: Gpu
     return MigGeometry(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
 
 
-def _roomiest_domain(room: Room, spec: JobSpec, option: Option, milli_free: Ints) -> Topology:
+def _roomiest_domain(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Topology:
     level = spec.effective_topology.required or "pool"
     domains = room.topology[level]
     usable = np.zeros(len(room.nodes), dtype=bool)
@@ -123,7 +123,7 @@ def _roomiest_domain(room: Room, spec: JobSpec, option: Option, milli_free: Ints
     return Topology(level, wanted, domains.names[best], MilliGpu(int(free[best])))
 
 
-def _changes_left(room: Room, gpu_type: GpuType | None) -> int:
+def _changes_left(room: FreeCapacity, gpu_type: GpuType | None) -> int:
     """How many GPUs of a type may still be partitioned anew in this round."""
     pools = {node.pool for node in room.nodes if gpu_type in (None, node.gpu_type)}
     return sum(left for pool, left in room.partitions.changes_left.items() if pool in pools)

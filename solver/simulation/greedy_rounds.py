@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from solver.backfill.future_state import World
-from solver.capacity.free_capacity import Room
+from solver.backfill.future_state import FutureState
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.plan.plan import Repartition
 from solver.policy.policy import Policy
 from solver.queueing.demand import in_order
@@ -22,21 +22,23 @@ from solver.round.solve import competing, standing
 
 
 @dataclass(slots=True)
-class Between:
+class GreedyRounds:
     """The world from one held round to the next. `begun`: the room at its beginning."""
 
-    world: World
-    begun: Room
+    world: FutureState
+    begun: FreeCapacity
     _known: set[JobName] = field(default_factory=set)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, policy: Policy) -> Between:
+    def of(cls, snapshot: Snapshot, policy: Policy) -> GreedyRounds:
         """The world of a snapshot in which nothing is being asked for but what is promised."""
         shares, admissions = standing(snapshot, policy)
         promised = {intent.job for intent in snapshot.in_flight.nominations}
         waiting = in_order(competing(snapshot, admissions, promised), policy, shares, snapshot.time)
-        room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
-        world = World.after_round(snapshot, policy, shares, (), {}, room)
+        room = FreeCapacity.of(
+            snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot)
+        )
+        world = FutureState.after_round(snapshot, policy, shares, (), {}, room)
         world.waiting, names = waiting, {candidate.job.name for candidate in waiting}
         reserved = snapshot.in_flight.reservations
         world.reservations = {known.holder: known for known in reserved if known.holder in names}
@@ -45,7 +47,7 @@ class Between:
         world.openings = sorted(at for at in opens | over if at > snapshot.time)
         return cls(world, room, set(world.holders))
 
-    def rounds(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, tuple[Start, ...]]]:
+    def rounds(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, tuple[JobStart, ...]]]:
         """A round at each instant up to which something has happened, and who starts in it."""
         for at in instants:
             if self.world.pass_to(at):

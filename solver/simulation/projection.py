@@ -19,14 +19,14 @@ from solver.model.snapshot import Snapshot, foreseen, snapshot_of
 from solver.model.workload import JobName
 from solver.plan.plan import Evict, Plan, Release, Shrink
 from solver.policy.policy import Policy
-from solver.policy.tree import Line, QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 from solver.preemption.departures import clocks_of
 from solver.queueing.durations import expected, expected_of
 from solver.queueing.fallback import fallback_opens
 from solver.quota.entitlement import use_by_line
 from solver.round.solve import solve
 from solver.round.steps import bind_of
-from solver.simulation.greedy_rounds import Between
+from solver.simulation.greedy_rounds import GreedyRounds
 from solver.simulation.projection_start import live_after
 from solver.simulation.replay import Replay
 from solver.simulation.trace import Run
@@ -56,7 +56,7 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class Projection:
     """What came of the rounds: who of those that wait now starts when, and who gives what up in the rounds after the first.
 
     `after`: the world once the first round has come true. `over`: the limits that were broken before it, by how many milli-GPU;
@@ -65,10 +65,10 @@ class Onward:
     """
 
     after: Snapshot
-    over: Mapping[Line, int]
+    over: Mapping[QuotaLine, int]
     starts: Mapping[JobName, Instant]
     given_up: tuple[GivenUp, ...]
-    kept: Mapping[Line, Instant]
+    kept: Mapping[QuotaLine, Instant]
     clocks: tuple[ConvergenceClock, ...]
     until: Instant
     rounds: int
@@ -76,7 +76,7 @@ class Onward:
     endless: int
 
 
-def onward(snapshot: Snapshot, plan: Plan, policy: Policy, commit: str) -> Onward:
+def project(snapshot: Snapshot, plan: Plan, policy: Policy, commit: str) -> Projection:
     """Play on from a snapshot and the plan of its own round; `commit` is whose lowered limits begin to count.
 
     `eta_horizon` says how far. What history expects of jobs stays as the snapshot has it.
@@ -111,9 +111,9 @@ class _Future(Replay):
     commit: str = field(kw_only=True)
     clocks: tuple[ConvergenceClock, ...] = ()
     given_up: list[GivenUp] = field(default_factory=list)
-    over: dict[Line, int] = field(default_factory=dict)
-    broken: dict[Line, Instant | None] = field(default_factory=dict)
-    limits: dict[Line, int] = field(default_factory=dict)
+    over: dict[QuotaLine, int] = field(default_factory=dict)
+    broken: dict[QuotaLine, Instant | None] = field(default_factory=dict)
+    limits: dict[QuotaLine, int] = field(default_factory=dict)
     looked_at: set[Instant] = field(default_factory=set)
     more: bool = False
     held: int = 0
@@ -128,7 +128,9 @@ class _Future(Replay):
         self._reserved = {known.holder: known for known in in_flight.reservations}
         self._mig_changes = list(in_flight.counters)
         self._take_over()
-        lines = ((Line(queue.name, entry.gpu_type), entry.max) for queue in self.policy.queues for entry in queue.quota)
+        lines = (
+            (QuotaLine(queue.name, entry.gpu_type), entry.max) for queue in self.policy.queues for entry in queue.quota
+        )
         self.limits = {line: limit for line, limit in lines if limit is not None}
         used = use_by_line(self._seen(now), QueueTree.of(self.policy))
         self.over = {line: used[line] - limit for line, limit in self.limits.items() if used.get(line, 0) > limit}
@@ -136,7 +138,7 @@ class _Future(Replay):
         self.looked_at = {clock.deadline for clock in self.clocks if clock.deadline <= now}
         self._make_true(plan, now)
 
-    def played(self, until: Instant) -> Onward:
+    def played(self, until: Instant) -> Projection:
         """Hold the rounds until a horizon."""
         endless = sum(
             end >= self.before.time.after(ENDLESS) and job.attempt == attempt and job.phase == "running"
@@ -149,7 +151,7 @@ class _Future(Replay):
         runs = ((job.name, self.runs[job.name].started_at) for job in self.before.pending)
         starts = {name: at for name, at in runs if at is not None}
         kept = {line: at for line, at in self.broken.items() if at is not None}
-        return Onward(
+        return Projection(
             after, self.over, starts, tuple(self.given_up), kept, clocks, reached, self.count, reached == until, endless
         )
 
@@ -216,7 +218,7 @@ class _Future(Replay):
         most = self.policy.scheduling.evictions.per_round
         self.more = most is not None and len({step.job for step in steps if isinstance(step, Evict | Shrink)}) >= most
 
-    def _note_kept(self, used: Mapping[Line, int], now: Instant) -> None:
+    def _note_kept(self, used: Mapping[QuotaLine, int], now: Instant) -> None:
         for line, since in self.broken.items():
             over = used.get(line, 0) > self.limits[line]
             self.broken[line] = None if over else (since or now)
@@ -251,7 +253,7 @@ class _Future(Replay):
     def _play(self, now: Instant, stop: Instant) -> None:
         """Play from a round to the next that is held, or to the horizon."""
         self._keep_promises(now.after(self.cadence))
-        between = Between.of(self._seen(now), self.policy)
+        between = GreedyRounds.of(self._seen(now), self.policy)
         grid = (at for at in grid_of(self.before.time, stop) if at > now)
         for at, starts in between.rounds(grid):
             self.count += 1

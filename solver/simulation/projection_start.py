@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from solver.backfill.eligibility import Ends
+from solver.backfill.eligibility import EndTimes
 from solver.model.inflight import Intent
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
@@ -19,7 +19,7 @@ def live_after(snapshot: Snapshot) -> Iterator[tuple[Job, Instant | None]]:
     Who was asked to leave for others waits again; who was asked to end, or is suspended, is gone. What is past its limit may
     run for ever.
     """
-    ends = Ends(snapshot)
+    ends = EndTimes(snapshot)
     asked: dict[str, Intent] = {intent.id: intent for intent in snapshot.in_flight.intents}
     for job in snapshot.jobs:
         stop = asked.get(f"stop/{job.name}/{job.attempt}")

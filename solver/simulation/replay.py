@@ -13,7 +13,7 @@ from solver.milp.optimiser import Optimiser
 from solver.model.cluster import Node
 from solver.model.inflight import Counter, DurationQuantile, Ended, InFlight, Intent, Reservation, Usage
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
-from solver.model.round_cache import Kept
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName
 from solver.plan.plan import (
@@ -39,7 +39,7 @@ from solver.queueing.fallback import fallback_opens
 from solver.queueing.loans import ends_by, first_on
 from solver.quota.usage import accrued, holds_of
 from solver.round.solve import solve
-from solver.simulation.trace import Round, Run, TraceJob
+from solver.simulation.trace import ReplayedRound, Run, TraceJob
 
 TICK = Duration(1_800_000)
 """How often it is looked whose turn it is while nothing else happens."""
@@ -73,9 +73,9 @@ class Replay:
     _mig_changes: list[Counter] = field(default_factory=list)
     _usage: tuple[Usage, ...] = ()
     _usage_at: Instant = field(default_factory=lambda: Instant(0))
-    _kept: Kept = field(default_factory=Kept)
+    _kept: RoundCache = field(default_factory=RoundCache)
 
-    def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[Round]:
+    def rounds(self, trace: Iterable[TraceJob], until: Instant) -> Iterator[ReplayedRound]:
         """Hold rounds from the first arrival until an instant, or until nothing is left to happen."""
         arrivals = sorted(trace, key=lambda known: (known.job.submitted_at, known.job.name))
         position, earliest = 0, Instant(0)
@@ -90,7 +90,7 @@ class Replay:
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
                 plan = solve(snapshot, self.policy, self.optimiser, self._kept)
                 self._apply(plan, now)
-                yield Round(snapshot, plan)
+                yield ReplayedRound(snapshot, plan)
             earliest = now.after(self.cadence)
 
     def _in_flight(self) -> InFlight:

@@ -51,7 +51,7 @@ class Run(Document, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ReplayedRound:
     """One round of the replay, as it is decided."""
 
     snapshot: Snapshot

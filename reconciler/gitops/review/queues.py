@@ -11,7 +11,7 @@ from reconciler.model.found import Converging, Entitlement, QueueChange, QueueWa
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.preemption.departures import convergence_of
 from solver.quota.entitlement import gpus_by_type, use_by_line
 
@@ -27,9 +27,9 @@ def queue_changes(base: Played, head: Played) -> Iterator[QueueChange]:
             yield QueueChange(line.queue, line.gpu_type, old, new)
 
 
-def _entitlements(side: Played) -> dict[Line, Entitlement]:
+def _entitlements(side: Played) -> dict[QuotaLine, Entitlement]:
     shares, used = side.shares, use_by_line(side.ahead.after, side.shares.tree)
-    lines = (Line(queue, gpu_type) for queue in shares.tree.by_name for gpu_type in gpus_by_type(side.snapshot))
+    lines = (QuotaLine(queue, gpu_type) for queue in shares.tree.by_name for gpu_type in gpus_by_type(side.snapshot))
     return {
         line: Entitlement(
             MilliGpu(shares.guaranteed.get(line, 0)),
@@ -43,7 +43,7 @@ def _entitlements(side: Played) -> dict[Line, Entitlement]:
 
 def converging(head: Played) -> Iterator[Converging]:
     """The limits of the head that are below what their queues hold."""
-    deadlines = {Line(clock.queue, clock.gpu_type): clock.deadline for clock in reversed(head.ahead.clocks)}
+    deadlines = {QuotaLine(clock.queue, clock.gpu_type): clock.deadline for clock in reversed(head.ahead.clocks)}
     for line, over in sorted(head.ahead.over.items()):
         yield Converging(
             line.queue,

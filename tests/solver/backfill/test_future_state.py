@@ -9,18 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from solver.backfill.future_state import World
-from solver.capacity.free_capacity import Room
+from solver.backfill.future_state import FutureState
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import JobName, QueueName
-from solver.placement.capacity_prefilter import Enough
+from solver.placement.capacity_prefilter import CapacityPrefilter
 from solver.plan.estimates import EarliestStart
 from solver.policy.policy import Policy, Queue, Quota, Reservations, SchedulingPolicy, policy_of
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import inside_lines
-from solver.simulation.greedy_rounds import Between
+from solver.simulation.greedy_rounds import GreedyRounds
 from tests.drawn import worlds
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.capacity.test_offers import WORLDS, Held, act, room_in
@@ -32,7 +32,7 @@ from tests.solver.worlds import job, node
 FAR = Duration(10_000 * 3_600_000)
 
 
-def enough(candidate: Candidate, room: Room, *, fresh: bool) -> bool:
+def enough(candidate: StartCandidate, room: FreeCapacity, *, fresh: bool) -> bool:
     """Whether there are slots enough for each group under one of its options, counted one by one."""
     groups = candidate.job.spec.task_groups
     return any(
@@ -52,7 +52,7 @@ def test_who_finds_gpus_enough_is_followed(world: tuple[Snapshot, Policy], draw:
     room, ways = room_in(*world)
     if not candidates:
         return
-    followed, held = {fresh: Enough(candidates, room, fresh=fresh) for fresh in (False, True)}, Held()
+    followed, held = {fresh: CapacityPrefilter(candidates, room, fresh=fresh) for fresh in (False, True)}, Held()
     for _ in range(4):
         for fresh, known in followed.items():
             assert known.now() == [candidate for candidate in candidates if enough(candidate, room, fresh=fresh)]
@@ -61,7 +61,7 @@ def test_who_finds_gpus_enough_is_followed(world: tuple[Snapshot, Policy], draw:
 
 def played(snapshot: Snapshot, policy: Policy) -> list[tuple[Instant, list[JobName]]]:
     """Who starts when, if everybody runs to the limit."""
-    world, found = Between.of(snapshot, policy).world, []
+    world, found = GreedyRounds.of(snapshot, policy).world, []
     for at in world.instants(snapshot.time.after(FAR)):
         found.append((at, [start.candidate.job.name for start in world.round(at)]))
         shares = world.shares
@@ -77,7 +77,7 @@ def played(snapshot: Snapshot, policy: Policy) -> list[tuple[Instant, list[JobNa
 @given(reserved_worlds())
 def test_nobody_would_start_in_the_rounds_that_are_cut_short(world: tuple[Snapshot, Policy]) -> None:
     found = played(*world)
-    with patch.object(World, "_lets_any_start", return_value=True):
+    with patch.object(FutureState, "_lets_any_start", return_value=True):
         assert played(*world) == found
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.backfill.reservation_documents import declared_in, with_declared
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.checker.check import violations
 from solver.milp.certificate import better
@@ -68,7 +68,7 @@ def test_beside_documents_the_round_is_as_good_as_trying_everything() -> None:
         snapshot, policy = with_declared(*world), world[1]
         all_candidates, shares = candidates_of(snapshot, policy)
         candidates, kept = standing_back(snapshot, policy, all_candidates, shares)
-        room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+        room = FreeCapacity.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
         room.reserved = kept
         able = able_to_start(candidates, room, shares)[:3]
         sub_layers = sub_layers_of(able)

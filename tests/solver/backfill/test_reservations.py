@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.checker.check import violations
 from solver.milp.cells import Cells
@@ -33,7 +33,7 @@ from solver.policy.policy import Policy, PriorityClass, Queue, Quota, Reservatio
 from solver.queueing.demand import sub_layers_of
 from solver.round.solve import solve, standing_back
 from solver.simulation.replay import Replay
-from solver.simulation.trace import Round, TraceJob
+from solver.simulation.trace import ReplayedRound, TraceJob
 from tests.drawn import counted, worlds
 from tests.solver.aftermath import assert_lawful_and_at_rest
 from tests.solver.backfill.reserved_worlds import reserved_worlds
@@ -74,7 +74,7 @@ def test_around_reservations_the_round_is_as_good_as_trying_everything() -> None
         snapshot, policy = world
         all_candidates, shares = candidates_of(snapshot, policy)
         candidates, kept = standing_back(snapshot, policy, all_candidates, shares)
-        room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+        room = FreeCapacity.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
         room.reserved = kept
         able = able_to_start(candidates, room, shares)[:3]
         sub_layers, classes = sub_layers_of(able), classes_of(able)
@@ -118,7 +118,7 @@ def traced(one: Job, limit: int, minutes: int) -> TraceJob:
     return TraceJob(msgspec.structs.replace(one, spec=spec), Duration(minutes * MINUTE))
 
 
-def promised(rounds: list[Round]) -> list[tuple[JobName, Instant]]:
+def promised(rounds: list[ReplayedRound]) -> list[tuple[JobName, Instant]]:
     """Every start that a reservation ever said."""
     return [(step.job, step.start) for decided in rounds for step in decided.plan.steps if isinstance(step, Reserve)]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from solver.capacity.free_capacity import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
 from solver.model.quantities import Instant
@@ -25,10 +25,10 @@ from tests.solver.round.test_mig import FREE, THREE, partitioned
 from tests.solver.worlds import node
 
 
-def room_of(snapshot: Snapshot, policy: Policy) -> Room:
+def room_of(snapshot: Snapshot, policy: Policy) -> FreeCapacity:
     """What is free in a world."""
     domain_of = sharing_of(policy, QueueTree.of(policy), snapshot.nodes).domain
-    return Room.of(snapshot, domain_of, pool_rules(policy, snapshot))
+    return FreeCapacity.of(snapshot, domain_of, pool_rules(policy, snapshot))
 
 
 def in_mig_mode(snapshot: Snapshot) -> Snapshot:

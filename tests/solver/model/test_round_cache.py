@@ -16,11 +16,11 @@ from hack.rounds.world import World
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, Node
 from solver.model.document import decode, encode
-from solver.model.round_cache import Kept
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
-from solver.quota.victims import Gang
+from solver.quota.victims import HeldGang
 from solver.round.admission import Gate
 from solver.round.solve import solve
 from tests.drawn import worlds
@@ -124,7 +124,7 @@ def _chain(seed: int) -> Iterator[tuple[Round, Plan]]:
 
 def decided(rounds: Iterable[Round]) -> list[bytes]:
     """The plans of rounds that follow each other."""
-    kept = Kept()
+    kept = RoundCache()
     return [encode(solve(snapshot, policy, None, kept)) for snapshot, policy in rounds]
 
 
@@ -151,15 +151,15 @@ def test_so_do_rounds_of_different_worlds_in_which_other_things_have_the_same_na
 
 
 def test_so_it_does_with_a_program() -> None:
-    rounds, kept = [known for known, _ in chain(1)[:3]], Kept()
+    rounds, kept = [known for known, _ in chain(1)[:3]], RoundCache()
     for snapshot, policy in rounds:
         assert encode(solve(snapshot, policy, optimise, kept)) == encode(solve(snapshot, policy, optimise))
 
 
 def test_of_a_later_round_only_what_has_changed_is_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(512, pending=100)
-    onward, kept = Onward(world.workload(random.Random(2), "later"), random.Random(3), CHURN), Kept()
-    judged, parted = counted(monkeypatch, Gate, "_judge"), counted(monkeypatch, Gang, "of")
+    onward, kept = Onward(world.workload(random.Random(2), "later"), random.Random(3), CHURN), RoundCache()
+    judged, parted = counted(monkeypatch, Gate, "_judge"), counted(monkeypatch, HeldGang, "of")
     first = world.snapshot
     plan = solve(first, world.policy, None, kept)
     assert len(judged) > 50
@@ -187,7 +187,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[o
 
 
 def test_a_later_round_takes_fewer_instructions() -> None:
-    world, kept = World(512, pending=100), Kept()
+    world, kept = World(512, pending=100), RoundCache()
     onward = Onward(world.workload(random.Random(2), "later"), random.Random(3), CHURN)
     first, policy = world.snapshot, world.policy
     plan = solve(first, policy, None)  # what is learnt once in a process is known from here on

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from solver.model.parts import owner_of
 from solver.model.workload import JobName, QueueName
-from solver.policy.tree import Line
-from solver.preemption.eviction_rules import Law
+from solver.policy.tree import QuotaLine
+from solver.preemption.eviction_rules import EvictionRules
 from solver.quota.entitlement import Shares
-from solver.quota.victims import STANDINGS, Holder, Means, Standing, Taker, Victim, protected
+from solver.quota.victims import STANDINGS, Holder, Means, PreemptorJob, Standing, Victim, protected
 
 
-def victims_of(law: Law, taker: Taker) -> list[Victim]:
+def victims_of(law: EvictionRules, taker: PreemptorJob) -> list[Victim]:
     """Everybody who may have to leave for a taker, from the least harm."""
     judged = [victim_for(law, holder, taker) for holder in law.holders]
     return sorted(filter(None, judged), key=lambda victim: victim.harm)
 
 
-def victim_for(law: Law, holder: Holder, taker: Taker) -> Victim | None:
+def victim_for(law: EvictionRules, holder: Holder, taker: PreemptorJob) -> Victim | None:
     """What evicting a holder for a taker would be; None: it may not be."""
     means = None if holder.job.leaves == "not" else _means(law, holder, taker)
     # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
@@ -28,7 +28,7 @@ def victim_for(law: Law, holder: Holder, taker: Taker) -> Victim | None:
     return Victim(holder, means, rank, law.lost_gpu_s(holder))
 
 
-def standing_towards(law: Law, holder: Holder, queue: QueueName) -> Standing:
+def standing_towards(law: EvictionRules, holder: Holder, queue: QueueName) -> Standing:
     """The most protected standing on the lines between the holder's queue and the first that both queues share."""
     shared = set(law.tree.path(queue))
     between = [name for name in law.tree.path(holder.job.spec.queue) if name not in shared]
@@ -36,7 +36,7 @@ def standing_towards(law: Law, holder: Holder, queue: QueueName) -> Standing:
     return max(found, key=STANDINGS.index, default="borrowed")
 
 
-def _means(law: Law, holder: Holder, taker: Taker) -> Means | None:
+def _means(law: EvictionRules, holder: Holder, taker: PreemptorJob) -> Means | None:
     if holder.job.spec.queue == taker.job.spec.queue:
         if not holder.priority_class.preemptible:
             return None
@@ -51,11 +51,11 @@ def _means(law: Law, holder: Holder, taker: Taker) -> Means | None:
     return "straddle" if standing == "straddles" and holder.priority_class.preemptible else None
 
 
-def _protected(law: Law, holder: Holder) -> bool:
+def _protected(law: EvictionRules, holder: Holder) -> bool:
     return protected(holder.job, holder.priority_class.protection, law.now)
 
 
-def standing_in_line(law: Law, shares: Shares, line: Line) -> dict[JobName, Standing]:
+def standing_in_line(law: EvictionRules, shares: Shares, line: QuotaLine) -> dict[JobName, Standing]:
     """Where everybody who is charged for a line stands in it, one after the other."""
     below: dict[JobName, Standing] = {}
     for child in law.tree.lines_below(line):

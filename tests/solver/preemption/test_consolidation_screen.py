@@ -19,7 +19,7 @@ from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.plan.plan import Evict
 from solver.policy.policy import Policy, Queue, Quota, policy_of
 from solver.preemption import consolidation as moving
-from solver.preemption.consolidation import SEARCHES_MAX, TRIES_MAX, Moving
+from solver.preemption.consolidation import SEARCHES_MAX, TRIES_MAX, ConsolidationSearch
 from solver.preemption.consolidation_screen import could_gain
 from solver.round.solve import solve
 from tests.drawn import worlds
@@ -34,7 +34,7 @@ many = worlds(150, suppress_health_check=[HealthCheck.filter_too_much])
 def both() -> Iterator[Counter[tuple[bool, bool]]]:
     """Every search goes on to its end. Counts them by whether it would have been, and whether it found anybody to move."""
     seen, ends = Counter[tuple[bool, bool]](), list[bool]()
-    find, is_in_the_way = Moving.find, Moving._is_in_the_way
+    find, is_in_the_way = ConsolidationSearch.find, ConsolidationSearch._is_in_the_way
 
     def gains(*arguments: object) -> bool:
         ends.append(not could_gain(*arguments))  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def both() -> Iterator[Counter[tuple[bool, bool]]]:
         ends.append(not is_in_the_way(*arguments))  # type: ignore[arg-type]
         return True
 
-    def found(self: Moving, *arguments: object) -> object:
+    def found(self: ConsolidationSearch, *arguments: object) -> object:
         ends.clear()
         self.searches = SEARCHES_MAX
         result = find(self, *arguments)  # type: ignore[arg-type]
@@ -54,8 +54,8 @@ def both() -> Iterator[Counter[tuple[bool, bool]]]:
 
     with (
         patch.object(moving, "could_gain", gains),
-        patch.object(Moving, "_is_in_the_way", in_the_way),
-        patch.object(Moving, "find", found),
+        patch.object(ConsolidationSearch, "_is_in_the_way", in_the_way),
+        patch.object(ConsolidationSearch, "find", found),
     ):
         yield seen
 

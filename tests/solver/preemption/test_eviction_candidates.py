@@ -12,17 +12,17 @@ from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, QueueName
 from solver.policy.policy import Policy
-from solver.policy.tree import Line, QueueTree
-from solver.preemption.eviction_candidates import Lawful
-from solver.preemption.eviction_rules import Law
+from solver.policy.tree import QueueTree, QuotaLine
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.eviction_rules import EvictionRules
 from solver.queueing.rotation import with_precedence
-from solver.quota.allocation_table import Leaving
-from solver.quota.borrowing import NOWHERE, standings
-from solver.quota.entitlement import Charge, Headroom, Shares, shares_of
+from solver.quota.allocation_table import RemovedHolders
+from solver.quota.borrowing import NOWHERE, borrowing_of
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares, shares_of
 from solver.quota.fairshare import demand_of, with_fair_shares
 from solver.quota.lending import live_gpus
 from solver.quota.vacated import allows, lies_inside
-from solver.quota.victims import STANDINGS, Taker
+from solver.quota.victims import STANDINGS, PreemptorJob
 from tests.drawn import worlds
 from tests.solver.preemption.judging import standing_in_line, victims_of
 from tests.solver.worlds import TYPES, comparing_across, policies, snapshots
@@ -30,13 +30,13 @@ from tests.solver.worlds import TYPES, comparing_across, policies, snapshots
 POLICIES = policies() | policies(keeping=True) | policies().map(comparing_across)
 
 
-def law_of(snapshot: Snapshot, policy: Policy) -> tuple[Shares, Lawful]:
+def law_of(snapshot: Snapshot, policy: Policy) -> tuple[Shares, EvictionCandidates]:
     """The shares of a world, fair ones included, and the law under them."""
     shares = shares_of(snapshot, QueueTree.of(policy))
     wanted = [(job, ()) for job in snapshot.pending]
     fair = with_fair_shares(shares, live_gpus(snapshot), demand_of(wanted))
     shares = with_precedence(fair, snapshot, policy, wanted)
-    return shares, Lawful(Law.of(snapshot, policy, shares))
+    return shares, EvictionCandidates(EvictionRules.of(snapshot, policy, shares))
 
 
 @worlds(500)
@@ -46,7 +46,7 @@ def test_everybody_stands_in_every_line_where_one_who_goes_down_the_line_finds_t
 ) -> None:
     shares, lawful = law_of(snapshot, policy)
     law, holdings = lawful.law, lawful.holdings
-    found = standings(holdings, shares)
+    found = borrowing_of(holdings, shares)
     for column, gpu_type in enumerate(holdings.gpu_types):
         for queue in law.tree.by_name:
             depth = len(law.tree.path(queue)) - 1
@@ -54,16 +54,16 @@ def test_everybody_stands_in_every_line_where_one_who_goes_down_the_line_finds_t
             names = [holder.job.name for holder in holdings.holders[own]]
             places = zip(names, found[own, column, depth].tolist(), strict=True)
             there = {name: STANDINGS[place] for name, place in places if place != NOWHERE}
-            assert there == standing_in_line(law, shares, Line(queue, gpu_type))
+            assert there == standing_in_line(law, shares, QuotaLine(queue, gpu_type))
 
 
-def taker(job: Job, policy: Policy, *, overdue: bool) -> Taker:
+def taker(job: Job, policy: Policy, *, overdue: bool) -> PreemptorJob:
     """A job that waits, as the law sees it."""
     known = policy.priority_class(job)
-    return Taker(job, known.value if known else 0, overdue)
+    return PreemptorJob(job, known.value if known else 0, overdue)
 
 
-def places(lawful: Lawful, taker: Taker) -> list[int]:
+def places(lawful: EvictionCandidates, taker: PreemptorJob) -> list[int]:
     """Where those who may have to leave for a taker stand in the order of harm, those of all queues together."""
     branches = lawful.law.tree.path(taker.job.spec.queue)
     found = [lawful.of_its_own(taker), *(lawful.beside(branch, overdue=taker.overdue) for branch in branches)]
@@ -88,11 +88,11 @@ def test_what_limits_allow_once_some_have_left_is_what_they_allow_of_the_whole_t
     snapshot: Snapshot, policy: Policy, data: st.DataObject
 ) -> None:
     shares, lawful = law_of(snapshot, policy)
-    headroom, queues = Headroom(shares), sorted(shares.tree.by_name)
+    headroom, queues = QuotaHeadroom(shares), sorted(shares.tree.by_name)
     charges = st.dictionaries(st.sampled_from(TYPES), st.sampled_from([0, 500, 1000, 2000, 4000, 8000]), min_size=1)
     for _ in range(data.draw(st.integers(0, 2))):
         headroom.take(data.draw(st.sampled_from(queues)), data.draw(charges))
-    leaving = Leaving(lawful.holdings, np.array(drawn(lawful, data), dtype=np.int64)).charges
+    leaving = RemovedHolders(lawful.holdings, np.array(drawn(lawful, data), dtype=np.int64)).charges
     for queue in queues:
         charge = data.draw(charges)
         own = headroom.under(shares.without([(queue, leaving.get(queue, {}))]))
@@ -111,7 +111,7 @@ def test_who_leaves_takes_along_what_cant_be_without_it_and_brings_it_back(
 ) -> None:
     _, lawful = law_of(snapshot, policy)
     numbers = drawn(lawful, data)
-    leaving = Leaving(lawful.holdings, np.array(numbers, dtype=np.int64))
+    leaving = RemovedHolders(lawful.holdings, np.array(numbers, dtype=np.int64))
     assert charged(leaving.charges) == of_those(lawful, numbers)
     for number in list(numbers):
         back = leaving.come_back(number)
@@ -122,13 +122,13 @@ def test_who_leaves_takes_along_what_cant_be_without_it_and_brings_it_back(
         assert charged(leaving.charges) == of_those(lawful, numbers)
 
 
-def drawn(lawful: Lawful, data: st.DataObject) -> list[int]:
+def drawn(lawful: EvictionCandidates, data: st.DataObject) -> list[int]:
     """Some holders, by number."""
     count = len(lawful.holdings.holders)
     return data.draw(st.lists(st.integers(0, count - 1), unique=True)) if count else []
 
 
-def of_those(lawful: Lawful, numbers: list[int]) -> dict[QueueName, dict[GpuType, int]]:
+def of_those(lawful: EvictionCandidates, numbers: list[int]) -> dict[QueueName, dict[GpuType, int]]:
     """What is charged to these holders, and to what leaves with them."""
     whole = {part.job.name: part for number in numbers for part in lawful.law.whole(lawful.holdings.holders[number])}
     found: dict[QueueName, dict[GpuType, int]] = {}

@@ -24,9 +24,9 @@ from solver.plan.plan import Evict
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.policy.tree import QueueTree
-from solver.preemption.eviction_rules import Law
+from solver.preemption.eviction_rules import EvictionRules
 from solver.quota.entitlement import shares_of
-from solver.quota.victims import Taker, Victim
+from solver.quota.victims import PreemptorJob, Victim
 from solver.round.solve import solve
 from tests.drawn import counted
 from tests.solver.preemption.judging import victims_of
@@ -85,9 +85,9 @@ class EverySet:
     @property
     def lawful(self) -> list[Victim]:
         """From the least harm."""
-        law = Law.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
+        law = EvictionRules.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
         known = self.policy.priority_class(self.taker)
-        return victims_of(law, Taker(self.taker, known.value if known else 0, overdue=False))
+        return victims_of(law, PreemptorJob(self.taker, known.value if known else 0, overdue=False))
 
     def best(self) -> frozenset[JobName] | None:
         """The least harmful set that suffices; None where none does. Before all others those whose place it takes GPU for GPU."""

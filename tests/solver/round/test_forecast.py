@@ -18,7 +18,7 @@ from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.round.solve import solve
 from solver.simulation.replay import Replay
-from solver.simulation.trace import Round, TraceJob
+from solver.simulation.trace import ReplayedRound, TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, snapshots
 
@@ -53,7 +53,7 @@ def forecasts(snapshot: Snapshot, policy: Policy) -> dict[str, AnyEstimate | Non
     return {verdict.job: verdict.estimate for verdict in verdicts if isinstance(verdict, Waits)}
 
 
-def replayed(held: Replay, jobs: list[Job], hours: dict[JobName, int] | None = None) -> list[Round]:
+def replayed(held: Replay, jobs: list[Job], hours: dict[JobName, int] | None = None) -> list[ReplayedRound]:
     """Every round of a replay in which jobs run for their limits, or for other hours where those are said."""
     lasts = {one.name: one.spec.time_limit or Duration(0) for one in jobs}
     lasts |= {name: Duration(said * HOUR) for name, said in (hours or {}).items()}

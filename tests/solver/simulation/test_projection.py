@@ -18,10 +18,10 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Plan
 from solver.policy.harm import Convergence, Evictions
 from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.round.solve import solve
 from solver.simulation import projection as played
-from solver.simulation.projection import Onward, grid_of, onward
+from solver.simulation.projection import Projection, grid_of, project
 from tests.solver.aftermath import applied
 from tests.solver.worlds import job, node, policies, quota_of, snapshots
 
@@ -49,11 +49,11 @@ def waiting(name: str, queue: str, gpus: int, limit_h: int = 10) -> Job:
     return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, time_limit=Duration(limit_h * HOUR)))
 
 
-def went_on(snapshot: Snapshot, policy: Policy) -> Onward:
-    return onward(snapshot, solve(snapshot, policy, None), policy, "c0ffee")
+def went_on(snapshot: Snapshot, policy: Policy) -> Projection:
+    return project(snapshot, solve(snapshot, policy, None), policy, "c0ffee")
 
 
-def hours(result: Onward) -> dict[str, float]:
+def hours(result: Projection) -> dict[str, float]:
     """From the snapshot to each start."""
     return {name: (at - NOW) / HOUR for name, at in result.starts.items()}
 
@@ -94,7 +94,7 @@ def test_a_lowered_limit_is_kept_at_its_deadline_by_who_leaves_for_it(
         running("least", "a", "n2", 4, at=4, limit_h=90),
     ]
     result = went_on(snapshot_of(NOW, [node("n1", 8), node("n2", 8)], jobs), policy_of((a, Queue(QueueName("b")))))
-    line = Line(QueueName("a"), GpuType("H100"))
+    line = QuotaLine(QueueName("a"), GpuType("H100"))
     assert result.over == {line: MilliGpu.gpus(8)}
     assert [clock.deadline for clock in result.clocks] == [NOW + 4 * HOUR]
     # What ends by itself before the deadline is not evicted for it.
