@@ -33,7 +33,7 @@ class ServedGroup(NamedTuple):
         return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundle_of(group))
 
 
-def realise(
+def assign_devices(
     room: FreeCapacity, group: ServedGroup, chosen: Sequence[tuple[int, int]], used: Collection[int] = ()
 ) -> Iterator[TaskPlacement]:
     """Give the tasks their devices, and the least numbers that are not used."""

@@ -16,7 +16,7 @@ from solver.model.pledges import Pledged
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.workload import JobSpec, TaskPlacement, TopologyRequest
 from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
-from solver.placement.device_assignment import ServedGroup, by_node, realise, take
+from solver.placement.device_assignment import ServedGroup, assign_devices, by_node, take
 from solver.placement.homogeneous_gangs import has_room, is_homogeneous, lies_anyhow, says_it_all
 from solver.placement.strain import near_data, strain_of, strains_at
 from solver.quota.options import Option
@@ -86,7 +86,7 @@ def _place(
     found = _found(room, spec, option, within, tasks)
     if found is None:
         return None
-    placed = tuple(task for group, chosen in found for task in realise(room, group, chosen))
+    placed = tuple(task for group, chosen in found for task in assign_devices(room, group, chosen))
     return PlacedGang(placed, strain_of(room, spec, placed))
 
 
@@ -146,7 +146,7 @@ def grow(room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, 
         offer = room.offer(group.shape, group.gpu_type, within=near & room.open_nodes).within(near)
         hosts = [room.index[task.node] for task in own]
         chosen = more_tasks(room, offer, first + most - len(own), group.bundle, manners.of_group(number), hosts)
-        tasks += realise(room, group, chosen, {task.index for task in own})
+        tasks += assign_devices(room, group, chosen, {task.index for task in own})
     return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
@@ -155,7 +155,7 @@ def realised(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[
     tasks = tuple(
         task
         for number, nodes in enumerate(hosts)
-        for task in realise(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
+        for task in assign_devices(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
     )
     return PlacedGang(tasks, strain_of(room, spec, tasks))
 

@@ -35,7 +35,7 @@ class Reach:
         return cls(frozenset(types) if picky else None, every_host)
 
 
-def may_run_around(spec: JobSpec, option: Option, first: Reach) -> bool:
+def may_pass(spec: JobSpec, option: Option, first: Reach) -> bool:
     """Whether a gang served this way leaves alone all that an earlier one could use."""
     shapes = [group.shape for group in spec.task_groups]
     anywhere = any(_needs_host(shape) and not shape.uses_gpus for shape in shapes)
@@ -69,7 +69,7 @@ class Lines:
             for name, reach in self._waiting[candidate.job.spec.queue].items():
                 if name == candidate.job.name:
                     break
-                if not may_run_around(candidate.job.spec, option, reach):
+                if not may_pass(candidate.job.spec, option, reach):
                     return name
         return None
 
@@ -124,7 +124,7 @@ def passing_nobody(
 def _around(candidate: StartCandidate, line: Iterable[Reach]) -> tuple[Option, ...]:
     """The options in which it leaves alone all that these in its line could use."""
     spec = candidate.job.spec
-    return tuple(o for o in candidate.options if all(may_run_around(spec, o, reach) for reach in line))
+    return tuple(o for o in candidate.options if all(may_pass(spec, o, reach) for reach in line))
 
 
 def _needs_host(shape: Shape) -> bool:

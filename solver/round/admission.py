@@ -24,7 +24,7 @@ from solver.model.workload import Job, JobSpec, QueueName, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
-from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
+from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -51,7 +51,7 @@ class Admission:
 
     options: tuple[Option, ...]
     reasons: tuple[AnyReason, ...] = ()
-    holds: tuple[Held, ...] = ()
+    holds: tuple[HeldReason, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Gate:
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
-        holds = tuple(Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
+        holds = tuple(HeldReason(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
         return Admission(usable, reasons, holds)
 
     def _options_of(self, job: Job) -> tuple[Option, ...]:

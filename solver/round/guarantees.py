@@ -10,10 +10,10 @@ from solver.model.workload import QueueName
 from solver.plan.reasons import (
     AnyReason,
     Bundles,
-    Capacity,
+    CapacityReason,
     EntitledDemandFirst,
     GuaranteeFragmented,
-    NoRoom,
+    NoRoomReason,
     QuotaMax,
     TooClose,
     Topology,
@@ -23,7 +23,7 @@ from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge, QuotaHeadroom
 from solver.quota.options import Option
 
-SHAPELESS = (NoRoom, Topology, Bundles, TooClose)
+SHAPELESS = (NoRoomReason, Topology, Bundles, TooClose)
 """Enough is free, but not in the shape that is needed."""
 
 
@@ -57,7 +57,7 @@ def entitled_first(
     candidate: StartCandidate, constraints: Iterable[AnyReason], headroom: QuotaHeadroom
 ) -> Iterator[EntitledDemandFirst]:
     """The types of which other queues' work inside guarantees leaves too little, under every one of a job's options."""
-    if any(isinstance(reason, (Capacity, *SHAPELESS)) for reason in constraints):
+    if any(isinstance(reason, (CapacityReason, *SHAPELESS)) for reason in constraints):
         short = [tuple(_short(candidate, option, headroom)) for option in candidate.options]
         if all(short):
             yield from dict.fromkeys(reason for reasons in short for reason in reasons)

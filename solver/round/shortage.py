@@ -17,8 +17,8 @@ from solver.model.workload import JobSpec, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
-from solver.plan.mig_reasons import MigGeometry
-from solver.plan.reasons import AnyReason, Bundles, Capacity, HostResources, NoRoom, TooClose, Topology
+from solver.plan.mig_reasons import MigGeometryReason
+from solver.plan.reasons import AnyReason, Bundles, CapacityReason, HostResources, NoRoomReason, TooClose, Topology
 from solver.quota.options import Option
 
 
@@ -40,7 +40,7 @@ class Shortage:
             if (free := MilliGpu(int(milli_free[reach(room, option, gpu_type)].sum()))) < wanted
         ]
         for gpu_type, free, wanted in short:
-            yield Capacity(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
+            yield CapacityReason(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
         lacking = {gpu_type for gpu_type, _, _ in short}
         scattered = [
             reason
@@ -94,10 +94,12 @@ def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
         yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit)
     else:
-        yield NoRoom(group.name, name, group.least, shape.cost, fits, *limit)
+        yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *limit)
 
 
-def _too_few_instances(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> MigGeometry:
+def _too_few_instances(
+    room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None
+) -> MigGeometryReason:
     as_it_is, with_changes, at_last = (
         int(slots.sum())
         for slots in (
@@ -108,7 +110,7 @@ def _too_few_instances(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_t
     )
     left = _changes_left(room, gpu_type)
     name, profile = gpu_type or GpuType(""), shape.mig or ""
-    return MigGeometry(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
+    return MigGeometryReason(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
 
 
 def _roomiest_domain(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Topology:

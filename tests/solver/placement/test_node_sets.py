@@ -27,7 +27,7 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.placement.starts import layer_values
 from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Nominate, Plan, Reserve, Starts, Waits, Withdraw
-from solver.plan.reasons import Capacity
+from solver.plan.reasons import CapacityReason
 from solver.plan.refusals import NeverFits
 from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.round.solve import solve
@@ -270,7 +270,7 @@ def test_reasons_say_to_how_many_nodes_a_gang_is_limited() -> None:
     world = snapshot_of(NOW, NODES, [running("there", "q", 4, "n1"), *pending], node_sets=named)
     plan = solve(world, OPEN, optimise)
     (lacks,), (never,), (nowhere,) = (reasons(plan, name) for name in ("waits", "never", "nowhere"))
-    assert isinstance(lacks, Capacity)
+    assert isinstance(lacks, CapacityReason)
     assert isinstance(never, NeverFits)
     assert isinstance(nowhere, NeverFits)
     assert (lacks.node_set, lacks.nodes_allowed, lacks.free.number) == ("few", 2, 4)

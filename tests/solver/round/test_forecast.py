@@ -13,7 +13,7 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
-from solver.plan.reasons import Held
+from solver.plan.reasons import HeldReason
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.round.solve import solve
@@ -95,7 +95,7 @@ def test_a_forecast_is_what_happens_where_every_job_runs_to_its_limit(
     rounds = replayed(held, jobs)
     for decided in rounds:
         for verdict in decided.plan.verdicts:
-            if isinstance(verdict, Waits) and any(isinstance(reason, Held) for reason in verdict.reasons):
+            if isinstance(verdict, Waits) and any(isinstance(reason, HeldReason) for reason in verdict.reasons):
                 assert verdict.estimate is None
             elif isinstance(verdict, Waits):
                 assert isinstance(verdict.estimate, EarliestStart)
