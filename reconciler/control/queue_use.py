@@ -56,11 +56,11 @@ def queue_uses(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Queue, Queu
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
         at = QuotaLine(queue.name, gpu_type)
         guaranteed, held = MilliGpu(shares.guaranteed.get(at, 0)), MilliGpu(shares.used.get(at, 0))
-        ceiling, entry = shares.ceiling.get(at), queue.quota_for(gpu_type)
+        queue_max, entry = shares.max.get(at), queue.quota_for(gpu_type)
         return QueueLine(
             gpu_type,
             guaranteed,
-            None if ceiling is None else MilliGpu(ceiling),
+            None if queue_max is None else MilliGpu(queue_max),
             fair_share=MilliGpu(shares.fair.get(at, 0)),
             held=held,
             borrowed=MilliGpu(max(0, held - guaranteed)),

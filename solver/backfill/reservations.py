@@ -3,7 +3,7 @@
 On each GPU type the first K of the policy: work that lies inside guarantees beside what has no known end, then whoever has a
 reservation already, then in the order of the round. Each is held at its earliest start, beside what is held for those before
 it. A reservation stays as it is until its gang starts, unless it became impossible, or could start earlier by a fifth of the
-wait that is left. Gangs that a ceiling holds back have none: the room would stay idle for a queue that may not use it. Nor
+wait that is left. Gangs that a max holds back have none: the room would stay idle for a queue that may not use it. Nor
 have those of a queue that takes turns, since theirs comes, and those behind another of their strict queue, whom they may not pass.
 (EASY backfilling with several reservations; D. Lifka, "The ANL/IBM SP scheduling system", 1995.)
 """

@@ -72,7 +72,7 @@ class _Wishes:
         )
 
     def _sure_to_serve(self, job: Job, gpu_type: GpuType) -> bool:
-        """Whole GPUs on any node, nothing asked of topology, no ceiling in the way, all lent, and enough nodes, were they empty."""
+        """Whole GPUs on any node, nothing asked of topology, no max in the way, all lent, and enough nodes, were they empty."""
         (group,) = job.spec.task_groups
         shape, least = group.shape, group.replicas if group.min_replicas is None else group.min_replicas
         topology, known = job.spec.topology, self.case.law.class_of(job)

@@ -116,7 +116,7 @@ class EntitledBound:
         fair = Loosening(self.shares, self.shares.fair, self.leaving)
         self._columns_for_gangs({"entitled": entitled, "fair": fair, "displacing": entitled})
         self._rows_of_room()
-        self._rows_of_ceilings()
+        self._rows_of_max()
         self._rows_inside(entitled, lambda known: known.manner == "entitled" or known.ask.inside_only)
         self._rows_inside(fair, lambda known: known.manner == "fair")
         self._columns_inside(entitled)
@@ -217,9 +217,9 @@ class EntitledBound:
             self.builder.at_most(terms[size], self.freeable.slots(*size))
             self.builder.at_most(free[size], self._free(*size))
 
-    def _rows_of_ceilings(self) -> None:
+    def _rows_of_max(self) -> None:
         for line, terms in self._charged(lambda _: True).items():
-            room = self.shares.room_under_max(line)
+            room = self.shares.left_under_max(line)
             if room is not None:
                 gone = [(column, -1.0) for column in self._leaving_below(line)]
                 self.builder.at_most(summed([*terms, *gone]), room / MILLI_PER_GPU)

@@ -202,16 +202,16 @@ class Formulation:
             yield DemandColumn(column, known, known.sub_layer.of_growth, charge, gpus, unfit, heavy, inside_only)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
-        """Gangs that the ceilings on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
-        allowed = (room // milli for _, milli, room in self._ceilings(job_class, option.charge))
+        """Gangs that max and caps on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
+        allowed = (room // milli for _, milli, room in self._caps(job_class, option.charge))
         return min((len(job_class.members), *allowed))
 
-    def _ceilings(self, job_class: JobClass, charge: Charge) -> Iterable[tuple[QuotaLine | UserLine, int, int]]:
-        """The ceilings that a charge counts against, of queues and of its user there: milli-GPU it takes, and room that is left."""
+    def _caps(self, job_class: JobClass, charge: Charge) -> Iterable[tuple[QuotaLine | UserLine, int, int]]:
+        """Each max and cap that a charge counts against, of queues and of its user there: milli-GPU it takes, and what is left."""
         for gpu_type, milli in charge.items():
             for queue in self.shares.tree.path(job_class.queue):
                 line = QuotaLine(queue, gpu_type)
-                room = self.shares.room_under_max(line)
+                room = self.shares.left_under_max(line)
                 if room is not None:
                     yield line, milli, room
         for user_line in self.shares.users.lines(job_class.members[0].job, charge):
@@ -253,7 +253,7 @@ class Formulation:
         terms: dict[QuotaLine | UserLine, list[tuple[int, float]]] = defaultdict(list)
         room_of: dict[QuotaLine | UserLine, int] = {}
         for taker in self.takers:
-            for line, milli, room in self._ceilings(taker.job_class, taker.charge):
+            for line, milli, room in self._caps(taker.job_class, taker.charge):
                 terms[line].append((taker.column, milli / MILLI_PER_GPU))
                 room_of[line] = room
         for line, room in room_of.items():

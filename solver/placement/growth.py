@@ -56,7 +56,7 @@ def _grown(
 def _allowed(
     start: JobStart, number: int, missing: int, headroom: QuotaHeadroom, users: UserRoom, lines: Lines | None
 ) -> int:
-    """How many more tasks of a group no ceiling forbids, of which each lies at least in part inside the lines."""
+    """How many more tasks of a group no max forbids, of which each lies at least in part inside the lines."""
     job, queue = start.candidate.job, start.queue
 
     def charge(more: int) -> Charge:

@@ -108,7 +108,7 @@ class Attempts:
         mine, theirs = wish.candidate.job.spec.queue, victim.holder.job.spec.queue
         above, shares = set(self.lawful.law.tree.path(theirs)), self.headroom.shares
         return mine == theirs or any(
-            line in shares.ceiling
+            line in shares.max
             for gpu_type in victim.holder.charge
             for line in self.lawful.law.tree.lines(mine, gpu_type)
             if line.queue in above

@@ -173,7 +173,7 @@ class _MayStart:
 
     def __init__(self, shares: Shares) -> None:
         self._tree, self._users = shares.tree, shares.users
-        self._above = {line for line, used in shares.used.items() if used > shares.ceiling.get(line, inf)}
+        self._above = {line for line, used in shares.used.items() if used > shares.max.get(line, inf)}
         self._exceeded = Weights.of(shares.tree, shares.lending, shares.used).exceeded
         self._known: dict[Hashable, bool] = {}
 

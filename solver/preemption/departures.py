@@ -167,14 +167,14 @@ def clocks_of(snapshot: Snapshot, policy: Policy, commit: str) -> tuple[Converge
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
     running: list[ConvergenceClock] = []
-    for line, limit in sorted(shares.ceiling.items()):
+    for line, queue_max in sorted(shares.max.items()):
         convergence = convergence_of(policy, tree, line.queue)
-        if shares.used.get(line, 0) > limit and convergence.evict != "none":
+        if shares.used.get(line, 0) > queue_max and convergence.evict != "none":
             known = [c for c in snapshot.in_flight.convergence if (c.queue, c.gpu_type) == (line.queue, line.gpu_type)]
             fresh = ConvergenceClock(
-                commit, line.queue, line.gpu_type, MilliGpu(limit), snapshot.time.after(convergence.within)
+                commit, line.queue, line.gpu_type, MilliGpu(queue_max), snapshot.time.after(convergence.within)
             )
-            running += _still_running([*known, fresh], limit, shares.used[line])
+            running += _still_running([*known, fresh], queue_max, shares.used[line])
     return tuple(sorted(running, key=msgspec.structs.astuple))
 
 

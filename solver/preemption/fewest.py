@@ -140,7 +140,7 @@ class Fewest:
         bears[holdings.own[queue]] = True
         for number, gpu_type in enumerate(holdings.gpu_types):
             for line in shares.tree.lines(queue, gpu_type):
-                if line in shares.ceiling:
+                if line in shares.max:
                     bears[holdings.below[line.queue]] |= holdings.has[holdings.below[line.queue], number]
         return bears
 

@@ -1,4 +1,4 @@
-"""Whether quota lets a gang start: ceilings, what queues keep back, caps of its user, and its guarantee where it may not borrow."""
+"""Whether quota lets a gang start: each max, what queues keep back, caps of its user, and its guarantee where it may not borrow."""
 
 from __future__ import annotations
 

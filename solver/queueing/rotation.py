@@ -95,7 +95,7 @@ def _room(
                 held[types[task.node]] += task.gpus
     weights, rooms = Weights.of(shares.tree, shares.lending, shares.used), {}
     for gpu_type, milli in free.items():
-        limits = [shares.room_under_max(above) for above in shares.tree.lines(queue, gpu_type)]
+        limits = [shares.left_under_max(above) for above in shares.tree.lines(queue, gpu_type)]
         limits.append(weights.room(queue, gpu_type))
         rooms[gpu_type] = held[gpu_type] + max(0, min(milli, *(room for room in limits if room is not None), milli))
     return rooms

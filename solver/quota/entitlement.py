@@ -24,9 +24,9 @@ Charge = Mapping[GpuType, int]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Guarantees, ceilings, use and fair shares of every queue, per GPU type, in milli-GPU.
+    """Guarantees, max, use and fair shares of every queue, per GPU type, in milli-GPU.
 
-    `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
+    `max` holds only lines that have one. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
     nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
     (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
@@ -35,7 +35,7 @@ class Shares:
 
     tree: QueueTree
     guaranteed: Mapping[QuotaLine, int]
-    ceiling: Mapping[QuotaLine, int]
+    max: Mapping[QuotaLine, int]
     used: Mapping[QuotaLine, int]
     users: UserCaps
     inside: Mapping[QuotaLine, int]
@@ -84,10 +84,10 @@ class Shares:
         """Milli-GPU that new work may still take inside the guarantee of this one queue."""
         return max(0, self.guaranteed.get(line, 0) - self.inside.get(line, 0))
 
-    def room_under_max(self, line: QuotaLine) -> int | None:
-        """Milli-GPU that new work may still take under the max of this one queue; None: no ceiling."""
-        ceiling = self.ceiling.get(line)
-        return None if ceiling is None else max(0, ceiling - self.used.get(line, 0))
+    def left_under_max(self, line: QuotaLine) -> int | None:
+        """Milli-GPU that new work may still take under the max of this one queue; None: it has none."""
+        queue_max = self.max.get(line)
+        return None if queue_max is None else max(0, queue_max - self.used.get(line, 0))
 
 
 def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
@@ -228,7 +228,7 @@ class Inside:
 
 @dataclass(slots=True)
 class QuotaHeadroom:
-    """What is left under every ceiling, inside every guarantee and inside every fair share while a round hands out GPUs.
+    """What is left under every max, inside every guarantee and inside every fair share while a round hands out GPUs.
 
     `weights`: what queues keep back from each other.
     """
@@ -253,16 +253,16 @@ class QuotaHeadroom:
         return other
 
     def blocking(self, queue: QueueName, charge: Charge) -> tuple[QuotaLine, ...]:
-        """The lines on the queue's path whose ceiling the charge would break, from the queue up."""
+        """The lines on the queue's path whose max the charge would break, from the queue up."""
         return tuple(
             line
             for gpu_type, milli in sorted(charge.items())
             for line in self.shares.tree.lines(queue, gpu_type)
-            if (room := self.shares.room_under_max(line)) is not None and milli > room - self.taken.get(line, 0)
+            if (room := self.shares.left_under_max(line)) is not None and milli > room - self.taken.get(line, 0)
         )
 
     def allows(self, queue: QueueName, charge: Charge) -> bool:
-        """Whether neither a ceiling nor what is kept back for others forbids the charge."""
+        """Whether neither a max nor what is kept back for others forbids the charge."""
         return not self.blocking(queue, charge) and not self.weights.refused(queue, charge)
 
     def take(self, queue: QueueName, charge: Charge) -> int:

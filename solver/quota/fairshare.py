@@ -96,7 +96,7 @@ class _Division:
                 own, idle_below = sum([demand[child] for child in below]), sum([idle[child] for child in below])
             else:
                 own, idle_below = _whole(shares.used.get(line, 0) + demand.get(line, 0)), 0
-            demand[line] = min(own, shares.ceiling.get(line, own))
+            demand[line] = min(own, shares.max.get(line, own))
             idle[line] = max(idle_below, shares.lending.kept.get(line, 0) - demand[line])
 
     def share_out(self, gpu_type: GpuType, milli: int) -> None:

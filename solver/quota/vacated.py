@@ -38,17 +38,17 @@ def lies_inside(
 
 
 def allows(headroom: QuotaHeadroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:
-    """Whether neither a ceiling nor what is kept back for others would forbid the charge."""
+    """Whether neither a max nor what is kept back for others would forbid the charge."""
     if headroom.allows(queue, charge):
         return True
     if not leaving:
         return False
     if headroom.shares.lending.kept:
         return headroom.under(headroom.shares.without(leaving.items())).allows(queue, charge)
-    taken, ceiling, used = headroom.taken, headroom.shares.ceiling, headroom.shares.used
+    taken, queue_max, used = headroom.taken, headroom.shares.max, headroom.shares.used
     return all(
         charge[line.gpu_type]
-        <= max(0, ceiling[line] - used.get(line, 0) + _gone(headroom, line, leaving)) - taken.get(line, 0)
+        <= max(0, queue_max[line] - used.get(line, 0) + _gone(headroom, line, leaving)) - taken.get(line, 0)
         for line in headroom.blocking(queue, charge)
     )
 

@@ -182,10 +182,10 @@ class Gate:
             return unshared
         spec, users = job.spec, self.shares.users
         for gpu_type, wanted in option.charge.items():
-            for limit in self.shares.tree.lines(spec.queue, gpu_type):
-                ceiling = self.shares.ceiling.get(limit)
-                if ceiling is not None and wanted > ceiling:
-                    return AboveMax(*limit, MilliGpu(ceiling), MilliGpu(wanted), self._origin(*limit))
+            for queue_line in self.shares.tree.lines(spec.queue, gpu_type):
+                queue_max = self.shares.max.get(queue_line)
+                if queue_max is not None and wanted > queue_max:
+                    return AboveMax(*queue_line, MilliGpu(queue_max), MilliGpu(wanted), self._origin(*queue_line))
         beyond = next(self._beyond_guarantee(job, option), None) or next(self._never_lent(job, option), None)
         if beyond is not None:
             return beyond

@@ -189,9 +189,9 @@ class Waiting:
 
     def _quota_max(self, line: QuotaLine, wanted: int) -> QuotaMax:
         used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))
-        most = MilliGpu(self.shares.ceiling[line])
+        queue_max = MilliGpu(self.shares.max[line])
         origin = self._origin(line.queue, line.gpu_type)
-        return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
+        return QuotaMax(line.queue, line.gpu_type, queue_max, used, MilliGpu(wanted), origin)
 
     def _user_max(self, line: UserLine, wanted: int) -> QuotaMax:
         most, used = MilliGpu(self.shares.users.most(line)), MilliGpu(self._users.used(line))

@@ -34,7 +34,7 @@ def _entitlements(side: Played) -> dict[QuotaLine, Entitlement]:
         line: Entitlement(
             MilliGpu(shares.guaranteed.get(line, 0)),
             MilliGpu(shares.fair.get(line, 0)),
-            None if line not in shares.ceiling else MilliGpu(shares.ceiling[line]),
+            None if line not in shares.max else MilliGpu(shares.max[line]),
             MilliGpu(used.get(line, 0)),
         )
         for line in lines
@@ -48,7 +48,7 @@ def converging(head: Played) -> Iterator[Converging]:
         yield Converging(
             line.queue,
             line.gpu_type,
-            MilliGpu(head.shares.ceiling[line]),
+            MilliGpu(head.shares.max[line]),
             MilliGpu(over),
             convergence_of(head.policy, head.shares.tree, line.queue).evict,
             deadlines.get(line),

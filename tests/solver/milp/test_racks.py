@@ -117,7 +117,7 @@ def by_racks(snapshot: Snapshot, policy: Policy) -> list[float]:
     for place, on in enumerate(room.nodes):
         racks.setdefault(on.rack, []).append(int(room.free_gpus[place]))
     lines = {queue: QuotaLine(QueueName(queue), H100) for queue in QUEUES}
-    under_max = {queue: shares.room_under_max(line) for queue, line in lines.items()}
+    under_max = {queue: shares.left_under_max(line) for queue, line in lines.items()}
     return layer_values_of(
         classes,
         list(racks.values()),
