@@ -26,8 +26,8 @@ class Borrowing:
 
     def towards(self, victim: Job, taker: Job) -> str:
         """Inside, straddling or borrowed: the worst of the lines that the victim's queue does not share with the taker's."""
-        shared = self.case.law.on_path(taker.spec.queue)
-        lines = [queue.name for queue in self.case.law.path(victim.spec.queue) if queue.name not in shared]
+        shared = self.case.lookup.on_path(taker.spec.queue)
+        lines = [queue.name for queue in self.case.lookup.path(victim.spec.queue) if queue.name not in shared]
         found = {self._stands(victim, QuotaLine(queue, gpu_type)) for queue in lines for gpu_type in self.gpus(victim)}
         return next((worst for worst in ("inside", "straddles") if worst in found), "borrowed")
 
@@ -57,17 +57,17 @@ class Borrowing:
 
     def _rank_below(self, job: Job, line: QuotaLine) -> int:
         """Who lies inside the guarantee of the next queue on its way down comes before whoever does not."""
-        path = [known.name for known in self.case.law.path(job.spec.queue)]
+        path = [known.name for known in self.case.lookup.path(job.spec.queue)]
         at = path.index(line.queue)
         return _ORDER.index(self._stands(job, QuotaLine(path[at - 1], line.gpu_type))) if at else 0
 
     def _place_in_line(self, job: Job) -> tuple[bool, int, int, str, str]:
-        known = self.case.law.class_of(job)
+        known = self.case.lookup.class_of(job)
         preemptible, value = (known.preemptible, known.value) if known else (True, 0)
         return preemptible, -value, job.started_at or 0, owner_of(job.name), job.name
 
     def _is_preemptible(self, job: Job) -> bool:
-        known = self.case.law.class_of(job)
+        known = self.case.lookup.class_of(job)
         return known is None or known.preemptible
 
     @cached_property
@@ -78,7 +78,7 @@ class Borrowing:
         below: defaultdict[QueueName, list[Job]] = defaultdict(list)
         for job in self.case.parted.jobs.values():
             if job.phase == "running" and leaving.isdisjoint((job.name, owner_of(job.name))):
-                for queue in self.case.law.path(job.spec.queue):
+                for queue in self.case.lookup.path(job.spec.queue):
                     below[queue.name].append(job)
         return below
 

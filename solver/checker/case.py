@@ -103,7 +103,7 @@ class JudgedPlan:
     snapshot: Snapshot
     plan: Plan
     ground: NodeIndex
-    law: PolicyIndex
+    lookup: PolicyIndex
     whole: JudgedPlan | None = None
 
     @classmethod
@@ -114,7 +114,7 @@ class JudgedPlan:
     @property
     def policy(self) -> Policy:
         """What is in force."""
-        return self.law.policy
+        return self.lookup.policy
 
     @cached_property
     def jobs(self) -> dict[JobName, Job]:
@@ -139,12 +139,12 @@ class JudgedPlan:
     @cached_property
     def guaranteed(self) -> dict[QuotaLine, int]:
         """The guarantee of each queue and type."""
-        return guarantees(self.law.tree, self.ground.capacity)
+        return guarantees(self.lookup.tree, self.ground.capacity)
 
     @cached_property
     def parted(self) -> Parted:
         """The same in parts: what elastic gangs hold beyond their minima, task by task."""
-        return parted(self.snapshot, self.law, self.plan)
+        return parted(self.snapshot, self.lookup, self.plan)
 
     @cached_property
     def lives(self) -> Lives:

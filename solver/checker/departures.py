@@ -71,7 +71,7 @@ class _Departures:
         """The same by queue."""
         below: defaultdict[str, list[Job]] = defaultdict(list)
         for job in self._live:
-            for queue in self.case.law.path(job.spec.queue):
+            for queue in self.case.lookup.path(job.spec.queue):
                 below[queue.name].append(job)
         return below
 
@@ -95,7 +95,7 @@ class _Departures:
 
     def _given_back(self, job: Job) -> Iterator[Violation]:
         """A gang that waits is to start on some of its devices before it could be asked any later; and it only borrows them."""
-        now, known = self.case.snapshot.time, self.case.law.class_of(job)
+        now, known = self.case.snapshot.time, self.case.lookup.class_of(job)
         whole = self.case.jobs[owner_of(job.name)]
         due = now + self.case.policy.grace(job)
         starts = (self._reserved_from.get(device) for task in whole.placement for device in task.devices)
@@ -124,12 +124,12 @@ class _Departures:
         """Whether some queue on its path holds more than its guarantee of a type that it uses."""
         types = self.case.ground.gpu_types
         used = {types[task.node] for task in job.placement if task.node in types}
-        lines = (QuotaLine(queue, gpu_type) for queue in self.case.law.on_path(job.spec.queue) for gpu_type in used)
+        lines = (QuotaLine(queue, gpu_type) for queue in self.case.lookup.on_path(job.spec.queue) for gpu_type in used)
         return any(self._use.get(line, 0) > self.case.guaranteed.get(line, 0) for line in lines)
 
     @cached_property
     def _use(self) -> dict[QuotaLine, int]:
-        return use_by_line(self.case.snapshot, self.case.law.tree)
+        return use_by_line(self.case.snapshot, self.case.lookup.tree)
 
     def _left_out(self) -> Iterator[Violation]:
         leaving = self.case.parted.leaving if self._draining or self._overdue else frozenset()
@@ -159,7 +159,7 @@ class _Departures:
         return frozenset(queue.name for queue in self.case.policy.queues if queue.stop_policy == "HoldAndDrain")
 
     def _drains(self, job: Job) -> bool:
-        return not self._draining.isdisjoint(self.case.law.on_path(job.spec.queue))
+        return not self._draining.isdisjoint(self.case.lookup.on_path(job.spec.queue))
 
     @cached_property
     def _overdue(self) -> list[ConvergenceClock]:
@@ -167,11 +167,11 @@ class _Departures:
         return [clock for clock in clocks if clock.deadline <= self.case.snapshot.time]
 
     def _counts(self, job: Job, clock: ConvergenceClock) -> bool:
-        return clock.queue in self.case.law.on_path(job.spec.queue) and self._of_type(job, clock.gpu_type) > 0
+        return clock.queue in self.case.lookup.on_path(job.spec.queue) and self._of_type(job, clock.gpu_type) > 0
 
     def _may_leave(self, job: Job, clock: ConvergenceClock) -> bool:
         """As the nearest queue above the limit says; what is not preemptible may where it borrows, which is not judged here."""
-        known = self.case.law.class_of(job)
+        known = self.case.lookup.class_of(job)
         if known is None or job.phase != "running" or not self._counts(job, clock):
             return False
         evict = self._convergence(clock).evict
@@ -180,7 +180,7 @@ class _Departures:
         return evict == "all" or (evict == "preemptible" and known.preemptible)
 
     def _convergence(self, clock: ConvergenceClock) -> Convergence:
-        said = (queue.convergence for queue in self.case.law.path(clock.queue))
+        said = (queue.convergence for queue in self.case.lookup.path(clock.queue))
         return next((known for known in said if known is not None), self.case.policy.scheduling.convergence)
 
     @cached_property
@@ -198,7 +198,7 @@ class _Departures:
                 for gpu_type, milli in self.case.ground.charge(tasks).items():
                     yield job.spec.queue, gpu_type, milli
 
-        return self.case.law.added_up(charges())
+        return self.case.lookup.added_up(charges())
 
     def _held(self, clock: ConvergenceClock) -> int:
         return self._staying[QuotaLine(clock.queue, clock.gpu_type)]

@@ -25,8 +25,8 @@ def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every start that a queue on the job's path does not let in."""
     for step in case.placing:
         job = case.jobs[step.job]
-        known = case.law.class_of(job)
-        for queue in case.law.path(job.spec.queue):
+        known = case.lookup.class_of(job)
+        for queue in case.lookup.path(job.spec.queue):
             if queue.stop_policy != "None":
                 yield Violation("hold", job.name, f"starts although queue {queue.name} is on hold")
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
@@ -69,7 +69,7 @@ def _users(case: JudgedPlan) -> Iterable[Violation]:
 def _use(case: JudgedPlan, holders: Iterable[Held]) -> UserUse:
     use: UserUse = Counter()
     for job, charge in holders:
-        for queue in case.law.path(job.spec.queue):
+        for queue in case.lookup.path(job.spec.queue):
             for gpu_type, milli in charge.items():
                 use[queue.name, gpu_type, job.user] += milli
     return use

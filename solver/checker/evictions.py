@@ -88,8 +88,8 @@ class _Evictions:
 
     def _frees_quota(self, victim: Job, taker: Job) -> bool:
         """Whether a limit binds both: that of their own queue, a max above them, or what others lend."""
-        shared = self.case.law.on_path(victim.spec.queue)
-        above = [queue for queue in self.case.law.path(taker.spec.queue) if queue.name in shared]
+        shared = self.case.lookup.on_path(victim.spec.queue)
+        above = [queue for queue in self.case.lookup.path(taker.spec.queue) if queue.name in shared]
         return (
             victim.spec.queue == taker.spec.queue
             or any(entry.max is not None for queue in above for entry in queue.quota)
@@ -99,7 +99,7 @@ class _Evictions:
     def _frees_what_may_be_lent(self, victim: Job) -> bool:
         """Whether somebody does not lend all its GPUs of a type that the victim holds: then it leaves more of the rest."""
         gpus = self.standing.gpus(victim)
-        return any(gpus.get(gpu_type) for gpu_type in self.case.law.lent_in_part)
+        return any(gpus.get(gpu_type) for gpu_type in self.case.lookup.lent_in_part)
 
     def _unlawful(self, victim: Job, taker: Job) -> str:
         mine, theirs = self._class(victim), self._class(taker)
@@ -219,16 +219,16 @@ class _Evictions:
             yield Violation("verdicts", name, "is evicted without the verdict `yields`, or the other way round")
 
     def _overdue(self, taker: Job) -> bool:
-        said = [queue.reclaim_within for queue in self.case.law.path(taker.spec.queue)]
+        said = [queue.reclaim_within for queue in self.case.lookup.path(taker.spec.queue)]
         within = next((limit for limit in said if limit is not None), self.case.policy.scheduling.reclaim_within)
         return self._inside(taker) and self.case.snapshot.time - taker.submitted_at >= within
 
     def _reclaim_mode(self, taker: Job) -> str:
-        said = [queue.reclaim for queue in self.case.law.path(taker.spec.queue)]
+        said = [queue.reclaim for queue in self.case.lookup.path(taker.spec.queue)]
         return next((mode for mode in said if mode), self.case.policy.scheduling.reclaim)
 
     def _class(self, job: Job) -> PriorityClass:
-        return self.case.law.class_of(job) or PriorityClass("")
+        return self.case.lookup.class_of(job) or PriorityClass("")
 
     def _promised_to(self, taker: JobName) -> Counter[GpuType]:
         promise = self.case.promises.get(taker)

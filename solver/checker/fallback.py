@@ -34,12 +34,12 @@ def fallback_violations(case: JudgedPlan) -> Iterable[Violation]:
     ]
     if not early:
         return
-    use = case.law.added_up((job.spec.queue, *one) for job, charge in early for one in charge.items())
-    held = case.law.added_up((queue, *one) for queue, charge in _stays(case) for one in charge.items())
+    use = case.lookup.added_up((job.spec.queue, *one) for job, charge in early for one in charge.items())
+    held = case.lookup.added_up((queue, *one) for queue, charge in _stays(case) for one in charge.items())
     # What a sibling borrows does not use up the guarantee above both.
-    use.update(inside_lines(case.law.tree, case.guaranteed, held))
+    use.update(inside_lines(case.lookup.tree, case.guaranteed, held))
     for job, charge in early:
-        for line in case.law.added_up((job.spec.queue, *one) for one in charge.items()):
+        for line in case.lookup.added_up((job.spec.queue, *one) for one in charge.items()):
             if use[line] > case.guaranteed.get(line, 0):
                 holds, most = MilliGpu(use[line]), MilliGpu(case.guaranteed.get(line, 0))
                 said = f"is early on {line.gpu_type}: queue {line.queue} would hold {holds} of {most} guaranteed"
@@ -55,7 +55,7 @@ class _Wishes:
 
     def is_early(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
         """Whether a job would use a type before it has waited long enough for a better one."""
-        known, policy = self.case.law.class_of(job), self.case.policy
+        known, policy = self.case.lookup.class_of(job), self.case.policy
         after = job.spec.fallback_after
         if after is None and known is not None:
             after = known.fallback_after
@@ -75,14 +75,14 @@ class _Wishes:
         """Whole GPUs on any node, nothing asked of topology, no max in the way, all lent, and enough nodes, were they empty."""
         (group,) = job.spec.task_groups
         shape, least = group.shape, group.replicas if group.min_replicas is None else group.min_replicas
-        topology, known = job.spec.topology, self.case.law.class_of(job)
+        topology, known = job.spec.topology, self.case.lookup.class_of(job)
         asks = topology.required or topology.group or topology.spread
         own = group.topology.required or group.topology.group or group.topology.spread
         if asks or own or group.nodes or not shape.gpus or (known and not known.preemptible):
             return False
-        if self.case.law.lent_in_part:
+        if self.case.lookup.lent_in_part:
             return False
-        for queue in self.case.law.path(job.spec.queue):
+        for queue in self.case.lookup.path(job.spec.queue):
             entry = queue.quota_for(gpu_type)
             limits = (entry.max, entry.per_user) if entry else ()
             if any(limit is not None and limit < least * MilliGpu.gpus(shape.gpus) for limit in limits):

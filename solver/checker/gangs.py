@@ -54,13 +54,13 @@ class _Gangs:
     def _limit(self, job: Job) -> Duration | None:
         if job.spec.time_limit is not None or job.spec.type == "service":
             return job.spec.time_limit
-        known = self.case.law.class_of(job)
+        known = self.case.lookup.class_of(job)
         eight_hours = Duration(28_800_000) if job.spec.type == "interactive" else None
         return (known.default_time_limit if known else None) or eight_hours
 
     def _idle_limit(self, job: Job) -> Duration | None:
         if job.spec.type == "interactive":
-            known = self.case.law.class_of(job)
+            known = self.case.lookup.class_of(job)
             return job.spec.idle_limit or (known.idle_limit if known else None)
         return None
 

@@ -24,7 +24,7 @@ Use = Mapping[tuple[str, GpuType], int]
 
 def lending_violations(case: JudgedPlan) -> Iterator[Violation]:
     """Every type of which more is given than is lent. What joins or leaves a running gang is a job of its own here."""
-    types = sorted(gpu_type for gpu_type in case.law.lent_in_part if _keeps_back(case, gpu_type))
+    types = sorted(gpu_type for gpu_type in case.lookup.lent_in_part if _keeps_back(case, gpu_type))
     if not types:
         return
     before = _use((job.spec.queue, charge) for job, charge in staying(case))
@@ -53,7 +53,7 @@ def _keeps_back(case: JudgedPlan, gpu_type: GpuType) -> bool:
 
 
 def _weight(case: JudgedPlan, gpu_type: GpuType, use: Use) -> int:
-    children = case.law.tree.children
+    children = case.lookup.tree.children
 
     def counts_with(queue: Queue) -> int:
         below = sum(counts_with(child) for child in children.get(queue.name, ()))

@@ -138,7 +138,7 @@ class _Moves:
             yield Violation("verdicts", name, "moves without the verdict `moves`, or the other way round")
 
     def _class(self, job: Job) -> PriorityClass:
-        return self.case.law.class_of(job) or PriorityClass("", preemptible=False)
+        return self.case.lookup.class_of(job) or PriorityClass("", preemptible=False)
 
     def _gpus(self, tasks: Iterable[TaskPlacement]) -> Counter[GpuType]:
         return +Counter(self.case.ground.charge(tasks))

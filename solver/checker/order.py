@@ -33,7 +33,7 @@ LAST_RANK = 7
 
 def order_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every start of a strict queue that takes what one ahead of it, waiting, could use."""
-    strict = {queue.name: by for queue in case.policy.queues if (by := _strict_order(case.law, queue.name))}
+    strict = {queue.name: by for queue in case.policy.queues if (by := _strict_order(case.lookup, queue.name))}
     if not strict:
         return
     named = {verdict.job for kind in (Starts, Waits) for verdict in case.verdicts(kind)}
@@ -44,7 +44,7 @@ def order_violations(case: JudgedPlan) -> Iterable[Violation]:
     of_queue: defaultdict[str, list[Job]] = defaultdict(list)
     for job in competing:
         of_queue[job.spec.queue].append(job)
-    ranks = _Ranks.among(competing, case.law)
+    ranks = _Ranks.among(competing, case.lookup)
     for queue, by in strict.items():
         waiting = _Waiting(case.ground.gpu_types)
         for job in _in_order(of_queue[queue], by, ranks, case):
@@ -54,9 +54,9 @@ def order_violations(case: JudgedPlan) -> Iterable[Violation]:
                 yield Violation("order", job.name, f"starts before {', '.join(passed)} of strict queue {queue}")
 
 
-def _strict_order(law: PolicyIndex, name: str) -> OrderBy | None:
+def _strict_order(lookup: PolicyIndex, name: str) -> OrderBy | None:
     """What a strict queue goes by; None where it is not strict."""
-    for queue in law.path(name):
+    for queue in lookup.path(name):
         if queue.ordering is not None:
             # Of those that take turns turns judges who comes first.
             return queue.ordering.by if queue.ordering.strict and queue.ordering.turns is None else None
@@ -76,27 +76,27 @@ class _Kind(NamedTuple):
 class _Ranks:
     """The ranks of values, among all jobs that compete in a round: by queue, and the values of scope cluster by SLO class."""
 
-    law: PolicyIndex
+    lookup: PolicyIndex
     kinds: Mapping[str, Iterable[_Kind]]
     across: Mapping[str, Sequence[int]]
     _known: dict[_Kind, int] = field(default_factory=dict)
 
     @classmethod
-    def among(cls, competing: Iterable[Job], law: PolicyIndex) -> _Ranks:
+    def among(cls, competing: Iterable[Job], lookup: PolicyIndex) -> _Ranks:
         """Of these alone, as far as their queues go by priority and let jobs start."""
         kinds: defaultdict[str, set[_Kind]] = defaultdict(set)
         across: defaultdict[str, set[int]] = defaultdict(set)
-        for kind in {_kind(law, job) for job in competing}:
-            path = law.path(kind.queue)
-            if path and _goes_by(law, kind.queue) == "priority" and all(q.stop_policy == "None" for q in path):
+        for kind in {_kind(lookup, job) for job in competing}:
+            path = lookup.path(kind.queue)
+            if path and _goes_by(lookup, kind.queue) == "priority" and all(q.stop_policy == "None" for q in path):
                 kinds[kind.queue].add(kind)
                 if kind.scope == "cluster":
                     across[kind.slo_class].add(kind.value)
-        return cls(law, dict(kinds), {slo_class: sorted(values) for slo_class, values in across.items()})
+        return cls(lookup, dict(kinds), {slo_class: sorted(values) for slo_class, values in across.items()})
 
     def of(self, job: Job) -> int:
         """That of one job; all that come late share the last."""
-        return min(LAST_RANK, self._rank(_kind(self.law, job)))
+        return min(LAST_RANK, self._rank(_kind(self.lookup, job)))
 
     def _rank(self, mine: _Kind) -> int:
         """As many as larger values wait in the queue; with scope cluster no less than wait with it; and after all it follows."""
@@ -110,19 +110,19 @@ class _Ranks:
         return self._known[mine]
 
 
-def _kind(law: PolicyIndex, job: Job) -> _Kind:
-    known = law.class_of(job) or PriorityClass("")
+def _kind(lookup: PolicyIndex, job: Job) -> _Kind:
+    known = lookup.class_of(job) or PriorityClass("")
     return _Kind(job.spec.queue, known.slo_class, known.value, known.scope)
 
 
-def _goes_by(law: PolicyIndex, name: str) -> OrderBy:
-    said = (queue.ordering for queue in law.path(name))
+def _goes_by(lookup: PolicyIndex, name: str) -> OrderBy:
+    said = (queue.ordering for queue in lookup.path(name))
     return next((ordering.by for ordering in said if ordering is not None), "priority")
 
 
 def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> list[Job]:
     """SLO class, rank of the value (by priority only), boosted ones, age band; then what the queue goes by, and submission."""
-    classes = {job.name: case.law.class_of(job) or PriorityClass("") for job in jobs}
+    classes = {job.name: case.lookup.class_of(job) or PriorityClass("") for job in jobs}
 
     def band(job: Job) -> int:
         hours = max(0, case.snapshot.time - job.submitted_at) / 3_600_000

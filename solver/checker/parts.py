@@ -32,7 +32,7 @@ class Parted:
         return self.along | self.steps.keys()
 
 
-def parted(snapshot: Snapshot, law: PolicyIndex, plan: Plan) -> Parted:
+def parted(snapshot: Snapshot, lookup: PolicyIndex, plan: Plan) -> Parted:
     """The world and the plan, in parts."""
     shrinking = {i.job: i for i in snapshot.in_flight.intents if i.kind == "shrink"}
     busy = {i.job for i in snapshot.in_flight.intents if i.kind in ("stop", "shrink", "grow")}
@@ -43,7 +43,7 @@ def parted(snapshot: Snapshot, law: PolicyIndex, plan: Plan) -> Parted:
         if job.name in shrinking:
             parts = (msgspec.structs.replace(job, placement=without(job.placement, shrinking[job.name].tasks)),)
         elif job.phase == "running" and job.name not in busy:
-            known = law.class_of(job)
+            known = lookup.class_of(job)
             parts = in_parts(job) if known is not None and known.preemptible else parts
         for part in parts:
             jobs[part.name] = part

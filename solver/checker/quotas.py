@@ -19,14 +19,14 @@ Charged = tuple[str, GpuType, int]
 
 def quota_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every line of the quota tree that a plan breaks. What joins or leaves a running gang is a job of its own here."""
-    added = case.law.added_up(_added(case))
+    added = case.lookup.added_up(_added(case))
     limited = [
         (QuotaLine(queue.name, entry.gpu_type), entry.max)
         for queue in case.policy.queues
         for entry in queue.quota
         if entry.max is not None and added[QuotaLine(queue.name, entry.gpu_type)]
     ]
-    before = case.law.added_up(_charged(case)) if limited else added
+    before = case.lookup.added_up(_charged(case)) if limited else added
     for line, most in limited:
         if before[line] + added[line] > most:
             held, more = MilliGpu(before[line]), MilliGpu(added[line])

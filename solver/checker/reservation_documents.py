@@ -146,7 +146,7 @@ class _Court:
         return len(node.gpus) if node else None
 
     def _may_use(self, document: DeclaredReservation, job: Job) -> bool:
-        inside = document.queue is None or document.queue in self.case.law.on_path(job.spec.queue)
+        inside = document.queue is None or document.queue in self.case.lookup.on_path(job.spec.queue)
         return inside and (document.users is None or job.user in document.users)
 
     def _needs(self, job: Job, task: TaskPlacement) -> bool:

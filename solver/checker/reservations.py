@@ -140,7 +140,7 @@ class _Court:
 
     def _may_not_start(self, job: Job) -> bool:
         """Its queue is on hold, or it can't run under the policy as it is now: nobody is kept from what it may not have."""
-        path = self.case.law.path(job.spec.queue)
+        path = self.case.lookup.path(job.spec.queue)
         return job.name in self._inadmissible or any(queue.stop_policy != "None" for queue in path)
 
     @cached_property
@@ -171,7 +171,7 @@ class _Court:
     def _can_leave(self, name: JobName, by: Instant) -> bool:
         """Whether it may be asked to leave so early that its grace is over by then: it starts now, and what protects it ends."""
         job = self.case.jobs[name]
-        known, asked, now = self.case.law.class_of(job), by - self.case.policy.grace(job), self.case.snapshot.time
+        known, asked, now = self.case.lookup.class_of(job), by - self.case.policy.grace(job), self.case.snapshot.time
         if known is None or not known.preemptible or asked < now + known.protection.min_runtime:
             return False
         lately = [at for at in job.evicted_at if at + _DAY_MS > asked]
@@ -240,7 +240,7 @@ class _Court:
     @cached_property
     def _left_to(self) -> list[tuple[JobName, list[tuple[GpuType, int, int]]]]:
         """For each start what is left of the guarantees on its path, beside what it asks for of that type."""
-        tree, gpu_types, guaranteed = self.case.law.tree, self.case.ground.gpu_types, self.case.guaranteed
+        tree, gpu_types, guaranteed = self.case.lookup.tree, self.case.ground.gpu_types, self.case.guaranteed
         # What a sibling borrows does not use up the guarantee above both.
         inside = inside_lines(tree, guaranteed, use_by_line(self._without_withdrawn(), tree))
         found = []

@@ -63,7 +63,7 @@ def sharing_violations(case: JudgedPlan) -> Iterator[Violation]:
             added = [part for part in together if part.is_new]
             if added:
                 yield from _too_many(device, together, added)
-                if sharing and len({_domain(case.law, sharing, part.job.spec.queue) for part in together}) > 1:
+                if sharing and len({_domain(case.lookup, sharing, part.job.spec.queue) for part in together}) > 1:
                     yield Violation(
                         "S7", _names(added), f"device {device} would hold jobs that do not trust each other"
                     )
@@ -75,7 +75,7 @@ def sharing_violations(case: JudgedPlan) -> Iterator[Violation]:
                 yield Violation(
                     "S7", part.job.name, f"shares device {device} by {part.task.sharing}, not by {sharing.mode}"
                 )
-            if sharing.mode == "time-slicing" and _is_latency_critical(case.law, part.job):
+            if sharing.mode == "time-slicing" and _is_latency_critical(case.lookup, part.job):
                 yield Violation("S7", part.job.name, f"is latency-critical and would wait for its turn on {device}")
 
 
@@ -104,7 +104,7 @@ def _oversubscribed(job: Job, task: TaskPlacement, case: JudgedPlan) -> float:
     pools = case.ground.pools_of.get(case.ground.gpu_types[task.node], set()) - {
         known.pool for known in case.policy.mig
     }
-    turns = not _is_latency_critical(case.law, job)
+    turns = not _is_latency_critical(case.lookup, job)
     return min(
         (
             known.oversubscription
@@ -149,8 +149,8 @@ def _held(case: JudgedPlan) -> Iterable[GpuShare]:
     return held.values()
 
 
-def _domain(law: PolicyIndex, sharing: SharingPolicy, queue: str) -> str:
-    path = law.path(queue)
+def _domain(lookup: PolicyIndex, sharing: SharingPolicy, queue: str) -> str:
+    path = lookup.path(queue)
     for step in path:
         for group in sharing.trust_domains:
             if step.name in group.queues:
@@ -158,8 +158,8 @@ def _domain(law: PolicyIndex, sharing: SharingPolicy, queue: str) -> str:
     return f"root {path[-1].name if path else queue}"
 
 
-def _is_latency_critical(law: PolicyIndex, job: Job) -> bool:
-    known = law.class_of(job)
+def _is_latency_critical(lookup: PolicyIndex, job: Job) -> bool:
+    known = lookup.class_of(job)
     return known is not None and known.slo_class == "latency-critical"
 
 

@@ -30,7 +30,7 @@ ABOUT = 1e-6
 
 def turn_violations(case: JudgedPlan) -> Iterator[Violation]:
     """Every start before one that asks for the same, has waited for `maxWait`, and was evicted no more often (back-off)."""
-    taking = {queue.name for queue in case.policy.queues if ordering_for(case.law, queue.name).turns is not None}
+    taking = {queue.name for queue in case.policy.queues if ordering_for(case.lookup, queue.name).turns is not None}
     if not taking:
         return
     named = {verdict.job for kind in (Starts, Waits) for verdict in case.verdicts(kind)}
@@ -40,12 +40,12 @@ def turn_violations(case: JudgedPlan) -> Iterator[Violation]:
     ]
     late: defaultdict[_Asked, list[Job]] = defaultdict(list)
     for job in waiting:
-        turns = ordering_for(case.law, job.spec.queue).turns
+        turns = ordering_for(case.lookup, job.spec.queue).turns
         if turns is not None and job.name in placed and now - since(job) < turns.max_wait:
             late[_asked(job)].append(job)
     evicted = {asked: max(len(job.evicted_at) for job in jobs) for asked, jobs in late.items()}
     for first in waiting:
-        turns = ordering_for(case.law, first.spec.queue).turns
+        turns = ordering_for(case.lookup, first.spec.queue).turns
         if turns is None or first.name in placed or now - since(first) < turns.max_wait:
             continue
         asked = _asked(first)
@@ -66,10 +66,10 @@ def _asked(job: Job) -> _Asked:
 
 def gives_way(victim: Job, taker: Job, case: JudgedPlan) -> str:
     """What is wrong with a running job that gives way to one of its queue; "" where nothing is."""
-    ordering = ordering_for(case.law, victim.spec.queue)
+    ordering = ordering_for(case.lookup, victim.spec.queue)
     if ordering.turns is None:
         return f"gives way to {taker.name}, but in queue {victim.spec.queue} what runs stays"
-    if _grade(victim, case.law) != _grade(taker, case.law):
+    if _grade(victim, case.lookup) != _grade(taker, case.lookup):
         return f"gives way to {taker.name}, which is of another SLO class or value"
     if case.snapshot.time - since(taker) >= ordering.turns.max_wait:
         return ""
@@ -79,9 +79,9 @@ def gives_way(victim: Job, taker: Job, case: JudgedPlan) -> str:
     return f"gives way to {taker.name}, which does not come before it by {ordering.by}"
 
 
-def ordering_for(law: PolicyIndex, queue: str) -> Ordering:
+def ordering_for(lookup: PolicyIndex, queue: str) -> Ordering:
     """What the queue, or the nearest above it, says."""
-    said = [known.ordering for known in law.path(queue)]
+    said = [known.ordering for known in lookup.path(queue)]
     return next((known for known in said if known is not None), Ordering())
 
 
@@ -130,6 +130,6 @@ def _rate(neighbours: Iterable[tuple[int, float, bool]], start: float, low: floa
     return endings / exposed
 
 
-def _grade(job: Job, law: PolicyIndex) -> tuple[str, int]:
-    known = law.class_of(job) or PriorityClass("")
+def _grade(job: Job, lookup: PolicyIndex) -> tuple[str, int]:
+    known = lookup.class_of(job) or PriorityClass("")
     return known.slo_class, known.value

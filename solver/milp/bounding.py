@@ -41,7 +41,7 @@ class Bounding:
     policy: Policy
     candidates: Sequence[StartCandidate]
     shares: Shares
-    lawful: EvictionCandidates
+    evictable: EvictionCandidates
     room: FreeCapacity
     soon: FreeCapacity
     starts: Sequence[JobStart]
@@ -60,7 +60,7 @@ class Bounding:
     def stated(self) -> EntitledBound:
         """The program of the most that this round could have served, whoever it evicted."""
         layers = [layer for layer in sub_layers_of(self.candidates) if not layer.growth]
-        most = Freeable(self.lawful, self._takers(), self.soon, self.policy.scheduling.evictions.moves_per_round)
+        most = Freeable(self.evictable, self._takers(), self.soon, self.policy.scheduling.evictions.moves_per_round)
         bound = EntitledBound(self.candidates, layers, self.shares, self.room, most)
         bound.state()
         return bound

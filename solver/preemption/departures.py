@@ -53,16 +53,16 @@ def departures(snapshot: Snapshot, policy: Policy) -> tuple[RuleEviction, ...]:
         return ()
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
-    law = EvictionRules.of(snapshot, policy, shares)
-    drained = list(_drained(snapshot, policy, law))
+    rules = EvictionRules.of(snapshot, policy, shares)
+    drained = list(_drained(snapshot, policy, rules))
     returned = [
         known
-        for known in _returned(snapshot, policy, law, shares)
+        for known in _returned(snapshot, policy, rules, shares)
         if owner_of(known.name) not in {owner_of(other.name) for other in drained}
     ]
     gone = [(known.holder.job.spec.queue, known.holder.charge) for known in (*drained, *returned)]
     leaving = {known.name for known in (*drained, *returned)}
-    converging = _converging(snapshot, policy, law, shares.without(gone), leaving)
+    converging = _converging(snapshot, policy, rules, shares.without(gone), leaving)
     return _of_first_jobs((*_least_loss_first(drained), *returned, *converging), policy.scheduling.evictions.per_round)
 
 
@@ -86,27 +86,27 @@ def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
     return drains or lends or any(clock.deadline <= snapshot.time for clock in snapshot.in_flight.convergence)
 
 
-def _drained(snapshot: Snapshot, policy: Policy, law: EvictionRules) -> Iterator[RuleEviction]:
+def _drained(snapshot: Snapshot, policy: Policy, rules: EvictionRules) -> Iterator[RuleEviction]:
     for holder in holders_of(snapshot, policy, ("starting", "running"), otherwise=PriorityClass("")):
-        queue = draining(law.tree, holder.job.spec.queue)
+        queue = draining(rules.tree, holder.job.spec.queue)
         if queue is not None and holder.job.leaves != "not":
-            yield RuleEviction(holder, "drain", queue.name, law.lost_gpu_s(holder))
+            yield RuleEviction(holder, "drain", queue.name, rules.lost_gpu_s(holder))
 
 
-def _returned(snapshot: Snapshot, policy: Policy, law: EvictionRules, shares: Shares) -> Iterator[RuleEviction]:
+def _returned(snapshot: Snapshot, policy: Policy, rules: EvictionRules, shares: Shares) -> Iterator[RuleEviction]:
     """Who runs on what is reserved for others, in time for all of it to be free when their gangs start."""
     queue_of = {job.name: job.spec.queue for job in snapshot.pending}
     for name, held in sorted(loans_in(snapshot, policy, shares).items()):
-        parts = [one for one in law.holders if owner_of(one.job.name) == name and one.job.leaves != "not"]
+        parts = [one for one in rules.holders if owner_of(one.job.name) == name and one.job.leaves != "not"]
         for holder in parts:
             job, known = holder.job, holder.priority_class
             due = snapshot.time.after(policy.grace(job)) >= held.start
             if due and not ends_by(job, held.start) and not protected(job, known.protection, snapshot.time):
-                yield RuleEviction(holder, "return", queue_of[held.holder], law.lost_gpu_s(holder), held.holder)
+                yield RuleEviction(holder, "return", queue_of[held.holder], rules.lost_gpu_s(holder), held.holder)
 
 
 def _converging(
-    snapshot: Snapshot, policy: Policy, law: EvictionRules, shares: Shares, leaving: set[JobName]
+    snapshot: Snapshot, policy: Policy, rules: EvictionRules, shares: Shares, leaving: set[JobName]
 ) -> Sequence[RuleEviction]:
     """The least harmful that suffice, clock by clock; without those that can be spared in the end."""
     overdue = [clock for clock in snapshot.in_flight.convergence if clock.deadline <= snapshot.time]
@@ -117,12 +117,14 @@ def _converging(
         return left.used.get(QuotaLine(clock.queue, clock.gpu_type), 0) - clock.limit
 
     for clock in overdue:
-        for holder in _in_order_of_harm(clock, policy, law):
+        for holder in _in_order_of_harm(clock, policy, rules):
             if excess(clock, chosen.values()) <= 0:
                 break
             if holder.job.name not in leaving:
-                for part in law.whole(holder):
-                    chosen.setdefault(part.job.name, RuleEviction(part, "converge", clock.queue, law.lost_gpu_s(part)))
+                for part in rules.whole(holder):
+                    chosen.setdefault(
+                        part.job.name, RuleEviction(part, "converge", clock.queue, rules.lost_gpu_s(part))
+                    )
     helped = [clock for clock in overdue if excess(clock, chosen.values()) <= 0]
     for known in gangs_first(list(chosen.values())):
         if known.is_part and owner_of(known.name) in chosen:
@@ -134,20 +136,20 @@ def _converging(
     return list(chosen.values())
 
 
-def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: EvictionRules) -> list[Holder]:
+def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, rules: EvictionRules) -> list[Holder]:
     """Who may be made to leave for a clock: borrowed work first, then by base priority, then by what is lost."""
-    evict = convergence_of(policy, law.tree, clock.queue).evict
+    evict = convergence_of(policy, rules.tree, clock.queue).evict
     found = []
-    for holder in law.holders:
-        path = law.tree.path(holder.job.spec.queue)
+    for holder in rules.holders:
+        path = rules.tree.path(holder.job.spec.queue)
         if clock.queue not in path or not holder.charge.get(clock.gpu_type) or holder.job.leaves == "not":
             continue
-        standing = law.standing_on(holder, path[: path.index(clock.queue) + 1])
+        standing = rules.standing_on(holder, path[: path.index(clock.queue) + 1])
         may_leave = holder.priority_class.preemptible or (holder.priority_class.may_borrow and standing == "borrowed")
         if evict == "all" or (evict == "preemptible" and may_leave):
-            rank = law.ranks[holder.job.spec.queue, holder.base_priority]
+            rank = rules.ranks[holder.job.spec.queue, holder.base_priority]
             last_first = -place_in_gang(holder.job.name)
-            key = (STANDINGS.index(standing), rank, law.lost_gpu_s(holder), holder.gpus, last_first, holder.job.name)
+            key = (STANDINGS.index(standing), rank, rules.lost_gpu_s(holder), holder.gpus, last_first, holder.job.name)
             found.append((key, holder))
     return [holder for _, holder in sorted(found, key=lambda known: known[0])]
 

@@ -54,7 +54,7 @@ class Preemptor:
     givers: Givers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.givers = Givers(self.attempts.lawful)
+        self.givers = Givers(self.attempts.evictable)
         self.givers.ask(self.gone)
 
     def serve_all(self, candidates: Sequence[StartCandidate], tier: Tier) -> None:
@@ -76,16 +76,16 @@ class Preemptor:
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
-        wishes = self._wishes(candidate, taker, tier)
-        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, {})]
-        allowed = [wish for wish in inside if self.attempts.is_below_limits(wish, {})]
-        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(wishes, taker)
-        if wishes and found is None:
-            found = next(self._with_harm(wishes, allowed, taker, tier), None)
+        requests = self._wishes(candidate, taker, tier)
+        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
+        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
+        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(requests, taker)
+        if requests and found is None:
+            found = next(self._with_harm(requests, allowed, taker, tier), None)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
-        start = JobStart(candidate, found.wish.option, found.placed, least_tasks(candidate.job.spec))
+        start = JobStart(candidate, found.request.option, found.placed, least_tasks(candidate.job.spec))
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
@@ -97,36 +97,38 @@ class Preemptor:
         if not any(sum(option.charge.values()) for option in candidate.options):
             return []
         most = self.givers.own_at_most(taker)
-        wishes = (PlacementRequest(candidate, option, tier) for option in candidate.options)
-        return [wish for wish in wishes if self.attempts.lies_inside(wish, most)]
+        requests = (PlacementRequest(candidate, option, tier) for option in candidate.options)
+        return [request for request in requests if self.attempts.lies_inside(request, most)]
 
     def _as_it_is(
-        self, wishes: Sequence[PlacementRequest]
+        self, requests: Sequence[PlacementRequest]
     ) -> tuple[PreemptionResult, FreeCapacity] | tuple[None, None]:
         """The first of these with a place on what is free now, else on what will be once all have left who were asked to."""
         for room in (self.attempts.room, self.attempts.soon):
-            for wish in wishes:
-                found = self.attempts.claim(wish, room)
+            for request in requests:
+                found = self.attempts.claim(request, room)
                 if found:
                     return found, room
         return None, None
 
     def _before_lower_work(
-        self, wishes: Sequence[PlacementRequest], taker: PreemptorJob
+        self, requests: Sequence[PlacementRequest], taker: PreemptorJob
     ) -> tuple[PreemptionResult, FreeCapacity | None] | tuple[None, None]:
         """A place for a taker whose queue holds more than its share, though only by lower work, which stands behind it in line.
 
         What is free, else the place of that work, GPU for GPU. Else it would take all to leave that lies beyond the share.
         """
         lower = self.givers.own(taker).charges
-        before = [replace(wish, displaces=True) for wish in wishes if self.attempts.could_displace(wish, lower)]
-        found, claimed = self._as_it_is([wish for wish in before if self.attempts.is_below_limits(wish, {})])
+        before = [
+            replace(request, displaces=True) for request in requests if self.attempts.could_displace(request, lower)
+        ]
+        found, claimed = self._as_it_is([request for request in before if self.attempts.is_below_limits(request, {})])
         if found:
             return found, claimed
         patient = replace(taker, overdue=False)
-        for wish in before:
-            victims = self._each_lawful(self.givers.own(patient), wish, patient)
-            found = Fewest(self.attempts).find(wish, victims)
+        for request in before:
+            victims = self._each_lawful(self.givers.own(patient), request, patient)
+            found = Fewest(self.attempts).find(request, victims)
             if found and self._keeps_to_limits(found, patient):
                 return found, None
             self._refused |= found is not None
@@ -149,56 +151,60 @@ class Preemptor:
         return True
 
     def _with_harm(
-        self, wishes: Sequence[PlacementRequest], allowed: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
+        self, requests: Sequence[PlacementRequest], allowed: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
     ) -> Iterator[PreemptionResult]:
         """How it could be served if others move or leave, the least harmful first; by partitioning what they leave only where
         nothing else does. `allowed`: what it may have even if nobody leaves.
         """
         yield from self._by_moving(allowed)
-        wishes = self._within_limits(wishes, taker, tier)
-        if not wishes:
+        requests = self._within_limits(requests, taker, tier)
+        if not requests:
             return
-        yield from self._by_evicting(wishes, taker, tier)
-        drains = [replace(wish, drains=True) for wish in wishes if tier == "entitled" and self._may_drain(wish)]
+        yield from self._by_evicting(requests, taker, tier)
+        drains = [
+            replace(request, drains=True) for request in requests if tier == "entitled" and self._may_drain(request)
+        ]
         if drains:
-            yield from filter(None, (self.attempts.attempt(wish, ()) for wish in drains))
+            yield from filter(None, (self.attempts.attempt(request, ()) for request in drains))
             yield from self._by_evicting(drains, taker, tier)
 
-    def _may_drain(self, wish: PlacementRequest) -> bool:
+    def _may_drain(self, request: PlacementRequest) -> bool:
         """Whether GPUs may be partitioned anew for it once others have left: these, or some that are partitioned for nobody."""
-        room, ways = self.attempts.room, zip(wish.option.shapes, wish.option.gpu_types, strict=True)
+        room, ways = self.attempts.room, zip(request.option.shapes, request.option.gpu_types, strict=True)
         partitions = room.partitions
         return partitions.may_drain or (partitions.may_change and any(room.is_partitioned(*way) for way in ways))
 
     def _within_limits(
-        self, wishes: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
+        self, requests: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
     ) -> list[PlacementRequest]:
         """Of these those in which it could be served for all that shares and limits say, if everybody left who may have to now."""
         own = self.givers.own(taker).charges
-        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, own)]
+        inside = [request for request in requests if self.attempts.lies_inside(request, own)]
         return [
-            wish for wish in inside if any(self.attempts.may(wish, side.charges) for side in self._sides(taker, tier))
+            request
+            for request in inside
+            if any(self.attempts.may(request, side.charges) for side in self._sides(taker, tier))
         ]
 
     def _by_evicting(
-        self, wishes: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
+        self, requests: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
     ) -> Iterator[PreemptionResult]:
         # Where taking from others would not be fair, its own queue may still make room.
         for side in self._sides(taker, tier):
-            for wish in wishes:
-                found = Fewest(self.attempts).find(wish, self._each_lawful(side, wish, taker))
+            for request in requests:
+                found = Fewest(self.attempts).find(request, self._each_lawful(side, request, taker))
                 if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
                     yield found
                 self._refused |= found is not None
 
-    def _each_lawful(self, side: VictimSet, wish: PlacementRequest, taker: PreemptorJob) -> VictimSet:
+    def _each_lawful(self, side: VictimSet, request: PlacementRequest, taker: PreemptorJob) -> VictimSet:
         """Of some who may give way those whose leaving alone is neither unfair nor too much for what is gained."""
-        if wish.tier == "fair":
-            side = self.givers.fairly(side, wish, self.attempts.headroom)
+        if request.tier == "fair":
+            side = self.givers.fairly(side, request, self.attempts.headroom)
         min_gain = self.policy.scheduling.evictions.min_gain
         if taker.overdue or not min_gain:
             return side
-        return self.givers.no_larger(side, ceil(sum(wish.option.charge.values()) / min_gain))
+        return self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
 
     def _sides(self, taker: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
         """Everybody who may have to give way for a taker, then those of its own queue alone."""
@@ -207,24 +213,24 @@ class Preemptor:
         yield self.givers.own(taker)
 
     def _may_reclaim(self, taker: PreemptorJob, tier: Tier) -> bool:
-        tree = self.attempts.lawful.law.tree
+        tree = self.attempts.evictable.rules.tree
         return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, taker.job.spec.queue)
 
-    def _by_moving(self, wishes: Sequence[PlacementRequest]) -> Iterator[PreemptionResult]:
+    def _by_moving(self, requests: Sequence[PlacementRequest]) -> Iterator[PreemptionResult]:
         """Who moves keeps what it has: that takes from nobody."""
-        for wish in wishes:
-            found = self._moving_for(wish)
+        for request in requests:
+            found = self._moving_for(request)
             if found:
-                yield PreemptionResult(wish, (), *found)
+                yield PreemptionResult(request, (), *found)
 
-    def _moving_for(self, wish: PlacementRequest) -> tuple[PlacedGang, tuple[Move, ...]] | None:
+    def _moving_for(self, request: PlacementRequest) -> tuple[PlacedGang, tuple[Move, ...]] | None:
         rooms = self.attempts.room, self.attempts.soon
-        return self.moving.find(wish.candidate, wish.option, *rooms, self.gone)
+        return self.moving.find(request.candidate, request.option, *rooms, self.gone)
 
     def _taker(self, candidate: StartCandidate, tier: Tier) -> PreemptorJob:
         job = candidate.job
         known = self.policy.priority_class(job)
-        queue, tree = job.spec.queue, self.attempts.lawful.law.tree
+        queue, tree = job.spec.queue, self.attempts.evictable.rules.tree
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue)
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
@@ -235,22 +241,22 @@ class Preemptor:
         limits: Evictions = self.policy.scheduling.evictions
         leaving = {owner_of(victim.name) for victim in found.victims}
         given_up = sum(victim.holder.gpus for victim in found.victims)
-        gained = sum(found.wish.option.charge.values())
+        gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
         return taker.overdue or (within_round and gained >= limits.min_gain * given_up)
 
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""
-        wish = found.wish
-        if wish.tier == "entitled":
+        request = found.request
+        if request.tier == "entitled":
             return True
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
-        return fairer(self.attempts.headroom, wish.candidate.job.spec.queue, wish.option.charge, losses)
+        return fairer(self.attempts.headroom, request.candidate.job.spec.queue, request.option.charge, losses)
 
     def _keep(self, start: JobStart, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
         attempts = self.attempts
-        if found.wish.displaces:
-            self.displacing[start.candidate.job.name] = found.wish.tier
+        if found.request.displaces:
+            self.displacing[start.candidate.job.name] = found.request.tier
         for victim in found.victims:
             leave(attempts.soon, victim.holder.job)
             self._unserved.open(victim.holder.charge)
@@ -262,7 +268,7 @@ class Preemptor:
         if start.candidate.strict:
             self._unserved.open([None])
         attempts.charge_less(found.victims)
-        attempts.hold(start, found.pledged, claimed, displaces=found.wish.displaces)
+        attempts.hold(start, found.pledged, claimed, displaces=found.request.displaces)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
 
     def _ask(self, name: JobName) -> None:

@@ -33,9 +33,9 @@ RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", 
 class EvictionCandidates:
     """The victims that a law allows, by taker: their places in the order of harm, ascending."""
 
-    law: EvictionRules
+    rules: EvictionRules
     kept: RoundCache = field(default_factory=RoundCache)
-    holdings: AllocationTable = field(init=False)
+    allocations: AllocationTable = field(init=False)
     _priority: Ints = field(init=False)
     _lost_gpu_s: Floats = field(init=False)
     _preemptible: Mask = field(init=False)
@@ -49,9 +49,9 @@ class EvictionCandidates:
     _freeing: ReleasedCapacity | None = None
 
     def __post_init__(self) -> None:
-        law = self.law
-        self.holdings = holdings = law.holdings
-        holders, gangs, gang = holdings.holders, holdings.bases, holdings.gang
+        rules = self.rules
+        self.allocations = allocations = rules.allocations
+        holders, gangs, gang = allocations.holders, allocations.bases, allocations.gang
 
         def by_holder(judge: Callable[[Holder], bool]) -> Mask:
             found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
@@ -60,16 +60,16 @@ class EvictionCandidates:
         leaves = by_holder(lambda holder: holder.job.leaves != "not")
         self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
         self._evictable = leaves & by_holder(lambda holder: holder.evictable)
-        self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, law.now))
+        self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, rules.now))
         self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
         # How protected it is from its own queue up to each depth.
-        self._standing = np.maximum.accumulate(law.standing[:, ::-1], axis=1)[:, ::-1]
-        lost_ms = np.array([unsaved_ms(holder.job, law.now) + law.restart_cost for holder in gangs], dtype=np.int64)
-        self._lost_gpu_s = holdings.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
-        ranks = np.array([law.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
-        self._gpus = _gpus_at_most(holdings)
-        by_harm, places = self._by_harm(ranks[gang]), law.precedence.places
-        costs = [places[name].cost if name in places else inf for name in holdings.of_gang]
+        self._standing = np.maximum.accumulate(rules.standing[:, ::-1], axis=1)[:, ::-1]
+        lost_ms = np.array([unsaved_ms(holder.job, rules.now) + rules.restart_cost for holder in gangs], dtype=np.int64)
+        self._lost_gpu_s = allocations.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
+        ranks = np.array([rules.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
+        self._gpus = _gpus_at_most(allocations)
+        by_harm, places = self._by_harm(ranks[gang]), rules.precedence.places
+        costs = [places[name].cost if name in places else inf for name in allocations.of_gang]
         by_turn = self._by_harm(-np.array(costs, dtype=float)[gang]) if places else by_harm
         self._in_order = np.concatenate([by_turn if means == TURN else by_harm for means in range(len(MEANS))])
         self._place = np.empty((len(MEANS), len(holders)), dtype=np.int64)
@@ -79,24 +79,24 @@ class EvictionCandidates:
 
     def _by_harm(self, ranks: Floats) -> Ints:
         """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
-        held = self.holdings
+        held = self.allocations
         order: Ints = np.lexsort((held.by_name, -held.place, held.gpus, self._lost_gpu_s, ranks))
         return order
 
     @property
     def countable(self) -> Mask:
         """By number, who holds no part of a GPU."""
-        return self.holdings.countable
+        return self.allocations.countable
 
-    def freeing(self, room: FreeCapacity) -> ReleasedCapacity:
+    def released(self, room: FreeCapacity) -> ReleasedCapacity:
         """What nodes get back from whom; the same for all rooms of a round."""
         if self._freeing is None:
-            self._freeing = ReleasedCapacity(self.holdings.gangs, room, self.kept)
+            self._freeing = ReleasedCapacity(self.allocations.gangs, room, self.kept)
         return self._freeing
 
     def gpus_of(self, leaving: Mask) -> dict[GpuType, int]:
         """By type at most how many GPUs nobody has any part of any more once these have left."""
-        return dict(zip(self.holdings.gpu_types, self._gpus[leaving].sum(axis=0).tolist(), strict=True))
+        return dict(zip(self.allocations.gpu_types, self._gpus[leaving].sum(axis=0).tolist(), strict=True))
 
     def holders_of(self, places: Ints) -> Ints:
         """The numbers of the holders that are meant."""
@@ -106,15 +106,15 @@ class EvictionCandidates:
     def victim(self, place: int) -> Victim:
         """The victim at a place in the order of harm."""
         number = int(self._in_order[place])
-        holder, means = self.holdings.holders[number], MEANS[place // len(self.holdings.holders)]
-        rank: float = self.law.ranks[holder.job.spec.queue, holder.base_priority]
+        holder, means = self.allocations.holders[number], MEANS[place // len(self.allocations.holders)]
+        rank: float = self.rules.ranks[holder.job.spec.queue, holder.base_priority]
         if means == "turn":
-            rank = -self.law.precedence.places[owner_of(holder.job.name)].cost
+            rank = -self.rules.precedence.places[owner_of(holder.job.name)].cost
         return Victim(holder, means, rank, float(self._lost_gpu_s[number]))
 
     def of_its_own(self, taker: PreemptorJob) -> Ints:
         """Work of the taker's queue. Where jobs take turns, who gives way depends on who comes."""
-        key, precedence = self.likeness(taker), self.law.precedence
+        key, precedence = self.likeness(taker), self.rules.precedence
         if key not in self._known:
             own = self._numbers(taker.job.spec.queue)
             below = own[self._preemptible[own] & (self._priority[own] < taker.base_priority)]
@@ -122,7 +122,7 @@ class EvictionCandidates:
             if self._takes_turn(taker):
                 # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
                 others = own[self._preemptible[own] & (self._priority[own] >= taker.base_priority)]
-                name, holders = taker.job.name, self.holdings.holders
+                name, holders = taker.job.name, self.allocations.holders
                 later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
                 turns = np.array(later, dtype=np.int64)
                 found.append(self._place[TURN, turns[~self._protected[turns]]])
@@ -135,10 +135,10 @@ class EvictionCandidates:
         return taker.job.spec.queue, taker.base_priority, taker.overdue, turn
 
     def _takes_turn(self, taker: PreemptorJob) -> bool:
-        return taker.job.name in self.law.precedence.in_turn
+        return taker.job.name in self.rules.precedence.in_turn
 
     def _numbers(self, queue: QueueName) -> Ints:
-        own = self.holdings.own[queue]
+        own = self.allocations.own[queue]
         return np.arange(own.start, own.stop)
 
     def beside(self, branch: QueueName, *, overdue: bool, straddling: bool = True) -> Ints:
@@ -149,8 +149,8 @@ class EvictionCandidates:
         """
         key = (branch, overdue, straddling)
         if key not in self._known:
-            path, below = self.law.tree.path(branch), self.holdings.below
-            around = below[path[1]] if len(path) > 1 else slice(0, len(self.holdings.holders))
+            path, below = self.rules.tree.path(branch), self.allocations.below
+            around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
             numbers = np.concatenate(
                 [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
             )
@@ -164,11 +164,11 @@ class EvictionCandidates:
         return self._known[key]
 
 
-def _gpus_at_most(holdings: AllocationTable) -> Ints:
+def _gpus_at_most(allocations: AllocationTable) -> Ints:
     """By holder and type, of how many GPUs it has all, or some part."""
-    gpus = holdings.charge // MILLI_PER_GPU
-    in_parts = np.flatnonzero(~holdings.countable)
-    tasks = (holdings.holders[number].job.placement for number in in_parts.tolist())
+    gpus = allocations.charge // MILLI_PER_GPU
+    in_parts = np.flatnonzero(~allocations.countable)
+    tasks = (allocations.holders[number].job.placement for number in in_parts.tolist())
     parts = [sum(1 if task.mig else len(task.devices) for task in held) for held in tasks]
-    gpus[in_parts] = holdings.has[in_parts] * np.array(parts, dtype=np.int64)[:, None]
+    gpus[in_parts] = allocations.has[in_parts] * np.array(parts, dtype=np.int64)[:, None]
     return gpus

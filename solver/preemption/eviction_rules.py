@@ -29,7 +29,7 @@ class EvictionRules:
 
     now: Instant
     tree: QueueTree
-    holdings: AllocationTable
+    allocations: AllocationTable
     standing: Ints
     ranks: Mapping[tuple[QueueName, int], int]
     restart_cost: Duration
@@ -38,28 +38,28 @@ class EvictionRules:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
         """The law as it applies to a snapshot."""
-        holdings = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
+        allocations = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
         values: dict[QueueName, set[int]] = defaultdict(set)
-        for holder in holdings.bases:
+        for holder in allocations.bases:
             values[holder.job.spec.queue].add(holder.base_priority)
         ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
         restart_cost = policy.scheduling.evictions.restart_cost
-        standing = borrowing_of(holdings, shares).max(axis=1, initial=BORROWED)
-        return cls(snapshot.time, shares.tree, holdings, standing, ranks, restart_cost, shares.precedence)
+        standing = borrowing_of(allocations, shares).max(axis=1, initial=BORROWED)
+        return cls(snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, shares.precedence)
 
     @property
     def holders(self) -> tuple[Holder, ...]:
         """All of them, by number."""
-        return self.holdings.holders
+        return self.allocations.holders
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""
-        members = self.holdings.of_gang.get(holder.job.name, ())
+        members = self.allocations.of_gang.get(holder.job.name, ())
         return (holder, *(self.holders[number] for number in members[1:]))
 
     def with_all_parts(self, victims: Sequence[Victim]) -> tuple[Victim, ...]:
         """The victims and what leaves with them."""
-        if not self.holdings.whole:
+        if not self.allocations.whole:
             return tuple(victims)
         named = {victim.name for victim in victims}
         return (
@@ -74,7 +74,7 @@ class EvictionRules:
 
     def standing_on(self, holder: Holder, queues: Iterable[QueueName]) -> Standing:
         """The most protected standing on the lines of these queues, which are on the holder's path."""
-        path, number = self.tree.path(holder.job.spec.queue)[::-1], self.holdings.number_of(holder)
+        path, number = self.tree.path(holder.job.spec.queue)[::-1], self.allocations.number_of(holder)
         return STANDINGS[max((int(self.standing[number, path.index(queue)]) for queue in queues), default=BORROWED)]
 
     def lost_gpu_s(self, holder: Holder) -> float:

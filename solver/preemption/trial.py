@@ -36,7 +36,7 @@ class PlacementRequest:
 class PreemptionResult:
     """What a taker would have if certain victims left, others moved, and the GPUs that are `pledged` were partitioned anew."""
 
-    wish: PlacementRequest
+    request: PlacementRequest
     victims: tuple[Victim, ...]
     placed: PlacedGang
     moves: tuple[Move, ...] = ()
@@ -45,7 +45,7 @@ class PreemptionResult:
     @property
     def held(self) -> Iterator[tuple[TaskPlacement, Shape]]:
         """The taker's tasks, each with what it takes."""
-        return held_by(self.wish.candidate.job.spec, self.wish.option, self.placed.tasks)
+        return held_by(self.request.candidate.job.spec, self.request.option, self.placed.tasks)
 
     def uses_nodes_of(self, victim: Victim) -> bool:
         """Whether some of the taker's tasks run where the victim ran."""

@@ -32,11 +32,11 @@ def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares) -> Loans:
     taken = {job.name: held for job in snapshot.jobs if (held := first_on(gangs, job.placement)) is not None}
     if not taken:
         return {}
-    holdings = AllocationTable.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
-    borrows = (borrowing_of(holdings, shares) == BORROWED).any(axis=(1, 2)).tolist()
+    allocations = AllocationTable.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
+    borrows = (borrowing_of(allocations, shares) == BORROWED).any(axis=(1, 2)).tolist()
     return {
         name: taken[name]
-        for holder, borrowed in zip(holdings.holders, borrows, strict=True)
+        for holder, borrowed in zip(allocations.holders, borrows, strict=True)
         if (name := holder.job.name) in taken and holder.priority_class.preemptible and borrowed
     }
 

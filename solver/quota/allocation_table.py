@@ -153,8 +153,8 @@ def _charges(holders: Sequence[Holder]) -> tuple[tuple[GpuType, ...], Ints, Mask
 class Charges(Mapping[QueueName, Charge]):
     """What is charged, by queue, to some of the holders; added up when it is first asked for."""
 
-    def __init__(self, holdings: AllocationTable, of: Mask) -> None:
-        self._holdings, self._of = holdings, of
+    def __init__(self, allocations: AllocationTable, of: Mask) -> None:
+        self._holdings, self._of = allocations, of
         self._known: dict[QueueName, Charge] = {}
 
     def __getitem__(self, queue: QueueName) -> Charge:
@@ -181,9 +181,9 @@ class Charges(Mapping[QueueName, Charge]):
 class RemovedHolders:
     """Some holders leave, and come back one by one. `gone`: they, and what can't be without them."""
 
-    def __init__(self, holdings: AllocationTable, holders: Ints) -> None:
-        self._holdings, base = holdings, holdings.base
-        asked = np.zeros(len(holdings.holders), dtype=bool)
+    def __init__(self, allocations: AllocationTable, holders: Ints) -> None:
+        self._holdings, base = allocations, allocations.base
+        asked = np.zeros(len(allocations.holders), dtype=bool)
         asked[holders] = True
         self._reasons = asked.astype(np.int64) + (asked[base] & (base != np.arange(len(base))))
         self.gone: Mask = self._reasons > 0

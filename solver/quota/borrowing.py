@@ -22,42 +22,42 @@ NOWHERE = -1
 """It stands in no such line: it is charged nothing of the type, or its path ends before."""
 
 
-def borrowing_of(holdings: AllocationTable, shares: Shares) -> Ints:
+def borrowing_of(allocations: AllocationTable, shares: Shares) -> Ints:
     """By holder, GPU type and depth (roots: 0): where it stands in the line of the queue on its path, as a place in STANDINGS.
 
     From the leaves up: who is inside the guarantee of the queue below comes first, so that what a queue below borrows is borrowed
     above it too, and does not use up what its siblings are guaranteed.
     """
-    queue_at, queues = holdings.paths(shares.tree)
-    in_line, preemptible = _in_line(holdings), _preemptible(holdings)
-    found = np.full((len(in_line), len(holdings.gpu_types), queue_at.shape[1]), NOWHERE, dtype=np.int64)
-    for column, gpu_type in enumerate(holdings.gpu_types):
+    queue_at, queues = allocations.paths(shares.tree)
+    in_line, preemptible = _in_line(allocations), _preemptible(allocations)
+    found = np.full((len(in_line), len(allocations.gpu_types), queue_at.shape[1]), NOWHERE, dtype=np.int64)
+    for column, gpu_type in enumerate(allocations.gpu_types):
         guaranteed = np.array(
             [shares.guaranteed.get(QuotaLine(queue, gpu_type), 0) for queue in queues], dtype=np.int64
         )
-        charged = in_line[holdings.has[in_line, column]]
+        charged = in_line[allocations.has[in_line, column]]
         below = np.full(len(in_line), INSIDE)
         for depth in reversed(range(queue_at.shape[1])):
             there = charged[queue_at[charged, depth] != NOWHERE]
             order = there[np.lexsort((-below[there], queue_at[there, depth]))]
             lines = queue_at[order, depth]
-            below[order] = _stand(lines, holdings.charge[order, column], preemptible[order], guaranteed[lines])
+            below[order] = _stand(lines, allocations.charge[order, column], preemptible[order], guaranteed[lines])
             found[order, column, depth] = below[order]
     return found
 
 
-def _in_line(holdings: AllocationTable) -> Ints:
+def _in_line(allocations: AllocationTable) -> Ints:
     """The holders' numbers, as they stand in line."""
-    gangs, gang = holdings.bases, holdings.gang
+    gangs, gang = allocations.bases, allocations.gang
     started = np.array([holder.job.started_at or 0 for holder in gangs], dtype=np.int64)[gang]
     value = np.array([-holder.base_priority for holder in gangs], dtype=np.int64)[gang]
     by_owner = ranks_of([holder.job.name for holder in gangs])[gang]
-    order: Ints = np.lexsort((holdings.by_name, by_owner, started, value, _preemptible(holdings)))
+    order: Ints = np.lexsort((allocations.by_name, by_owner, started, value, _preemptible(allocations)))
     return order
 
 
-def _preemptible(holdings: AllocationTable) -> Mask:
-    return np.array([holder.priority_class.preemptible for holder in holdings.bases], dtype=bool)[holdings.gang]
+def _preemptible(allocations: AllocationTable) -> Mask:
+    return np.array([holder.priority_class.preemptible for holder in allocations.bases], dtype=bool)[allocations.gang]
 
 
 def _stand(lines: Ints, milli: Ints, preemptible: Mask, guaranteed: Ints) -> Ints:

@@ -54,7 +54,7 @@ def decide_with_evictions(
     if optimiser is None or not decision.promises:
         return decision
     served = decision.starts, decision.promises, decision.displacing
-    bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
+    bounding = Bounding(snapshot, policy, candidates, shares, ground.evictable, room, soon, *served)
     return replace(decision, proof=partial(bounding.proof, decision.certificate))
 
 

@@ -41,11 +41,11 @@ class Shortage:
         ]
         for gpu_type, free, wanted in short:
             yield CapacityReason(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
-        lacking = {gpu_type for gpu_type, _, _ in short}
+        shortage = {gpu_type for gpu_type, _, _ in short}
         scattered = [
             reason
             for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
-            if gpu_type not in lacking
+            if gpu_type not in shortage
             for reason in _too_few_slots(room, group, shape, gpu_type)
         ]
         yield from scattered

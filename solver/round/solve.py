@@ -64,16 +64,16 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     asked = with_asked(world, asked_now, policy)
     grown = growths(asked, policy, candidates, decision)
     leaving = (*departing, *asked_now)
-    explained = RoundExplanation(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
-    reservations = (*explained.reservations(), *declared_in(world))
+    explanation = RoundExplanation(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
+    reservations = (*explanation.reservations(), *declared_in(world))
     return Plan(
         digest,
         policy.digest,
         (
             *steps_of(world, policy, leaving, nominations, decision, grown),
-            *reserving_steps(snapshot.in_flight.reservations, reservations, explained.provided),
+            *reserving_steps(snapshot.in_flight.reservations, reservations, explanation.provided),
         ),
-        tuple(explained.verdicts(reservations)),
+        tuple(explanation.verdicts(reservations)),
         certified(),
     )
 

@@ -86,7 +86,7 @@ class RoundContext:
     kept: RoundCache
 
     @cached_property
-    def lawful(self) -> EvictionCandidates:
+    def evictable(self) -> EvictionCandidates:
         """Who may leave for whom."""
         return EvictionCandidates(EvictionRules.of(self.snapshot, self.policy, self.shares, self.kept), self.kept)
 
@@ -139,7 +139,7 @@ class RoundState:
 
     def _decided(self) -> Decision:
         if self.asked.by_program:
-            _ = self.ground.lawful  # Who still waits will need it, and the program takes its time.
+            _ = self.ground.evictable  # Who still waits will need it, and the program takes its time.
         room, answer = self.room, self.answer()
         for tier in TIERS if len(answer.starts) < len(self.waiting) else ():
             if self.evict_for(tier, answer):
@@ -188,7 +188,7 @@ class RoundState:
         headroom, users = QuotaHeadroom(self.shares), UserRoom(self.shares.users)
         gone = set(self.ground.departing).union(*(promise.asked for promise in self.promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
-        attempts = Attempts(self.ground.lawful, *rooms, headroom, users, lines)
+        attempts = Attempts(self.ground.evictable, *rooms, headroom, users, lines)
         return Preemptor(self.ground.snapshot, self.ground.policy, attempts, gone, self.moving)
 
     def _settle(self, making: Preemptor) -> None:
@@ -217,8 +217,8 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     values = layer_values(others, sub_layers, held, displacing)
     values = _with_displacing(values, sub_layers, displacing, this.displacing)
     # What no answer could exceed bounds these values: everybody is preempted, which makes room inside its own queue's guarantee.
-    holdings = this.ground.lawful.holdings
-    everybody = Charges(holdings, np.ones(len(holdings.holders), dtype=bool)).items()
+    allocations = this.ground.evictable.allocations
+    everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
     certificate = with_victims(this.told, layers, promises)

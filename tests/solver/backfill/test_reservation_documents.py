@@ -185,9 +185,9 @@ def test_the_checker_finds_who_would_be_there_inside_a_guarantee_or_not(
     careless = without_documents(world, policy)
     assert [step.job for step in careless.steps if isinstance(step, Bind)] == ["one"]
     assert {found.rule for found in violations(world, policy, careless)} == ({"S10"} if broken else set())
-    lawful = solve(world, policy, optimise)
-    assert [step.job for step in lawful.steps if isinstance(step, Bind)] == ([] if broken else ["one"])
-    assert violations(world, policy, lawful) == ()
+    evictable = solve(world, policy, optimise)
+    assert [step.job for step in evictable.steps if isinstance(step, Bind)] == ([] if broken else ["one"])
+    assert violations(world, policy, evictable) == ()
 
 
 def test_the_checker_finds_cpu_of_a_whole_node_that_is_lent() -> None:

@@ -244,9 +244,9 @@ def test_the_checker_finds_who_would_still_be_there(
     careless = msgspec.structs.replace(solve(free, policy, optimise), snapshot=reserved.digest)
     assert [step.job for step in careless.steps if isinstance(step, Bind)] == ["single"]
     assert sorted({found.rule for found in violations(reserved, policy, careless)}) == broken
-    lawful = solve(reserved, policy, optimise)
-    assert [step.job for step in lawful.steps if isinstance(step, Bind)] == ([] if broken else ["single"])
-    assert violations(reserved, policy, lawful) == ()
+    evictable = solve(reserved, policy, optimise)
+    assert [step.job for step in evictable.steps if isinstance(step, Bind)] == ([] if broken else ["single"])
+    assert violations(reserved, policy, evictable) == ()
 
 
 def test_cores_of_a_start_that_is_not_confirmed_are_back_an_hour_after_it_was_asked_for() -> None:

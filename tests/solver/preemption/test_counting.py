@@ -86,7 +86,9 @@ def held_by_many(count: int) -> tuple[Snapshot, Policy]:
 def test_those_are_not_tried_who_free_nothing_that_the_taker_could_use(world: World) -> None:
     """Takers of parts of GPUs, for whom a place is sought in each trial; plans are those of all who leave being tried."""
     plan, given_back = tried_in(world)
-    with patch.object(Fewest, "_mattering", lambda self, _: np.ones(len(self.attempts.lawful.countable), dtype=bool)):
+    with patch.object(
+        Fewest, "_mattering", lambda self, _: np.ones(len(self.attempts.evictable.countable), dtype=bool)
+    ):
         expected, more = tried_in(world)
     assert sorted(plan.steps, key=repr) == sorted(expected.steps, key=repr)
     assert plan.verdicts == expected.verdicts
@@ -98,15 +100,15 @@ def test_who_fits_as_it_is_is_placed_once_and_nothing_is_undone(world: World) ->
     claimed = sought = undone = 0
     claim, trying = Attempts.claim, FreeCapacity.trying
 
-    def claiming(attempts: Attempts, wish: PlacementRequest, room: FreeCapacity) -> PreemptionResult | None:
+    def claiming(attempts: Attempts, request: PlacementRequest, room: FreeCapacity) -> PreemptionResult | None:
         nonlocal claimed, sought, undone
-        by_counting = says_it_all(wish, room)
+        by_counting = says_it_all(request, room)
         with (
             patch("solver.preemption.attempts.place", wraps=place) as placing,
             patch.object(FreeCapacity, "trying", autospec=True) as tried,
         ):
             tried.side_effect = trying
-            found = claim(attempts, wish, room)
+            found = claim(attempts, request, room)
         if found and by_counting:
             claimed += 1
             sought += placing.call_count

@@ -44,17 +44,17 @@ def law_of(snapshot: Snapshot, policy: Policy) -> tuple[Shares, EvictionCandidat
 def test_everybody_stands_in_every_line_where_one_who_goes_down_the_line_finds_them(
     snapshot: Snapshot, policy: Policy
 ) -> None:
-    shares, lawful = law_of(snapshot, policy)
-    law, holdings = lawful.law, lawful.holdings
-    found = borrowing_of(holdings, shares)
-    for column, gpu_type in enumerate(holdings.gpu_types):
-        for queue in law.tree.by_name:
-            depth = len(law.tree.path(queue)) - 1
-            own = holdings.below[queue]
-            names = [holder.job.name for holder in holdings.holders[own]]
+    shares, evictable = law_of(snapshot, policy)
+    rules, allocations = evictable.rules, evictable.allocations
+    found = borrowing_of(allocations, shares)
+    for column, gpu_type in enumerate(allocations.gpu_types):
+        for queue in rules.tree.by_name:
+            depth = len(rules.tree.path(queue)) - 1
+            own = allocations.below[queue]
+            names = [holder.job.name for holder in allocations.holders[own]]
             places = zip(names, found[own, column, depth].tolist(), strict=True)
             there = {name: STANDINGS[place] for name, place in places if place != NOWHERE}
-            assert there == standing_in_line(law, shares, QuotaLine(queue, gpu_type))
+            assert there == standing_in_line(rules, shares, QuotaLine(queue, gpu_type))
 
 
 def taker(job: Job, policy: Policy, *, overdue: bool) -> PreemptorJob:
@@ -63,10 +63,10 @@ def taker(job: Job, policy: Policy, *, overdue: bool) -> PreemptorJob:
     return PreemptorJob(job, known.value if known else 0, overdue)
 
 
-def places(lawful: EvictionCandidates, taker: PreemptorJob) -> list[int]:
+def places(evictable: EvictionCandidates, taker: PreemptorJob) -> list[int]:
     """Where those who may have to leave for a taker stand in the order of harm, those of all queues together."""
-    branches = lawful.law.tree.path(taker.job.spec.queue)
-    found = [lawful.of_its_own(taker), *(lawful.beside(branch, overdue=taker.overdue) for branch in branches)]
+    branches = evictable.rules.tree.path(taker.job.spec.queue)
+    found = [evictable.of_its_own(taker), *(evictable.beside(branch, overdue=taker.overdue) for branch in branches)]
     return sorted(np.concatenate(found).tolist())
 
 
@@ -75,11 +75,11 @@ def places(lawful: EvictionCandidates, taker: PreemptorJob) -> list[int]:
 def test_the_same_may_leave_in_the_same_order_as_by_judging_each(
     snapshot: Snapshot, policy: Policy, overdue: bool
 ) -> None:
-    _, lawful = law_of(snapshot, policy)
+    _, evictable = law_of(snapshot, policy)
     for job in snapshot.jobs:
-        if job.spec.queue in lawful.law.tree.by_name:
+        if job.spec.queue in evictable.rules.tree.by_name:
             comes = taker(job, policy, overdue=overdue)
-            assert [lawful.victim(place) for place in places(lawful, comes)] == victims_of(lawful.law, comes)
+            assert [evictable.victim(place) for place in places(evictable, comes)] == victims_of(evictable.rules, comes)
 
 
 @worlds(500)
@@ -87,12 +87,12 @@ def test_the_same_may_leave_in_the_same_order_as_by_judging_each(
 def test_what_limits_allow_once_some_have_left_is_what_they_allow_of_the_whole_tree_without_them(
     snapshot: Snapshot, policy: Policy, data: st.DataObject
 ) -> None:
-    shares, lawful = law_of(snapshot, policy)
+    shares, evictable = law_of(snapshot, policy)
     headroom, queues = QuotaHeadroom(shares), sorted(shares.tree.by_name)
     charges = st.dictionaries(st.sampled_from(TYPES), st.sampled_from([0, 500, 1000, 2000, 4000, 8000]), min_size=1)
     for _ in range(data.draw(st.integers(0, 2))):
         headroom.take(data.draw(st.sampled_from(queues)), data.draw(charges))
-    leaving = RemovedHolders(lawful.holdings, np.array(drawn(lawful, data), dtype=np.int64)).charges
+    leaving = RemovedHolders(evictable.allocations, np.array(drawn(evictable, data), dtype=np.int64)).charges
     for queue in queues:
         charge = data.draw(charges)
         own = headroom.under(shares.without([(queue, leaving.get(queue, {}))]))
@@ -109,28 +109,32 @@ def test_what_limits_allow_once_some_have_left_is_what_they_allow_of_the_whole_t
 def test_who_leaves_takes_along_what_cant_be_without_it_and_brings_it_back(
     snapshot: Snapshot, policy: Policy, data: st.DataObject
 ) -> None:
-    _, lawful = law_of(snapshot, policy)
-    numbers = drawn(lawful, data)
-    leaving = RemovedHolders(lawful.holdings, np.array(numbers, dtype=np.int64))
-    assert charged(leaving.charges) == of_those(lawful, numbers)
+    _, evictable = law_of(snapshot, policy)
+    numbers = drawn(evictable, data)
+    leaving = RemovedHolders(evictable.allocations, np.array(numbers, dtype=np.int64))
+    assert charged(leaving.charges) == of_those(evictable, numbers)
     for number in list(numbers):
         back = leaving.come_back(number)
         if data.draw(st.booleans()):
             assert leaving.leave_again(number) == back
         else:
             numbers.remove(number)
-        assert charged(leaving.charges) == of_those(lawful, numbers)
+        assert charged(leaving.charges) == of_those(evictable, numbers)
 
 
-def drawn(lawful: EvictionCandidates, data: st.DataObject) -> list[int]:
+def drawn(evictable: EvictionCandidates, data: st.DataObject) -> list[int]:
     """Some holders, by number."""
-    count = len(lawful.holdings.holders)
+    count = len(evictable.allocations.holders)
     return data.draw(st.lists(st.integers(0, count - 1), unique=True)) if count else []
 
 
-def of_those(lawful: EvictionCandidates, numbers: list[int]) -> dict[QueueName, dict[GpuType, int]]:
+def of_those(evictable: EvictionCandidates, numbers: list[int]) -> dict[QueueName, dict[GpuType, int]]:
     """What is charged to these holders, and to what leaves with them."""
-    whole = {part.job.name: part for number in numbers for part in lawful.law.whole(lawful.holdings.holders[number])}
+    whole = {
+        part.job.name: part
+        for number in numbers
+        for part in evictable.rules.whole(evictable.allocations.holders[number])
+    }
     found: dict[QueueName, dict[GpuType, int]] = {}
     for part in whole.values():
         known = found.setdefault(part.job.spec.queue, {})

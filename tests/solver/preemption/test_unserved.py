@@ -39,7 +39,7 @@ def test_plans_are_as_if_nobody_were_told_beforehand_to_be_outside_its_share(wor
     plan = solve(world.snapshot, world.policy, None)
 
     def without_end(self: Givers, taker: PreemptorJob) -> dict[QueueName, Charge]:
-        return {taker.job.spec.queue: dict.fromkeys(self.lawful.holdings.gpu_types, 10**12)}
+        return {taker.job.spec.queue: dict.fromkeys(self.evictable.allocations.gpu_types, 10**12)}
 
     with patch.object(Givers, "own_at_most", without_end):
         expected = solve(world.snapshot, world.policy, None)
