@@ -1,4 +1,4 @@
-"""What is free at instants to come: a world is played up to the one asked for, since rooms of all of them would fill memory."""
+"""What is free at each instant to come: a state is played up to the instant asked for, since all of them would fill memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from solver.model.quantities import Instant
 
 @dataclass(slots=True)
 class _Playing:
-    """A copy of a world, `now` at an instant, with those to come."""
+    """A copy of a state, `now` at an instant, with those to come."""
 
     world: FutureState
     now: Instant
@@ -21,7 +21,7 @@ class _Playing:
 
 @dataclass(slots=True)
 class CapacityTimeline:
-    """The rooms of a world, which itself stays as it is at `now`. `until`, `stops`: as in `FutureState.instants`."""
+    """What is free at instants to come; the state itself stays at `now`. `until`, `stops`: as in `FutureState.instants`."""
 
     world: FutureState
     now: Instant

@@ -1,4 +1,4 @@
-"""Whom reservations hold back, and what they keep from them.
+"""Backfill: which jobs may start around a reservation, and what a reservation keeps from the others.
 
 A job runs around a reservation if its time limit ends by the start of it, if it can be made to leave by then (queueing/loans), or
 if it finds room beside what is kept. Work that lies inside guarantees is held back only by gangs that come before it and will
@@ -31,7 +31,7 @@ from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, Shares, char
 
 @dataclass(frozen=True, slots=True)
 class RunningAllocation:
-    """What a job holds until it ends; who is being evicted is not charged for it."""
+    """What a job holds until it ends. A job that is being evicted is not charged for it."""
 
     job: Job
     tasks: tuple[TaskPlacement, ...]
@@ -50,7 +50,7 @@ KnownEnds = Sequence[tuple[RunningAllocation, Instant]]
 
 
 class EndTimes:
-    """When jobs that hold something end at the latest, as far as anybody knows. `loans`: who gives something back before."""
+    """When running jobs end at the latest, as far as it is known. `loans`: which of them give something back before."""
 
     def __init__(self, snapshot: Snapshot, loans: Loans = MappingProxyType({})) -> None:
         self._loans = loans
@@ -91,7 +91,7 @@ class EndTimes:
 
 
 def ends_in(snapshot: Snapshot, loans: Loans) -> KnownEnds:
-    """Who holds something that will be free, and when. What should have ended and has not is held for ever."""
+    """Jobs whose devices will be free, and when. A job that should have ended and has not holds them for ever."""
     ends, evicted = EndTimes(snapshot, loans), {intent.job for intent in snapshot.in_flight.evictions}
     holding = ((job, ends.of(job)) for job in snapshot.jobs if job.placement)
     return [

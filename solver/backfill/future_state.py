@@ -1,4 +1,4 @@
-"""The world after a round as far as it can be known: who ends when at the latest, and what is free then."""
+"""The cluster after a round, as far as it can be known: when running jobs end at the latest, and what is free then."""
 
 from __future__ import annotations
 

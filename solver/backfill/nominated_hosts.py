@@ -1,4 +1,4 @@
-"""CPU and memory on which something is promised: whether they do once those have left who were asked to, and who has them."""
+"""CPU and memory of hosts with nominations: whether they suffice once the evicted jobs have left, and which jobs have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises of earlier rounds: which can be kept now, which must be waited for, and which are to be withdrawn."""
+"""Nominations of earlier rounds: which can be bound now, which still wait, and which are withdrawn."""
 
 from __future__ import annotations
 

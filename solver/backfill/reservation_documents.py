@@ -1,4 +1,4 @@
-"""Reservation documents in a round: where their capacity is, and whom they keep from it.
+"""Reservation documents in a round: where their capacity is, and which jobs it is kept from.
 
 Named nodes are kept whole. What is only counted is chosen once, among GPUs that are free by then or soonest, and stays where it is
 until a node or a GPU of it is lost. No work of others, entitled or not, may be there while it is kept: before, it

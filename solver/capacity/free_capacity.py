@@ -1,4 +1,4 @@
-"""The room of a snapshot: what is free, who gets which devices of it, and what is given back."""
+"""What is free in a snapshot: devices are taken from it and given back while a round decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes as they could be, whatever is wrong with them now: what could ever start is asked of these."""
+"""Nodes at their nominal capacity, whatever is wrong with them now: they decide whether a job could ever start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The room as those see it whom reservations hold back: without what is kept for others."""
+"""What is free for a job that reservations hold back: the free capacity without what is kept for others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.model.workload import JobName
 
 Against = frozenset[JobName]
-"""The holders whose reservations hold a job back. It sees the room without what is kept for them."""
+"""The holders whose reservations hold a job back. It does not see what is kept for them."""
 
 NOBODY: Against = frozenset()
 
 
 def seen(room: FreeCapacity, against: Collection[JobName]) -> FreeCapacity:
-    """The room without what is kept for these holders: a copy, but where nobody is held back the room itself."""
+    """The free capacity without what is kept for these holders: a copy, unless no reservation holds the job back."""
     if not against:
         return room
     narrowed = room.copy()

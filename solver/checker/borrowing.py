@@ -18,7 +18,7 @@ from solver.policy.tree import QuotaLine
 
 @dataclass(frozen=True)
 class Borrowing:
-    """Of live jobs, elastic ones in parts. Each line is worked out once, when it is first asked for."""
+    """How much of each live job is borrowed, elastic ones in parts. Each line is worked out once, when it is first asked for."""
 
     case: JudgedPlan
     _in_line: dict[QuotaLine, dict[JobName, str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Judges whether a plan keeps strict queues in line: nobody starts who takes what an earlier one that waits could use.
+"""Judges whether a plan keeps the order of strict queues: no job starts on what an earlier one that waits could use.
 
 Part of the checker: the order of each queue is worked out again here, from DESIGN and the policy alone.
 It needs every bound job and node to be in the snapshot.

@@ -1,4 +1,4 @@
-"""A policy as the checker looks it up again and again: queues by name, the path of each, classes by name.
+"""A policy, indexed for the checker: queues by name, the path of each, classes by name.
 
 Part of the checker. Shared by all rules of one judgement.
 """

@@ -1,4 +1,4 @@
-"""Judges whom a plan makes leave that may not, or not so, whatever policy says. Part of the checker."""
+"""Judges jobs that a plan ends though no policy could allow it, or in a way that none could. Part of the checker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from solver.plan.violation import Violation
 
 
 def leave_violations(case: JudgedPlan) -> Iterator[Violation]:
-    """S4: nobody leaves who may not; nobody is moved to whom nothing can be promised. Tasks that never began may always go."""
+    """S4: no job leaves that may not; none moves that nothing can be promised to. Tasks that never began may always go."""
     for step in case.leaving:
         if step.means == "overdue":
             continue

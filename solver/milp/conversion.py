@@ -1,4 +1,4 @@
-"""Between plans and programs: an answer becomes a point of the program, and a point becomes starts on real devices."""
+"""Conversion between starts and points: an answer becomes a point of the program, a point becomes starts on real devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether gangs find places side by side, by trying every way: so that a No is a proof, and a Yes names the nodes.
+"""Exact packing: whether gangs fit side by side, by trying every way. A No is a proof, and a Yes names the nodes.
 
 Whole GPUs, CPU and memory on nodes; GPUs of a node are alike. Parts of GPUs and MIG instances are not tried here.
 """

@@ -1,4 +1,4 @@
-"""Who starts on what is free: the greedy answer, or the program's where that is better."""
+"""Which jobs start on what is free: the greedy answer, or the program's where that is better."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StartDecision:
 
 @dataclass(frozen=True, slots=True)
 class PendingDecision:
-    """Who starts is being found out: `answer` waits for it. `by_program`: the program runs meanwhile."""
+    """The decision is being worked out: `answer` waits for it. `by_program`: the program runs meanwhile."""
 
     by_program: bool
     answer: Callable[[], StartDecision]

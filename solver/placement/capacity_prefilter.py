@@ -1,4 +1,4 @@
-"""Which gangs find GPUs enough: what has to be so for them to find a place, and is much cheaper to know than whether they do."""
+"""Which gangs find enough GPUs: a necessary condition of a place, much cheaper to know than the place itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Way = tuple[Shape, GpuType | None]
 
 
 class CapacityPrefilter:
-    """Follows a room, and tells for many gangs at once who finds slots enough under one of its options, for each group by itself.
+    """Follows what is free, and tells for many gangs at once which find enough slots under one of their options, group by group.
 
     `fresh` False: without dividing a GPU that is still whole, or changing how one is partitioned.
     """

@@ -1,4 +1,4 @@
-"""Gives tasks that have their nodes the devices that are theirs: GPUs, shares of them, MIG instances."""
+"""Assigns devices to tasks whose nodes are chosen: GPUs, shares of them, MIG instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs of which counting says all: they fit where as many tasks do as they need, in one domain where they require one."""
+"""Gangs of like tasks, which fit wherever enough of their tasks do, in one domain where they require one: counting suffices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from solver.quota.options import Option
 
 
 def says_it_all(room: FreeCapacity, spec: JobSpec, option: Option) -> bool:
-    """Whether counting decides that a gang fits: it is plain, and no GPU could be made whole for it."""
+    """Whether counting decides that a gang fits: it is homogeneous, and no GPU could be made whole for it."""
     if not is_homogeneous(spec, option):
         return False
     return not (room.partitions.may_change and room.is_partitioned(option.shapes[0], option.gpu_types[0]))

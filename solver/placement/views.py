@@ -1,4 +1,4 @@
-"""Places for those whom reservations hold back: found without what is kept for others, and taken from the room itself."""
+"""Places for gangs that reservations hold back: found without what is kept for others, taken from what is really free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consolidation: running jobs move elsewhere so that a waiting one fits where they were. Nobody loses a share by it, only time.
+"""Consolidation: running jobs move elsewhere so that a waiting one fits where they were. It costs no queue a share, only time.
 
 Who moves is asked to leave and is promised where it goes on, on as many GPUs of the same types: on nodes where nothing is
 about to change, so that it waits for nothing but its own end. It is kept as close together as it is, or closer.

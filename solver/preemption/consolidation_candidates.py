@@ -1,4 +1,4 @@
-"""Which running jobs may be moved elsewhere for others, and what that loses: gangs that an eviction would not take more from."""
+"""Running jobs that may move so that others fit, and the work that each move loses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ConsolidationCandidate:
 
 
 class OnNode(NamedTuple):
-    """GPUs that movers hold on nodes."""
+    """GPUs that candidates hold on nodes."""
 
     node: Ints
     holder: Ints
@@ -71,7 +71,7 @@ class OnNode(NamedTuple):
 
 
 class ConsolidationCandidates:
-    """Some who may move, by number, those first that lose least by it.
+    """Jobs that may move, by number, those that lose least first.
 
     `milli`: what each has, in milli-GPU. `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one
     node alone. What they hold is in rows, one for the tasks of a mover on a node with as many GPUs each: `holder`, `node`,

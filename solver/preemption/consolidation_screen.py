@@ -1,4 +1,4 @@
-"""Whether moving could gain a taker what it lacks, counted for all who may move at once: most searches end before they begin.
+"""Whether moving jobs could gain a preemptor what it lacks, counted for all candidates at once: it saves most searches.
 
 Moving frees nothing. It gains a slot where small tasks leave a node that others go on beside; a task as large as the taker's, or
 twice as large, leaves one slot, or two, and needs as many where it goes on. Of parts of GPUs it gains something only on the nodes

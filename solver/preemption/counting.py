@@ -1,4 +1,4 @@
-"""Whether a taker fits once certain victims have left, by counting: no place is sought, and no room copied.
+"""Whether a preemptor fits once certain victims have left, by counting: no placement, and no copy of what is free.
 
 Of a taker that is one group of tasks with whole GPUs, without bundles and spreads, and of victims with whole GPUs, counting says
 it all: it fits where as many tasks do as it needs, in one domain where it requires one.

@@ -1,4 +1,4 @@
-"""Who has to leave because a rule says so: queues that drain, limits lowered below what runs, devices to be given back."""
+"""Evictions that a rule asks for: a queue drains, a max was lowered below what runs, lent devices are to be given back."""
 
 from __future__ import annotations
 

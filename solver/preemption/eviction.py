@@ -1,4 +1,4 @@
-"""Makes room for waiting work by evicting: the fewest, least harmful victims that the law allows for each taker in turn.
+"""Preemption: for each waiting job in turn, the fewest and least harmful victims that the rules allow.
 
 Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/consolidation), then victims from
 the least harm up. A taker is nominated for the devices it will have; it is bound in a later round, when its victims are gone.

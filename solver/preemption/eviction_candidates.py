@@ -1,4 +1,4 @@
-"""Who may be evicted for each taker, from the least harm: judged for all holders at once, and once for takers that are alike.
+"""The jobs that may be evicted for each preemptor, least harm first: judged for all holders at once, and once for like preemptors.
 
 A victim is written as one number, its place in the order of harm among all holders by all means; so victims sort, merge and
 are passed over as arrays.
@@ -31,7 +31,7 @@ RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", 
 
 @dataclass(slots=True)
 class EvictionCandidates:
-    """The victims that a law allows, by taker: their places in the order of harm, ascending."""
+    """The victims that the rules allow, by preemptor: their places in the order of harm, ascending."""
 
     rules: EvictionRules
     kept: RoundCache = field(default_factory=RoundCache)

@@ -1,4 +1,4 @@
-"""The law of a round: who holds what where, and what leaves with whom; by the standing that queues have at its beginning."""
+"""Which running jobs may be evicted for which, by what is borrowed when a round begins, and which parts leave together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from solver.quota.victims import BORROWED, STANDINGS, Holder, Standing, Victim, 
 
 @dataclass(frozen=True, slots=True)
 class EvictionRules:
-    """Judges who may be evicted for whom.
+    """Judges which running jobs may be evicted for a waiting one.
 
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
     """
@@ -37,7 +37,7 @@ class EvictionRules:
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
-        """The law as it applies to a snapshot."""
+        """The rules as they apply to a snapshot."""
         allocations = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
         values: dict[QueueName, set[int]] = defaultdict(set)
         for holder in allocations.bases:

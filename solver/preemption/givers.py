@@ -1,4 +1,4 @@
-"""Who may still have to give way for a taker in this round: those whom the law names, without whoever was asked already."""
+"""The victims that are left for a preemptor in this round: those that the rules allow, without jobs that were asked already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round promises to a job: devices that others will leave, and who has to leave, or to move, for it."""
+"""A nomination made in this round: devices that running jobs will leave for a waiting one, and which jobs leave or move."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIERS: tuple[Tier, ...] = ("entitled", "fair")
 
 @dataclass(frozen=True, slots=True)
 class NewNomination:
-    """A taker on the devices that it will have, and who leaves or moves for it; nobody, where it waits for what leaves anyway.
+    """A preemptor on the devices it will have, and the jobs that leave or move for it: none if it waits for what leaves anyway.
 
     `pledged`: GPUs that are partitioned anew for it once they have left.
     """

@@ -1,4 +1,4 @@
-"""What each running job gives up in a round, all its parts taken together: everything, or some tasks of an elastic gang."""
+"""What each running job gives up in a round: all of it, or some tasks of an elastic gang."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def planned_evictions(
 
 
 def yielding(promise: NewNomination, jobs: Mapping[JobName, Job]) -> Iterator[PlannedEviction]:
-    """Who leaves or moves for the taker of a promise."""
+    """The jobs that leave or move for the job of a nomination."""
     yield from planned_evictions(promise.victims, jobs, promise.job.name)
     for move in promise.moves:
         job, lost = move.mover.job, move.mover.lost_gpu_s

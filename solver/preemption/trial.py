@@ -1,4 +1,4 @@
-"""How a taker could be served: what is tried for it, and what it would have if certain others left."""
+"""What is tried for a preemptor, and what it would get if certain jobs left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from solver.quota.victims import Victim
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """A taker served in one of its ways. `drains`: on GPUs, too, that are partitioned anew once others have left them.
+    """A preemptor served in one of its ways. `drains`: on GPUs, too, that are partitioned anew once others have left them.
 
     `displaces`: though its queue holds more than its share, by lower work: that stands behind it, and gives way GPU for GPU.
     """
@@ -34,7 +34,7 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionResult:
-    """What a taker would have if certain victims left, others moved, and the GPUs that are `pledged` were partitioned anew."""
+    """What a preemptor would have if certain victims left, others moved, and the GPUs that are `pledged` were partitioned anew."""
 
     request: PlacementRequest
     victims: tuple[Victim, ...]

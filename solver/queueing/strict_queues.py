@@ -1,4 +1,4 @@
-"""Strict queues: nobody starts who would delay one of the same queue that comes earlier and waits.
+"""Strict queues: no job starts that would delay an earlier one of its queue that waits.
 
 Whether a job may run around another is decided here and nowhere else: it may if it takes nothing that the other could use.
 """

@@ -1,4 +1,4 @@
-"""Who holds what, as arrays: in the order of the quota tree, so that holders of a queue and all below it are neighbours."""
+"""What each job holds, as arrays in the order of the quota tree: holders of a queue and all below it are neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which work is borrowed: where everybody who holds something stands in the lines of the queues on its path.
+"""Which running work is borrowed: whether each job lies inside, straddles or lies beyond the guarantees on its path.
 
 In each queue and type, at each level, running jobs stand in line (not preemptible first, base priority, start, name): the
 prefix that fits in the guarantee is inside, the job that crosses the line straddles it, the rest is borrowed (DESIGN

@@ -1,4 +1,4 @@
-"""Who holds what, what evicting them costs in the order of harm, and what protects them for a while.
+"""Running jobs as victims: what each holds, what its eviction costs in the order of harm, and what protects it for a while.
 
 Base priority is the class's value: waiting never changes who yields to whom.
 """

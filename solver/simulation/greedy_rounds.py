@@ -1,4 +1,4 @@
-"""Rounds to come in which nobody has to leave: who waits starts, as jobs end, by the greedy rounds of estimates."""
+"""Rounds to come without evictions: waiting jobs start greedily as running ones end, as for estimates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from solver.round.solve import competing, standing
 
 @dataclass(slots=True)
 class GreedyRounds:
-    """The world from one held round to the next. `begun`: the room at its beginning."""
+    """The cluster from one full round to the next. `begun`: what was free at its beginning."""
 
     world: FutureState
     begun: FreeCapacity

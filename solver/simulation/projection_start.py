@@ -1,4 +1,4 @@
-"""The jobs of a live snapshot once everything that was asked for has come true: where the rounds to come begin."""
+"""Where a projection starts: the jobs of a live snapshot once everything that was asked for has come true."""
 
 from __future__ import annotations
 
