@@ -43,9 +43,9 @@ def schemas_of(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
 
 def name_of(kind: type[msgspec.Struct]) -> str:
     """What a type is called in the description. One way of several says by which field it is known: a reason may be
-    called like a document."""
+    called like a document. `CapacityReason` is `Capacity-code`: the field says already that it is a reason."""
     tag = kind.__struct_config__.tag_field
-    return f"{kind.__name__}-{tag}" if tag else kind.__name__
+    return f"{kind.__name__.removesuffix('Reason')}-{tag}" if tag else kind.__name__
 
 
 def _struct(kind: inspect.Type, inner: list[type[msgspec.Struct]]) -> Schema:

@@ -15,7 +15,7 @@ from reconciler.cli.output import CommandFailedError, printable
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.plan.reason import count
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 if TYPE_CHECKING:
     from reconciler.analysis.backtest.actuals import Actuals

@@ -18,7 +18,7 @@ from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table
 from solver.model.quantities import Duration, Instant
 from solver.plan.reason import count
-from solver.simulation.traced import Round
+from solver.simulation.trace import ReplayedRound
 
 if TYPE_CHECKING:
     from reconciler.analysis.backtest.compare import PolicyCandidate
@@ -161,7 +161,7 @@ def _say_notes(figures: PolicyFigures) -> None:
         click.echo(f"note: {printable(figures.name)}: {printable(note)}", err=True)
 
 
-def _with_progress(name: str, rounds: Iterator[Round], past: Arrivals) -> Iterator[Round]:
+def _with_progress(name: str, rounds: Iterator[ReplayedRound], past: Arrivals) -> Iterator[ReplayedRound]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -12,9 +12,9 @@ from reconciler.control.optimiser.budget import RoundBudget
 from reconciler.control.optimiser.wire import OptimiserAnswer, WireError, decode, encode
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.heap import give_back
-from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats
-from solver.model.kept import Kept
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy
 from solver.round.solve import solve
@@ -36,7 +36,7 @@ def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> So
 
     What a round leaves for the next is kept; replaying one needs none of it.
     """
-    kept = Kept()
+    kept = RoundCache()
 
     def solve_once(snapshot: Snapshot, policy: Policy) -> Solved:
         recording = Recording(RoundBudget(optimiser, clock)) if optimiser else None
@@ -52,7 +52,7 @@ def without_program(snapshot: Snapshot, policy: Policy) -> Solved:
     return Solved(solve(snapshot, policy, None), WITHOUT_PROGRAM)
 
 
-class Recording(Beside):
+class Recording(ConcurrentOptimiser):
     """An Optimiser that asks another, and remembers its answers."""
 
     def __init__(self, optimiser: Optimiser) -> None:

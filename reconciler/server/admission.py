@@ -6,8 +6,8 @@ from threading import Lock
 from typing import Final
 
 from reconciler.control.control import PolicyInForce
-from solver.model.kept import Kept
 from solver.model.quantities import Instant
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, JobSpec
 from solver.plan.reasons import AnyReason
@@ -35,5 +35,5 @@ class AdmissionCheck:
     def _gate_of(self, current: PolicyInForce) -> Gate:
         if self._gate is None or self._gate[0] != current.revision or self._judged >= JUDGED_MAX:
             nodes = snapshot_of(Instant(0), current.nodes, ()).nodes
-            self._gate, self._judged = (current.revision, Gate(Emptied(current.policy, nodes), Kept())), 0
+            self._gate, self._judged = (current.revision, Gate(Emptied(current.policy, nodes), RoundCache())), 0
         return self._gate[1]

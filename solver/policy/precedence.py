@@ -15,7 +15,7 @@ from solver.policy.ordering import Ordering
 from solver.policy.tree import QueueTree
 
 
-class Place(NamedTuple):
+class QueuePlace(NamedTuple):
     """Where a live job stands in a queue that goes by cost: SLO class, value (higher ones first), cost."""
 
     slo: int
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 class Precedence:
     """Who comes before whom where queues go by cost, and whose turn it is where they take turns (queueing/rotation)."""
 
-    places: Mapping[JobName, Place] = field(default_factory=dict)
+    places: Mapping[JobName, QueuePlace] = field(default_factory=dict)
     in_turn: frozenset[JobName] = frozenset()
 
     def yields(self, running: JobName, taker: JobName) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from solver.model.cluster import GpuType
-from solver.preemption.promise import Tier
-from solver.queueing.demand import Candidate
+from solver.preemption.new_nomination import Tier
+from solver.queueing.demand import StartCandidate
 
 Alike = tuple[int, Tier, bool]
 """The same for takers of one sub-layer who can have the same: likeness, tier, and whether a guarantee is overdue."""
@@ -37,18 +37,18 @@ class Unserved:
         """Somebody was asked to leave GPUs of these types; None: anybody may have become able."""
         self._opened.update(gpu_types)
 
-    def fails_again(self, candidate: Candidate, alike: Alike) -> bool:
+    def fails_again(self, candidate: StartCandidate, alike: Alike) -> bool:
         """Whether one of its like failed in this pass, or before, with nothing opened to it since."""
         if alike not in self._passed and self._failed.get(alike) == self._opened_to(candidate):
             self._passed.add(alike)
         return alike in self._passed
 
-    def add(self, candidate: Candidate, alike: Alike, *, was_refused: bool) -> None:
+    def add(self, candidate: StartCandidate, alike: Alike, *, was_refused: bool) -> None:
         """It failed. `was_refused`: for the harm that it would have done, which may be less, or fairer, the next time."""
         self._passed.add(alike)
         if not was_refused:
             self._failed[alike] = self._opened_to(candidate)
 
-    def _opened_to(self, candidate: Candidate) -> int:
+    def _opened_to(self, candidate: StartCandidate) -> int:
         types = {gpu_type for option in candidate.options for gpu_type in option.gpu_types}
         return self._opened.total() if None in types else sum(self._opened[of] for of in (*types, None))

@@ -17,8 +17,8 @@ from reconciler.analysis.backtest.summary import ReplayOutcome
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.workload import JobName
 from solver.plan.reason import count
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Run, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import Run, TraceJob
 
 AS_IT_WAS: Final = "as it was"
 

@@ -15,10 +15,10 @@ from solver.model.cluster import Node
 from solver.model.quantities import Duration, Instant
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.policy.tree import QueueTree
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import ReplayedRound, TraceJob
 
-Follow = Callable[[str, Iterator[Round]], Iterator[Round]]
+Follow = Callable[[str, Iterator[ReplayedRound]], Iterator[ReplayedRound]]
 """Hands rounds of a policy on as they are held, to show how far the replay is."""
 
 

@@ -26,7 +26,7 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.quota.entitlement import gpus_by_type
-from solver.quota.guaranteed import guarantees
+from solver.quota.guarantees import guarantees
 
 
 class JobDemand(NamedTuple):

@@ -12,7 +12,7 @@ from solver.model.quantities import Instant
 from solver.model.workload import JobName, TaskPlacement
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Plan, Shrink, Waits
-from solver.simulation.traced import Round, Run
+from solver.simulation.trace import ReplayedRound, Run
 
 
 class Stretch(NamedTuple):
@@ -53,7 +53,7 @@ class Observation:
     within_gap: int = 0
     _held: dict[JobName, _Held] = field(default_factory=dict)
 
-    def note(self, decided: Round) -> None:
+    def note(self, decided: ReplayedRound) -> None:
         """One more round."""
         now, plan = decided.snapshot.time, decided.plan
         self.stages[plan.certificate.stage] += 1

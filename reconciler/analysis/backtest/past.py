@@ -18,7 +18,7 @@ from solver.model.document import decode, encode
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName, JobSpec
 from solver.plan.reason import count
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 T = TypeVar("T")
 

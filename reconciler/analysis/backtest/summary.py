@@ -24,8 +24,8 @@ from reconciler.analysis.backtest.observation import Observation, Stretch, forec
 from reconciler.analysis.backtest.spread import figure, spread
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.workload import JobName, QueueName
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Run, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import Run, TraceJob
 
 _HOUR = 3_600_000
 _MILLI_GPU_HOUR = MILLI_PER_GPU * _HOUR

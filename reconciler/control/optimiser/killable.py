@@ -32,7 +32,7 @@ from reconciler.control.optimiser.wire import (
     read_frame,
     write_frame,
 )
-from solver.milp.optimiser import Awaited, Beside, Effort, Program, Solution
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Program, Solution
 from solver.model.arrays import Floats
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.control.optimiser.child")
@@ -55,7 +55,7 @@ class _Child(NamedTuple):
     answers: IO[bytes]
 
 
-class KillableOptimiser(Beside):
+class KillableOptimiser(ConcurrentOptimiser):
     """An Optimiser whose failures are answers of None. Threads may share it; they wait for each other.
 
     `report` hears in a sentence why an answer is None; `memory_bytes_max` limits the child's address space.

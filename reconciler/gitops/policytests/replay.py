@@ -19,8 +19,8 @@ from solver.model.workload import Job, JobName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Run, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import Run, TraceJob
 
 CADENCE = Duration(30_000)
 """At most one round in so much of a test's time: as long as the grace that a policy gives by default."""

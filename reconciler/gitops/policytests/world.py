@@ -20,7 +20,7 @@ from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskGroup, TaskPlacement
 from solver.policy.policy import Policy
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 BEGINS = Instant.parse("2026-01-05T00:00:00Z")
 """When a test begins that does not say it."""

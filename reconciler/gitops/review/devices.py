@@ -9,8 +9,8 @@ import numpy as np
 
 from reconciler.gitops.review.side import Played
 from reconciler.model.review_findings import DeviceChange, Fragments, Stranded
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
@@ -42,7 +42,7 @@ def free_by_type(side: Played) -> Mapping[GpuType, FreeGpus]:
     """What is free once the next round has come true. GPUs in MIG mode are not counted: what they can become is open."""
     after, policy = side.ahead.after, side.policy
     sharing = sharing_of(policy, side.shares.tree, after.nodes)
-    room = Room.of(after, sharing.domain, pool_rules(policy, after))
+    room = FreeCapacity.of(after, sharing.domain, pool_rules(policy, after))
     left = [
         [max(0, gpu.free_milli) for gpu in room.shared.get(node, ())] * bool(room.open_nodes[node])
         for node in range(len(room.nodes))

@@ -10,7 +10,7 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Runs, Shrink, Starts, Verdict, Waits, Yields
-from solver.simulation.onward import GivenUp
+from solver.simulation.projection import GivenUp
 
 SECONDS_PER_HOUR = 3600
 

@@ -18,7 +18,7 @@ from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.quota.entitlement import Shares
 from solver.round.solve import solve, standing
-from solver.simulation.onward import Onward, onward
+from solver.simulation.projection import Projection, project
 
 
 class ReviewSide(NamedTuple):
@@ -37,7 +37,7 @@ class Played:
     snapshot: Snapshot
     shares: Shares
     plan: Plan
-    ahead: Onward
+    ahead: Projection
 
     @property
     def policy(self) -> Policy:
@@ -53,7 +53,7 @@ def play(snapshot: Snapshot, side: ReviewSide, base: Iterable[Node], optimiser: 
     seen, policy = on_inventory(snapshot, side.compiled.nodes, base), side.compiled.policy
     unasked = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
     plan = solve(seen, msgspec.structs.replace(policy, scheduling=unasked), optimiser)
-    return Played(side, seen, standing(seen, policy)[0], plan, onward(seen, plan, policy, side.commit))
+    return Played(side, seen, standing(seen, policy)[0], plan, project(seen, plan, policy, side.commit))
 
 
 def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], base: Iterable[Node] = ()) -> Snapshot:

@@ -20,11 +20,11 @@ from solver.plan.reason import sentence
 from solver.plan.reasons import (
     AnyReason,
     Bundles,
-    Capacity,
+    CapacityReason,
     EntitledDemandFirst,
     GuaranteeFragmented,
     HostResources,
-    NoRoom,
+    NoRoomReason,
     Outranked,
     ReservedFor,
     TooClose,
@@ -51,7 +51,7 @@ WAITS_TO_GROW: Final = "WaitsToGrow"
 REPLACES_LOST: Final = "ReplacesLost"
 
 NODES_WOULD_DO: Final = (
-    Capacity, NoRoom, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
+    CapacityReason, NoRoomReason, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
     GuaranteeFragmented,
 )  # fmt: skip
 

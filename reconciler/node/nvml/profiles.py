@@ -13,7 +13,7 @@ from typing import NamedTuple
 from reconciler.model.gpu_products import type_of_product
 from reconciler.node.nvml.driver import Instance, InstancePlacement, OfferedProfile
 from solver.model.cluster import MigInstance
-from solver.model.mig import Placed, ProfileKey, is_valid, mig_model, mig_profile
+from solver.model.mig import PlacedInstance, ProfileKey, is_valid, mig_model, mig_profile
 from solver.model.mig_layout import model_of_type
 
 
@@ -38,7 +38,7 @@ class Vocabulary(NamedTuple):
         """One GPU can have all of them at a time. Raises KeyError for one that it can't have at all."""
         model = mig_model(self.model)
         by_name = {profile.name: profile for profile in model.profiles}
-        return is_valid(model, [Placed(one.start, by_name[one.profile]) for one in instances])
+        return is_valid(model, [PlacedInstance(one.start, by_name[one.profile]) for one in instances])
 
     def usable(self, instances: Iterable[Instance]) -> dict[MigInstance, Instance]:
         """Those that tasks can run in, by what they are called."""

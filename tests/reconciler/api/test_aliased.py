@@ -20,7 +20,7 @@ from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.round.solve import solve
 from tests.drawn import worlds
-from tests.solver.backfill.declared_worlds import declared_worlds
+from tests.solver.backfill.document_worlds import declared_worlds
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.worlds import job, node, policies, snapshots, with_sets
 

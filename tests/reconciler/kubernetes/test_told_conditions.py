@@ -14,6 +14,7 @@ from reconciler.kubernetes.status.conditions import (
     ConditionText,
     PodConditionUpdate,
     reason_of,
+    spelt,
     told_of,
 )
 from solver.model.cluster import GpuType
@@ -21,7 +22,7 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
-from solver.plan.reasons import AnyReason, Capacity, Held, Outranked, QuotaMax, StrictOrder, Topology
+from solver.plan.reasons import AnyReason, CapacityReason, HeldReason, Outranked, QuotaMax, StrictOrder, Topology
 from solver.plan.refusals import AboveMax, UnknownName
 from tests.reconciler.kubernetes.samples import Sent, cluster, node, pod
 
@@ -29,7 +30,7 @@ H100, A100 = GpuType("H100-SXM5-80GB"), GpuType("A100-SXM4-80GB")
 Q = QueueName("q")
 FOUR, EIGHT, SIXTY_FOUR = MilliGpu.gpus(4), MilliGpu.gpus(8), MilliGpu.gpus(64)
 FULL = QuotaMax(Q, H100, SIXTY_FOUR, SIXTY_FOUR, EIGHT, "policies/q.yaml:7")
-SHORT = Capacity(H100, FOUR, EIGHT)
+SHORT = CapacityReason(H100, FOUR, EIGHT)
 SOON = EarliestStart(Instant.parse("2026-11-20T14:05:00Z"))
 NOW = Instant.parse("2026-11-20T12:00:00Z")
 GANG = {"quorate.dev/gang": "train", "quorate.dev/gang-size": "2"}
@@ -165,11 +166,11 @@ def test_what_is_not_followed_is_said_too() -> None:
 
 
 def test_a_message_lists_some_reasons_and_is_never_too_long() -> None:
-    reasons = [Held(QueueName(f"queue-{number}"), "x" * 100) for number in range(12)]
+    reasons = [HeldReason(QueueName(f"queue-{number}"), "x" * 100) for number in range(12)]
     message = said([pod("p")], waits(*reasons)).message
     assert "queue queue-4 is on hold" in message
     assert "; 7 more; would help: " in message
-    long = said([pod("p")], waits(*(Held(QueueName("q"), "x" * 300) for _ in range(9)))).message
+    long = said([pod("p")], waits(*(HeldReason(QueueName("q"), "x" * 300) for _ in range(9)))).message
     assert len(long) == MESSAGE_MAX
 
 
@@ -180,9 +181,9 @@ def test_a_message_lists_some_reasons_and_is_never_too_long() -> None:
         ((Outranked((JobName("other"),)), SHORT), "Unschedulable"),
         ((Topology("rack", EIGHT, "r1", FOUR),), "Unschedulable"),
         ((FULL, SHORT), "QuotaMax"),
-        ((FULL, Capacity(A100, FOUR, EIGHT)), "Unschedulable"),  # more A100s would do
+        ((FULL, CapacityReason(A100, FOUR, EIGHT)), "Unschedulable"),  # more A100s would do
         ((StrictOrder(Q, "fifo", JobName("other")), SHORT), "StrictOrder"),
-        ((Held(Q),), "Held"),
+        ((HeldReason(Q),), "Held"),
     ],
 )
 def test_unschedulable_is_said_only_where_more_nodes_would_do(reasons: tuple[AnyReason, ...], reason: str) -> None:
@@ -196,5 +197,5 @@ def test_each_reason_is_of_one_of_the_two_kinds() -> None:
         "QuotaMax", "StrictOrder", "Held", "AwaitsRelease", "BeyondGuarantee", "FallbackLater", "RoundCutShort", "MigGeometry",
     }  # fmt: skip
     never = {"UnknownName", "ClassNotAllowed", "NotDivided", "GpuTooSmall", "MigHasNoPeers", "AboveMax", "NeverFits"}
-    every = {kind.__name__ for kind in typing.get_args(AnyReason)}
-    assert {kind.__name__ for kind in NODES_WOULD_DO} == every - of_policy - never
+    every = {spelt(kind.__struct_config__.tag) for kind in typing.get_args(AnyReason)}
+    assert {spelt(kind.__struct_config__.tag) for kind in NODES_WOULD_DO} == every - of_policy - never

@@ -15,7 +15,7 @@ from reconciler.control.control import PolicyInForce
 from reconciler.server import admission
 from reconciler.server.admission import AdmissionCheck
 from reconciler.server.services import ControlPlaneView
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskGroup
 from solver.plan.refusals import UnknownName
@@ -68,7 +68,7 @@ def test_the_empty_cluster_is_laid_out_once_for_each_revision(monkeypatch: pytes
     asked = AdmissionCheck()
 
     def laid_out(revision: str, profile: str) -> int:
-        with patch.object(Room, "empty", wraps=Room.empty) as empty:
+        with patch.object(FreeCapacity, "empty", wraps=FreeCapacity.empty) as empty:
             asked.refusals(in_force(revision), asking_for(profile))
         return empty.call_count
 

@@ -24,9 +24,9 @@ from solver.plan.plan import Evict
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.policy.tree import QueueTree
-from solver.preemption.law import Law
+from solver.preemption.eviction_rules import EvictionRules
 from solver.quota.entitlement import shares_of
-from solver.quota.victims import Taker, Victim
+from solver.quota.victims import PreemptorJob, Victim
 from solver.round.solve import solve
 from tests.drawn import counted
 from tests.solver.preemption.judging import victims_of
@@ -83,11 +83,11 @@ class EverySet:
     taker: Job
 
     @property
-    def lawful(self) -> list[Victim]:
+    def evictable(self) -> list[Victim]:
         """From the least harm."""
-        law = Law.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
+        rules = EvictionRules.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
         known = self.policy.priority_class(self.taker)
-        return victims_of(law, Taker(self.taker, known.value if known else 0, overdue=False))
+        return victims_of(rules, PreemptorJob(self.taker, known.value if known else 0, overdue=False))
 
     def best(self) -> frozenset[JobName] | None:
         """The least harmful set that suffices; None where none does. Before all others those whose place it takes GPU for GPU."""
@@ -99,14 +99,14 @@ class EverySet:
         return self._least(self._suffices)
 
     def _least(self, suffices: Callable[[Sequence[Victim]], bool]) -> frozenset[JobName] | None:
-        lawful = self.lawful
-        enough = [chosen for chosen in _subsets(range(len(lawful))) if suffices([lawful[i] for i in chosen])]
+        evictable = self.evictable
+        enough = [chosen for chosen in _subsets(range(len(evictable))) if suffices([evictable[i] for i in chosen])]
         least = min(enough, key=lambda chosen: sorted(chosen, reverse=True), default=None)
-        return None if least is None else frozenset(lawful[i].name for i in least)
+        return None if least is None else frozenset(evictable[i].name for i in least)
 
     def _is_displaced(self, victims: Sequence[Victim]) -> bool:
         """Lower work of its queue holds as much, and there is its place; it would be inside if all such work stood behind it."""
-        lower = {victim.name for victim in self.lawful if victim.holder.job.spec.queue == "owner"}
+        lower = {victim.name for victim in self.evictable if victim.holder.job.spec.queue == "owner"}
         gone = {victim.name for victim in victims}
         stay = [known for known in self.snapshot.jobs if known.placement and known.name not in gone]
         higher = [known for known in self.snapshot.jobs if known.placement and known.name not in lower]

@@ -15,7 +15,7 @@ from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, policy_of
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.trace import ReplayedRound, TraceJob
 from tests.solver.worlds import job, node, quota_of
 
 MINUTE = 60_000
@@ -45,7 +45,7 @@ JOBS = (
 )
 
 
-def silently(_: str, rounds: Iterator[Round]) -> Iterator[Round]:
+def silently(_: str, rounds: Iterator[ReplayedRound]) -> Iterator[ReplayedRound]:
     return rounds
 
 

@@ -26,7 +26,7 @@ from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.policy.policy import Policy
-from solver.simulation import onward
+from solver.simulation import projection as onward
 from tests.reconciler.gitops.source.origin import Origin
 from tests.solver.worlds import policies, snapshots
 
