@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,12 @@ def test_the_front_door_of_the_solver_opens() -> None:
     }
     with pytest.raises(AttributeError, match="nothing"):
         _ = solver.nothing
+
+
+def test_one_public_class_name_means_one_class() -> None:
+    where = defaultdict(list)
+    for path in tracked("quorate/*.py", "solver/*.py", "reconciler/*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in where.items() if len(places) > 1} == {}

@@ -55,6 +55,12 @@ def test_equal_meaning_is_an_equal_digest() -> None:
     assert one.checked().policy != other.checked().policy, "origins differ"
 
 
+def test_a_policy_of_before_keeps_its_digest() -> None:
+    """A field that is added must not change it: plans name it, and rounds on record have to replay byte for byte."""
+    policy = reading({"policies/a.yaml": queue("team", "{}")}).checked().policy
+    assert policy.digest == "sha256:a8e1ea3ec41a5ac5f22365c68d196fa6b9a93262bbd7e4c5eb67618be004f1af"
+
+
 def test_all_problems_of_all_files_are_reported_sorted_by_place() -> None:
     assert codes(
         {
