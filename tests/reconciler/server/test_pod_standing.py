@@ -30,7 +30,7 @@ def pods(silent_s: float, problem: str = "") -> Standing:
 
 
 class Kinds:
-    """A Mirror, as far as it is asked how it stands."""
+    """A ClusterCache, as far as it is asked how it stands."""
 
     def __init__(self, *looks: Standing) -> None:
         self.looks = list(looks)

@@ -145,9 +145,9 @@ def test_a_restart_finds_the_last_good_revision_without_the_repository(
 def test_kill_9_forgets_nothing(origin: Origin, tmp_path: Path) -> None:
     script = (
         "import os, pathlib, signal, sys\n"
-        "from reconciler.gitops.source.mirror import Mirror\n"
+        "from reconciler.gitops.source.mirror import GitMirror\n"
         "from reconciler.gitops.source.standing_policy import StandingPolicy\n"
-        "StandingPolicy(Mirror(pathlib.Path(sys.argv[1]), sys.argv[2]), 'main').reconcile()\n"
+        "StandingPolicy(GitMirror(pathlib.Path(sys.argv[1]), sys.argv[2]), 'main').reconcile()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "mirror"), str(origin.folder)])
