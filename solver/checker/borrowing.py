@@ -24,9 +24,9 @@ class Borrowing:
     _in_line: dict[QuotaLine, dict[JobName, str]] = field(default_factory=dict)
     _gpus: dict[JobName, Charge] = field(default_factory=dict)
 
-    def towards(self, victim: Job, taker: Job) -> str:
-        """Inside, straddling or borrowed: the worst of the lines that the victim's queue does not share with the taker's."""
-        shared = self.case.lookup.on_path(taker.spec.queue)
+    def towards(self, victim: Job, preemptor: Job) -> str:
+        """Inside, straddling or borrowed: the worst of the lines that the victim's queue does not share with the preemptor's."""
+        shared = self.case.lookup.on_path(preemptor.spec.queue)
         lines = [queue.name for queue in self.case.lookup.path(victim.spec.queue) if queue.name not in shared]
         found = {self._stands(victim, QuotaLine(queue, gpu_type)) for queue in lines for gpu_type in self.gpus(victim)}
         return next((worst for worst in ("inside", "straddles") if worst in found), "borrowed")

@@ -69,29 +69,29 @@ class _Evictions:
         yield from self._limits()
         yield from self._verdicts()
 
-    def _one(self, victim: Job, taker: Job) -> Iterator[Violation]:
-        nodes = self._nodes_of_takers[taker.name]
-        if not self._frees_quota(victim, taker) and nodes.isdisjoint(task.node for task in victim.placement):
-            yield Violation("S8", victim.name, f"is evicted for {taker.name} and frees nothing that it uses")
-        problem = self._unlawful(victim, taker)
+    def _one(self, victim: Job, preemptor: Job) -> Iterator[Violation]:
+        nodes = self._nodes_of_takers[preemptor.name]
+        if not self._frees_quota(victim, preemptor) and nodes.isdisjoint(task.node for task in victim.placement):
+            yield Violation("S8", victim.name, f"is evicted for {preemptor.name} and frees nothing that it uses")
+        problem = self._unlawful(victim, preemptor)
         if problem:
             yield Violation("S4", victim.name, problem)
-        problem = "" if self._overdue(taker) and self._by(victim, taker) != "turn" else self._too_soon(victim)
+        problem = "" if self._overdue(preemptor) and self._by(victim, preemptor) != "turn" else self._too_soon(victim)
         if problem:
             yield Violation("S9", victim.name, problem)
 
     @cached_property
     def _nodes_of_takers(self) -> dict[JobName, frozenset[NodeName]]:
         """Where those are to be for whom others leave."""
-        takers = {step.beneficiary for step in self.steps.values()} & self.case.promises.keys()
-        return {name: frozenset(task.node for task in self.case.promises[name].tasks) for name in takers if name}
+        preemptors = {step.beneficiary for step in self.steps.values()} & self.case.promises.keys()
+        return {name: frozenset(task.node for task in self.case.promises[name].tasks) for name in preemptors if name}
 
-    def _frees_quota(self, victim: Job, taker: Job) -> bool:
+    def _frees_quota(self, victim: Job, preemptor: Job) -> bool:
         """Whether a limit binds both: that of their own queue, a max above them, or what others lend."""
         shared = self.case.lookup.on_path(victim.spec.queue)
-        above = [queue for queue in self.case.lookup.path(taker.spec.queue) if queue.name in shared]
+        above = [queue for queue in self.case.lookup.path(preemptor.spec.queue) if queue.name in shared]
         return (
-            victim.spec.queue == taker.spec.queue
+            victim.spec.queue == preemptor.spec.queue
             or any(entry.max is not None for queue in above for entry in queue.quota)
             or self._frees_what_may_be_lent(victim)
         )
@@ -101,23 +101,23 @@ class _Evictions:
         gpus = self.standing.gpus(victim)
         return any(gpus.get(gpu_type) for gpu_type in self.case.lookup.lent_in_part)
 
-    def _unlawful(self, victim: Job, taker: Job) -> str:
-        mine, theirs = self._class(victim), self._class(taker)
-        if victim.spec.queue == taker.spec.queue:
+    def _unlawful(self, victim: Job, preemptor: Job) -> str:
+        mine, theirs = self._class(victim), self._class(preemptor)
+        if victim.spec.queue == preemptor.spec.queue:
             if mine.preemptible and mine.value == theirs.value:
-                return gives_way(self.case.jobs[self.steps[victim.name].job], taker, self.case)
+                return gives_way(self.case.jobs[self.steps[victim.name].job], preemptor, self.case)
             if not mine.preemptible or mine.value >= theirs.value:
-                return f"is not preemptible by {taker.name}: priority {mine.value} against {theirs.value}"
+                return f"is not preemptible by {preemptor.name}: priority {mine.value} against {theirs.value}"
             return ""
         if not mine.preemptible and not mine.may_borrow:
             return "is not preemptible"
-        if not self._inside(taker) and self._reclaim_mode(taker) == "guaranteed":
-            return f"is evicted for {taker.name}, which is not inside its guarantee"
-        worst = self.standing.towards(victim, taker)
+        if not self._inside(preemptor) and self._reclaim_mode(preemptor) == "guaranteed":
+            return f"is evicted for {preemptor.name}, which is not inside its guarantee"
+        worst = self.standing.towards(victim, preemptor)
         if worst == "inside":
-            return f"is inside the guarantee of {victim.spec.queue} towards {taker.spec.queue}"
-        if worst == "straddles" and not self._inside(taker):
-            return f"crosses a guarantee's line, and {taker.name} is not inside its own guarantee"
+            return f"is inside the guarantee of {victim.spec.queue} towards {preemptor.spec.queue}"
+        if worst == "straddles" and not self._inside(preemptor):
+            return f"crosses a guarantee's line, and {preemptor.name} is not inside its own guarantee"
         return ""
 
     def _drained_for(self) -> Iterator[Violation]:
@@ -132,9 +132,9 @@ class _Evictions:
         """S4: every step says by what means it is lawful: the most harmful of its parts'."""
         needed: dict[JobName, set[str]] = defaultdict(set)
         for name, step in self.steps.items():
-            taker = self.jobs.get(step.beneficiary) if step.beneficiary else None
-            if taker is not None:
-                needed[step.job].add(self._by(self.jobs[name], taker))
+            preemptor = self.jobs.get(step.beneficiary) if step.beneficiary else None
+            if preemptor is not None:
+                needed[step.job].add(self._by(self.jobs[name], preemptor))
         for step in {id(step): step for step in self.steps.values()}.values():
             expected = next(
                 (means for means in ("straddle", "turn", "preempt", "reclaim") if means in needed[step.job]), ""
@@ -142,21 +142,22 @@ class _Evictions:
             if expected and step.means != expected:
                 yield Violation("S4", step.job, f"is taken by {step.means}, which should be {expected}")
 
-    def _by(self, victim: Job, taker: Job) -> str:
-        if victim.spec.queue == taker.spec.queue:
-            return "turn" if self._class(victim).value == self._class(taker).value else "preempt"
-        return "straddle" if self.standing.towards(victim, taker) == "straddles" else "reclaim"
+    def _by(self, victim: Job, preemptor: Job) -> str:
+        if victim.spec.queue == preemptor.spec.queue:
+            return "turn" if self._class(victim).value == self._class(preemptor).value else "preempt"
+        return "straddle" if self.standing.towards(victim, preemptor) == "straddles" else "reclaim"
 
-    def _inside(self, taker: Job) -> bool:
-        """Whether all that a taker is promised fits in its queue's guarantee, once those evicted from the queue have left."""
-        if taker.name not in self._known_inside:
+    def _inside(self, preemptor: Job) -> bool:
+        """Whether all that a preemptor is promised fits in its queue's guarantee, once those evicted from the queue have left."""
+        if preemptor.name not in self._known_inside:
             wanted = {
-                QuotaLine(taker.spec.queue, gpu_type): gpus for gpu_type, gpus in self._promised_to(taker.name).items()
+                QuotaLine(preemptor.spec.queue, gpu_type): gpus
+                for gpu_type, gpus in self._promised_to(preemptor.name).items()
             }
-            self._known_inside[taker.name] = all(
+            self._known_inside[preemptor.name] = all(
                 self._held[line] + gpus <= self.case.guaranteed.get(line, 0) for line, gpus in wanted.items()
             )
-        return self._known_inside[taker.name]
+        return self._known_inside[preemptor.name]
 
     @cached_property
     def _held(self) -> Mapping[QuotaLine, int]:
@@ -191,9 +192,9 @@ class _Evictions:
     def _limits(self) -> Iterator[Violation]:
         limits = self.case.policy.scheduling.evictions
         bounded = {
-            name: taker
+            name: preemptor
             for name, step in self.steps.items()
-            if (taker := step.beneficiary) in self.jobs and taker and not self._overdue(self.jobs[taker])
+            if (preemptor := step.beneficiary) in self.jobs and preemptor and not self._overdue(self.jobs[preemptor])
         }
         if limits.per_round is not None and (bounded or self.case.moving):
             # What an overdue guarantee takes may come on top of what the others, and who moves, have to keep to.
@@ -207,10 +208,10 @@ class _Evictions:
         )
         for name in bounded.keys() | along.keys():
             lost[bounded[along.get(name, name)]] += sum(self.standing.gpus(self.jobs[name]).values())
-        for taker in sorted(lost):
-            gained, given_up = MilliGpu(sum(self._promised_to(taker).values())), MilliGpu(lost[taker])
+        for preemptor in sorted(lost):
+            gained, given_up = MilliGpu(sum(self._promised_to(preemptor).values())), MilliGpu(lost[preemptor])
             if gained < limits.min_gain * given_up:
-                yield Violation("S9", taker, f"gains {gained} GPUs for {given_up}; minGain is {limits.min_gain}")
+                yield Violation("S9", preemptor, f"gains {gained} GPUs for {given_up}; minGain is {limits.min_gain}")
 
     def _verdicts(self) -> Iterator[Violation]:
         evicted = {step.job for step in self.steps.values()}
@@ -218,20 +219,20 @@ class _Evictions:
         for name in sorted(evicted ^ yielding):
             yield Violation("verdicts", name, "is evicted without the verdict `yields`, or the other way round")
 
-    def _overdue(self, taker: Job) -> bool:
-        said = [queue.reclaim_within for queue in self.case.lookup.path(taker.spec.queue)]
+    def _overdue(self, preemptor: Job) -> bool:
+        said = [queue.reclaim_within for queue in self.case.lookup.path(preemptor.spec.queue)]
         within = next((limit for limit in said if limit is not None), self.case.policy.scheduling.reclaim_within)
-        return self._inside(taker) and self.case.snapshot.time - taker.submitted_at >= within
+        return self._inside(preemptor) and self.case.snapshot.time - preemptor.submitted_at >= within
 
-    def _reclaim_mode(self, taker: Job) -> str:
-        said = [queue.reclaim for queue in self.case.lookup.path(taker.spec.queue)]
+    def _reclaim_mode(self, preemptor: Job) -> str:
+        said = [queue.reclaim for queue in self.case.lookup.path(preemptor.spec.queue)]
         return next((mode for mode in said if mode), self.case.policy.scheduling.reclaim)
 
     def _class(self, job: Job) -> PriorityClass:
         return self.case.lookup.class_of(job) or PriorityClass("")
 
-    def _promised_to(self, taker: JobName) -> Counter[GpuType]:
-        promise = self.case.promises.get(taker)
+    def _promised_to(self, preemptor: JobName) -> Counter[GpuType]:
+        promise = self.case.promises.get(preemptor)
         return self._count(promise.tasks) if promise else Counter()
 
     def _count(self, tasks: Iterable[TaskPlacement]) -> Counter[GpuType]:

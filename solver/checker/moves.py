@@ -48,32 +48,32 @@ class _Moves:
     def _each(self) -> Iterator[Violation]:
         jobs, promises, busy = self.case.jobs, self.case.promises, self._busy()
         for step in self.steps.values():
-            job, taker = jobs[step.job], jobs.get(step.beneficiary or JobName(""))
+            job, preemptor = jobs[step.job], jobs.get(step.beneficiary or JobName(""))
             if job.phase != "running" or job.attempt != step.attempt or job.name in busy:
                 yield Violation("S11", job.name, f"moves in attempt {step.attempt} while {job.phase} or changing")
-            elif taker is None or taker.name not in promises or taker.phase != "pending":
+            elif preemptor is None or preemptor.name not in promises or preemptor.phase != "pending":
                 yield Violation("S8", job.name, f"moves for {step.beneficiary}, which waits for no promise")
             elif job.name not in promises:
                 yield Violation("S8", job.name, "moves, and is promised nothing to go on with")
             else:
-                yield from self._one(job, promises[taker.name], promises[job.name])
+                yield from self._one(job, promises[preemptor.name], promises[job.name])
 
     def _busy(self) -> set[JobName]:
         """Of whom something is in flight that the plan does not take back."""
         withdrawn = self.case.withdrawn
         return {intent.job for intent in self.case.intents if intent.kind != "nominate" or intent.job not in withdrawn}
 
-    def _one(self, job: Job, taker: Nominate, target: Nominate) -> Iterator[Violation]:
+    def _one(self, job: Job, preemptor: Nominate, target: Nominate) -> Iterator[Violation]:
         known, nodes = self._class(job), self.case.ground.by_name
         if not known.preemptible or job.spec.type != "gang":
             yield Violation("S4", job.name, f"may not be moved: a {job.spec.type}, preemptible: {known.preemptible}")
-        taken = self._taken[taker.job]
+        taken = self._taken[preemptor.job]
         if taken.nodes.isdisjoint(task.node for task in job.placement):
-            yield Violation("S8", job.name, f"moves for {taker.job} and frees nothing that it uses")
+            yield Violation("S8", job.name, f"moves for {preemptor.job} and frees nothing that it uses")
         if self._gpus(job.placement) != self._gpus(target.tasks):
             yield Violation("S4", job.name, "moves to other GPUs than it has: as many, of the same types")
         if not taken.devices.isdisjoint(device for task in target.tasks for device in task.devices):
-            yield Violation("S1", job.name, f"moves to where {taker.job} is to be")
+            yield Violation("S1", job.name, f"moves to where {preemptor.job} is to be")
         now, then = (strain(job, [nodes[t.node] for t in tasks]) for tasks in (job.placement, target.tasks))
         if then > now + 1e-6:
             yield Violation("S4", job.name, f"pays {then} instead of {now} per GPU for where it is once it has moved")
@@ -84,8 +84,8 @@ class _Moves:
     @cached_property
     def _taken(self) -> dict[JobName, _Taken]:
         """What the plan promises to those for whom others move."""
-        takers = {step.beneficiary for step in self.steps.values()}
-        return {name: _Taken.by(step) for name, step in self.case.promises.items() if name in takers}
+        preemptors = {step.beneficiary for step in self.steps.values()}
+        return {name: _Taken.by(step) for name, step in self.case.promises.items() if name in preemptors}
 
     def _waits_for(self, job: Job, target: Nominate) -> str:
         """Nobody is interrupted before there is a place for it: nobody else holds what it goes on with."""
@@ -107,7 +107,7 @@ class _Moves:
         return holders
 
     def _too_soon(self, job: Job) -> str:
-        """Whatever protects from eviction protects from being moved, however long the taker has waited."""
+        """Whatever protects from eviction protects from being moved, however long the preemptor has waited."""
         protection, now = self._class(job).protection, self.case.snapshot.time
         if job.started_at is None or now - job.started_at < protection.min_runtime:
             return f"moves before it has run for {protection.min_runtime}"
@@ -126,11 +126,11 @@ class _Moves:
         interrupts: defaultdict[JobName, int] = defaultdict(int)
         for name, step in self.steps.items():
             interrupts[step.beneficiary or JobName("")] += sum(self._gpus(self.case.jobs[name].placement).values())
-        for taker in sorted(interrupts.keys() & self.case.promises.keys()):
-            gained, interrupted = sum(self._gpus(self.case.promises[taker].tasks).values()), interrupts[taker]
+        for preemptor in sorted(interrupts.keys() & self.case.promises.keys()):
+            gained, interrupted = sum(self._gpus(self.case.promises[preemptor].tasks).values()), interrupts[preemptor]
             if gained < limits.min_gain * interrupted:
                 told = f"gains {MilliGpu(gained)} GPUs while jobs with {MilliGpu(interrupted)} move for it"
-                yield Violation("S9", taker, f"{told}; minGain is {limits.min_gain}")
+                yield Violation("S9", preemptor, f"{told}; minGain is {limits.min_gain}")
 
     def _verdicts(self) -> Iterator[Violation]:
         said = {verdict.job for verdict in self.case.verdicts(Moves)}

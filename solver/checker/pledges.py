@@ -132,8 +132,10 @@ class _Court:
                     if owner != step.job and task not in earlier.get(step.job, ()):
                         yield Violation("S1", step.job, f"GPU {device} is promised to {owner}, and partitioned for it")
 
-    def _can_be(self, known: MigGeometry, device: DeviceId, wanted: list[MigInstance] | None, taker: JobName) -> bool:
-        staying = self._staying(device, taker)
+    def _can_be(
+        self, known: MigGeometry, device: DeviceId, wanted: list[MigInstance] | None, preemptor: JobName
+    ) -> bool:
+        staying = self._staying(device, preemptor)
         if staying is None or wanted is None:
             return wanted is None and staying == set()
         beside = [*staying, *wanted]
@@ -143,11 +145,11 @@ class _Court:
         layouts = [_names(layout) for layout in known.layouts]
         return known.mode == "free" or any(_completes(profiles, beside, layout) for layout in layouts)
 
-    def _staying(self, device: DeviceId, taker: JobName) -> set[MigInstance] | None:
+    def _staying(self, device: DeviceId, preemptor: JobName) -> set[MigInstance] | None:
         """The instances on a GPU of those who stay, or were promised or given them; None: somebody stays on it as a whole."""
         found: set[MigInstance] = set()
         for job, task, may_be_its_own in self._on[device]:
-            if may_be_its_own and job == taker:
+            if may_be_its_own and job == preemptor:
                 continue
             if task.mig is None:
                 return None

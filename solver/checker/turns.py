@@ -64,19 +64,19 @@ def _asked(job: Job) -> _Asked:
     return spec.queue, spec.priority_class, spec.task_groups, spec.topology, job.user
 
 
-def gives_way(victim: Job, taker: Job, case: JudgedPlan) -> str:
+def gives_way(victim: Job, preemptor: Job, case: JudgedPlan) -> str:
     """What is wrong with a running job that gives way to one of its queue; "" where nothing is."""
     ordering = ordering_for(case.lookup, victim.spec.queue)
     if ordering.turns is None:
-        return f"gives way to {taker.name}, but in queue {victim.spec.queue} what runs stays"
-    if _grade(victim, case.lookup) != _grade(taker, case.lookup):
-        return f"gives way to {taker.name}, which is of another SLO class or value"
-    if case.snapshot.time - since(taker) >= ordering.turns.max_wait:
+        return f"gives way to {preemptor.name}, but in queue {victim.spec.queue} what runs stays"
+    if _grade(victim, case.lookup) != _grade(preemptor, case.lookup):
+        return f"gives way to {preemptor.name}, which is of another SLO class or value"
+    if case.snapshot.time - since(preemptor) >= ordering.turns.max_wait:
         return ""
-    mine, theirs = (cost(job, ordering, case) for job in (victim, taker))
+    mine, theirs = (cost(job, ordering, case) for job in (victim, preemptor))
     if theirs < mine * (1 + ABOUT):
         return ""
-    return f"gives way to {taker.name}, which does not come before it by {ordering.by}"
+    return f"gives way to {preemptor.name}, which does not come before it by {ordering.by}"
 
 
 def ordering_for(lookup: PolicyIndex, queue: str) -> Ordering:

@@ -30,11 +30,11 @@ class Precedence:
     places: Mapping[JobName, QueuePlace] = field(default_factory=dict)
     in_turn: frozenset[JobName] = frozenset()
 
-    def yields(self, running: JobName, taker: JobName) -> bool:
+    def yields(self, running: JobName, preemptor: JobName) -> bool:
         """Whether a running job gives way to one whose turn it is: alike in SLO class and value, it costs more to run on."""
-        if taker not in self.in_turn or running not in self.places:
+        if preemptor not in self.in_turn or running not in self.places:
             return False
-        mine, theirs = self.places[running], self.places[taker]
+        mine, theirs = self.places[running], self.places[preemptor]
         return mine[:2] == theirs[:2] and theirs.cost < mine.cost
 
 

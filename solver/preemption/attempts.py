@@ -1,4 +1,4 @@
-"""What a taker would get if certain victims left: whether it may have that, and where it would be."""
+"""What a preemptor would get if certain victims left: whether it may have that, and where it would be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from solver.quota.victims import Victim
 
 @dataclass(slots=True)
 class Attempts:
-    """Tries takers on what a round has left. `room` is free now; `soon` will be once everybody who was asked to leave has left."""
+    """Tries preemptors on what a round has left. `room` is free now; `soon` once all that were asked to leave have left."""
 
     evictable: EvictionCandidates
     room: FreeCapacity
@@ -34,7 +34,7 @@ class Attempts:
     lines: Lines
 
     def claim(self, request: PlacementRequest, room: FreeCapacity) -> PreemptionResult | None:
-        """Take a place in one of the rooms, as it is, for a taker that may have what it asks for; None where it finds none."""
+        """Take a place in one of the rooms, as it is, for a preemptor that may have what it asks for; None where it finds none."""
         candidate, option = request.candidate, request.option
         if room is self.soon and not says_it_all(request, room):
             # What waits for others to leave is not partitioned anew for it: only once it is placed that is known.
@@ -52,7 +52,7 @@ class Attempts:
         return found
 
     def attempt(self, request: PlacementRequest, victims: Collection[Victim]) -> PreemptionResult | None:
-        """The taker served once these have left; None where it is not inside its share then, or finds no place."""
+        """The preemptor served once these have left; None where it is not inside its share then, or finds no place."""
         victims, room = self.evictable.rules.with_all_parts(tuple(victims)), self.soon
         if not self.may(request, charges_of(victims)):
             return None
@@ -77,18 +77,18 @@ class Attempts:
         return partitions.rules[number].drains or partitions.is_idle(number, device)
 
     def may(self, request: PlacementRequest, leaving: Leaving) -> bool:
-        """Whether the taker would be inside its share, and below all limits, once this is charged less."""
+        """Whether the preemptor would be inside its share, and below all limits, once this is charged less."""
         return self.lies_inside(request, leaving) and self.is_below_limits(request, leaving)
 
     def is_below_limits(self, request: PlacementRequest, leaving: Leaving) -> bool:
-        """Whether no limit would forbid what the taker asks for, once this is charged less."""
+        """Whether no limit would forbid what the preemptor asks for, once this is charged less."""
         candidate, option = request.candidate, request.option
         if self.users.blocking(candidate.job, option.charge) or self.lines.blocker(candidate, option):
             return False
         return allows(self.headroom, candidate.job.spec.queue, option.charge, leaving)
 
     def lies_inside(self, request: PlacementRequest, leaving: Leaving) -> bool:
-        """Whether the taker would be inside its share. Only its queue's own work makes room there; that of others below a max."""
+        """Whether the preemptor would be inside its share. Its own queue's work makes room there; that of others below a max."""
         queue, option = request.candidate.job.spec.queue, request.option
         if request.tier == "fair" and request.candidate.is_inside_only(option):
             return False
@@ -98,7 +98,7 @@ class Attempts:
         return lies_inside(self.headroom, request.tier, queue, option.charge, gone)
 
     def could_displace(self, request: PlacementRequest, lower: Leaving) -> bool:
-        """Whether the taker would be inside its share, if all of this lower work of its queue stood behind it."""
+        """Whether the preemptor would be inside its share, if all of this lower work of its queue stood behind it."""
         queue, option = request.candidate.job.spec.queue, request.option
         is_inside = lies_inside(self.headroom, request.tier, queue, option.charge, lower.get(queue, {}))
         return is_inside and not request.candidate.is_inside_only(option)
@@ -122,7 +122,7 @@ class Attempts:
         *,
         displaces: bool = False,
     ) -> None:
-        """What a taker was given is nobody else's. `claimed`: where its place is taken already.
+        """What a preemptor was given is nobody else's. `claimed`: where its place is taken already.
 
         `displaces`: its queue holds that as it holds what runs: it is inside before the lower work is.
         """

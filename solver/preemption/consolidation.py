@@ -3,7 +3,7 @@
 Who moves is asked to leave and is promised where it goes on, on as many GPUs of the same types: on nodes where nothing is
 about to change, so that it waits for nothing but its own end. It is kept as close together as it is, or closer.
 
-The search looks at the nodes that are cleared with the least lost work: the fewest of them on which the taker finds a place
+The search looks at the nodes that are cleared with the least lost work: the fewest of them on which the preemptor finds a place
 once all have left who may move. Of those there whoever can be spared stays, and all others have to find a place beside it.
 Whoever finds none stays, and the search begins anew. It is bounded, and may miss what a longer one would find.
 """
@@ -43,16 +43,16 @@ from solver.quota.entitlement import Shares
 from solver.quota.options import Option
 
 SEARCHES_MAX = 16
-"""Takers for which a round looks for jobs to move, the first in the order."""
+"""Preemptors for which a round looks for jobs to move, the first in the order."""
 
 TRIES_MAX = 8
-"""Searches for one taker, each without one more that found no place."""
+"""Searches for one preemptor, each without one more that found no place."""
 
 NODES_MAX = 256
-"""Nodes that are looked at for one taker beside those that need not be cleared: the cheapest to clear."""
+"""Nodes that are looked at for one preemptor beside those that need not be cleared: the cheapest to clear."""
 
 SPARED_MAX = 64
-"""Jobs on the taker's nodes that are each tried to be spared."""
+"""Jobs on the preemptor's nodes that are each tried to be spared."""
 
 ABOUT = 1e-9
 """By how much a strain may differ that was worked out on other nodes."""
@@ -78,7 +78,7 @@ class Move:
 
 @dataclass(slots=True)
 class ConsolidationSearch:
-    """Looks for jobs to move, for one taker after the other of a round. `searches`: for how many more of them.
+    """Looks for jobs to move, for one preemptor after the other of a round. `searches`: for how many more of them.
 
     `moved`: how many were found. No guarantee is so urgent that the limits of the policy would not hold for it.
     """
@@ -95,18 +95,25 @@ class ConsolidationSearch:
     _has_place: dict[Hashable, bool] = field(default_factory=dict)
 
     def find(
-        self, taker: StartCandidate, option: Option, room: FreeCapacity, soon: FreeCapacity, gone: Collection[JobName]
+        self,
+        preemptor: StartCandidate,
+        option: Option,
+        room: FreeCapacity,
+        soon: FreeCapacity,
+        gone: Collection[JobName],
     ) -> tuple[PlacedGang, tuple[Move, ...]] | None:
-        """A place for a taker, and who moves for it; None where none was found. The rooms, and who is gone, as in `Preemptor`."""
+        """A place for a preemptor, and the jobs that move for it, if one was found. `gone` and what is free: as in `Preemptor`."""
         most = self._most(len(gone))
         if most <= 0 or self.searches <= 0 or not (_enough_is_free(option, soon) and self._is_in_the_way(option, soon)):
             return None
-        search = _Search(taker, option, soon, _still(room, soon), most, self._movers_with(option.charge.keys(), room))
+        search = _Search(
+            preemptor, option, soon, _still(room, soon), most, self._movers_with(option.charge.keys(), room)
+        )
         able = self._able(search, gone)
-        if not (able.any() and could_gain(taker.job.spec, option, soon, search.movers, able, most)):
+        if not (able.any() and could_gain(preemptor.job.spec, option, soon, search.movers, able, most)):
             return None
         self.searches -= 1
-        able = gaining(taker.job.spec, option, soon, search.movers, able)
+        able = gaining(preemptor.job.spec, option, soon, search.movers, able)
         for _ in range(TRIES_MAX):
             found = search.fewest(able)
             if found is None:
@@ -135,7 +142,7 @@ class ConsolidationSearch:
         return gained >= self.policy.scheduling.evictions.min_gain * moved
 
     def _is_in_the_way(self, option: Option, soon: FreeCapacity) -> bool:
-        """Whether anybody has GPUs as a whole on nodes where the taker might be; many pools are divided on all of theirs."""
+        """Whether anybody has GPUs as a whole on nodes where the preemptor might be; many pools are divided on all of theirs."""
         if self._in_the_way is None:
             self._leaving = tuple(may_leave(self.snapshot, self.policy))
             self._in_the_way = in_the_way(self._leaving, soon)
@@ -170,7 +177,7 @@ class ConsolidationSearch:
 
 
 def _enough_is_free(option: Option, soon: FreeCapacity) -> bool:
-    """Moving frees nothing: what the taker needs has to be free already, wherever it is."""
+    """Moving frees nothing: what the preemptor needs has to be free already, wherever it is."""
     free = soon.milli_free(option.shapes)
     return all(free[reach(soon, option, gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
 
@@ -185,12 +192,12 @@ def _still(room: FreeCapacity, soon: FreeCapacity) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """For one taker, served one way: on what will be free, with places for at most so many on the nodes that are `still`.
+    """For one preemptor, served one way: on what will be free, with places for at most so many on the nodes that are `still`.
 
     Whoever is tried to leave, or to go on somewhere, does so in the room itself, and that is undone.
     """
 
-    taker: StartCandidate
+    preemptor: StartCandidate
     option: Option
     soon: FreeCapacity
     still: Mask
@@ -198,7 +205,7 @@ class _Search:
     movers: ConsolidationCandidates
 
     def fewest(self, able: Mask) -> tuple[PlacedGang, Sequence[int]] | None:
-        """A place for the taker, and who has to leave it, if all could who are able to move."""
+        """A place for the preemptor, and who has to leave it, if all could who are able to move."""
         order = self._cheapest_to_clear(able)
         near = np.flatnonzero(able & self.movers.on(order)).tolist()
         with self._without(near):
@@ -213,13 +220,13 @@ class _Search:
         return None if placed is None else self._spare(near, placed, order[:suffices])
 
     def moved(self, placed: PlacedGang, leaving: Sequence[int]) -> tuple[tuple[Move, ...], int | None]:
-        """Where each goes on beside the taker and the others, the largest first; and who finds no place."""
+        """Where each goes on beside the preemptor and the others, the largest first; and who finds no place."""
         moves: list[Move] = []
         movers = self.movers.all
         for number in sorted(leaving, key=lambda number: (-movers[number].gpus, movers[number].name)):
             mover = movers[number]
             with self._without((number,)) as room:
-                room.occupy(held_by(self.taker.job.spec, self.option, placed.tasks))
+                room.occupy(held_by(self.preemptor.job.spec, self.option, placed.tasks))
                 for move in moves:
                     room.occupy(move.held)
                 found = self.place_of(mover, room)
@@ -252,7 +259,7 @@ class _Search:
         within = np.zeros(len(self.soon.nodes), dtype=bool)
         within[nodes] = True
         with self.soon.trying():
-            return place(seen(self.soon, self.taker.against), self.taker.job.spec, self.option, within)
+            return place(seen(self.soon, self.preemptor.against), self.preemptor.job.spec, self.option, within)
 
     @contextmanager
     def _without(self, numbers: Iterable[int]) -> Iterator[FreeCapacity]:
@@ -263,7 +270,7 @@ class _Search:
             yield self.soon
 
     def _cheapest_to_clear(self, able: Mask) -> Ints:
-        """Nodes in the order of what is lost until a task of the taker fits: nothing, then as little as possible."""
+        """Nodes in the order of what is lost until a task of the preemptor fits: nothing, then as little as possible."""
         need = max((shape.gpus for shape in self.option.shapes), default=0) or 1
         lost = np.where(self.soon.free_gpus >= need, 0.0, np.inf)
         wanted = np.logical_or.reduce([reach(self.soon, self.option, gpu_type) for gpu_type in self.option.charge])

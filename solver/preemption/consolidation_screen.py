@@ -1,7 +1,7 @@
 """Whether moving jobs could gain a preemptor what it lacks, counted for all candidates at once: it saves most searches.
 
-Moving frees nothing. It gains a slot where small tasks leave a node that others go on beside; a task as large as the taker's, or
-twice as large, leaves one slot, or two, and needs as many where it goes on. Of parts of GPUs it gains something only on the nodes
+Moving frees nothing. It gains a slot where small tasks leave a node that others go on beside; a task as large as the preemptor's,
+or twice as large, leaves one slot, or two, and needs as many there. Of parts of GPUs it gains something only on the nodes
 that have such.
 """
 
@@ -81,6 +81,6 @@ def _gained_by_each(
     gpus, tasks = movers.gpus[rows], movers.tasks[rows]
     gained: Ints = -(-gpus * tasks // shape.gpus)
     if not nodes_of(shape):
-        # Where it goes on it takes slots of the same nodes; a taker that is kept to a set of nodes may send it elsewhere.
+        # Where it goes on it takes slots of the same nodes; a preemptor that is kept to a set of nodes may send it elsewhere.
         gained -= gpus // shape.gpus * tasks
     return np.bincount(movers.holder[rows], weights=gained, minlength=len(movers.all)).astype(np.int64)

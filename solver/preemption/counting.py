@@ -1,7 +1,7 @@
 """Whether a preemptor fits once certain victims have left, by counting: no placement, and no copy of what is free.
 
-Of a taker that is one group of tasks with whole GPUs, without bundles and spreads, and of victims with whole GPUs, counting says
-it all: it fits where as many tasks do as it needs, in one domain where it requires one.
+Of a preemptor that is one group of tasks with whole GPUs, without bundles and spreads, and of victims with whole GPUs, counting
+says it all: it fits where as many tasks do as it needs, in one domain where it requires one.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from solver.preemption.trial import PlacementRequest
 
 
 def says_it_all(request: PlacementRequest, room: FreeCapacity) -> bool:
-    """Whether counting decides that a taker fits."""
+    """Whether counting decides that a preemptor fits."""
     return can_count(request) and plain.says_it_all(room, request.candidate.job.spec, request.option)
 
 
 def can_count(request: PlacementRequest) -> bool:
-    """Whether a taker fits wherever counting finds room, which it does on nodes whose GPUs are never in parts."""
+    """Whether a preemptor fits wherever counting finds room, which it does on nodes whose GPUs are never in parts."""
     if request.drains or request.candidate.against or not request.option.shapes[0].gpus:
         return False
     return plain.is_homogeneous(request.candidate.job.spec, request.option)
 
 
 def could_fit(request: PlacementRequest, room: FreeCapacity) -> bool:
-    """Whether a taker of whom counting says it all fits as it is."""
+    """Whether a preemptor of whom counting says it all fits as it is."""
     spec = request.candidate.job.spec
     return plain.has_room(room, spec, request.option, spec.task_groups[0].least)
 
 
 class Counting:
-    """How many tasks of a taker fit that does not as it is, once holders have left, and while some of them come back."""
+    """How many tasks of a preemptor fit that does not as it is, once holders have left, and while some of them come back."""
 
     def __init__(self, request: PlacementRequest, room: FreeCapacity, evictable: EvictionCandidates) -> None:
         spec = request.candidate.job.spec
@@ -58,11 +58,11 @@ class Counting:
 
     @property
     def fits(self) -> bool:
-        """Whether the taker does now."""
+        """Whether the preemptor does now."""
         return bool(self._able)
 
     def fewest(self, holders: Ints) -> int | None:
-        """How many of the holders have to leave, the first of them first, until the taker fits; None where all do not suffice."""
+        """How many of the holders have to leave, the first of them first, until the preemptor fits; None if all are too few."""
         when = self._when_they_leave(holders)[self._freeing.holder]
         leaves = (when < len(holders)) & self._usable[self._freeing.node]
         when, node = when[leaves], self._freeing.node[leaves]
@@ -128,7 +128,7 @@ class Counting:
         return helping
 
     def helps(self, number: int) -> bool:
-        """Whether more of the taker fits where these left, in a domain that takes all of it; else they could stay, all at once."""
+        """Whether more of the preemptor fits where these left, in a domain that takes all of it; else all of them could stay."""
         slots, needed = self._slots, self._needed
         return any(
             node in slots

@@ -1,7 +1,7 @@
 """Preemption: for each waiting job in turn, the fewest and least harmful victims that the rules allow.
 
 Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/consolidation), then victims from
-the least harm up. A taker is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
+the least harm up. A preemptor is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from solver.quota.victims import PreemptorJob
 class Preemptor:
     """Evictions of one round. `attempts`: what is left to give, and what it would do.
 
-    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: takers that got something though their queue holds
-    more than its share, by lower work, which stands behind them; each with its tier.
+    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: preemptors that got something though their queue
+    holds more than its share, by lower work, which stands behind them; each with its tier.
     """
 
     snapshot: Snapshot
@@ -70,18 +70,18 @@ class Preemptor:
             waiting = [candidate for candidate in waiting if candidate.job.name not in served]
 
     def serve(self, candidate: StartCandidate, tier: Tier) -> None:
-        """Start a taker where it can now, else promise it its devices with the least harm found, if there are any for it."""
-        taker = self._taker(candidate, tier)
-        alike = (candidate.likeness, tier, taker.overdue)
+        """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
+        preemptor = self._taker(candidate, tier)
+        alike = (candidate.likeness, tier, preemptor.overdue)
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
-        requests = self._wishes(candidate, taker, tier)
+        requests = self._wishes(candidate, preemptor, tier)
         inside = [request for request in requests if self.attempts.lies_inside(request, {})]
         allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
-        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(requests, taker)
+        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(requests, preemptor)
         if requests and found is None:
-            found = next(self._with_harm(requests, allowed, taker, tier), None)
+            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
@@ -92,11 +92,11 @@ class Preemptor:
             self.promises.append(NewNomination(start, found.victims, tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
 
-    def _wishes(self, candidate: StartCandidate, taker: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
+    def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
         if not any(sum(option.charge.values()) for option in candidate.options):
             return []
-        most = self.givers.own_at_most(taker)
+        most = self.givers.own_at_most(preemptor)
         requests = (PlacementRequest(candidate, option, tier) for option in candidate.options)
         return [request for request in requests if self.attempts.lies_inside(request, most)]
 
@@ -112,20 +112,20 @@ class Preemptor:
         return None, None
 
     def _before_lower_work(
-        self, requests: Sequence[PlacementRequest], taker: PreemptorJob
+        self, requests: Sequence[PlacementRequest], preemptor: PreemptorJob
     ) -> tuple[PreemptionResult, FreeCapacity | None] | tuple[None, None]:
-        """A place for a taker whose queue holds more than its share, though only by lower work, which stands behind it in line.
+        """A place for a preemptor whose queue holds more than its share, though only by lower work, which stands behind it in line.
 
         What is free, else the place of that work, GPU for GPU. Else it would take all to leave that lies beyond the share.
         """
-        lower = self.givers.own(taker).charges
+        lower = self.givers.own(preemptor).charges
         before = [
             replace(request, displaces=True) for request in requests if self.attempts.could_displace(request, lower)
         ]
         found, claimed = self._as_it_is([request for request in before if self.attempts.is_below_limits(request, {})])
         if found:
             return found, claimed
-        patient = replace(taker, overdue=False)
+        patient = replace(preemptor, overdue=False)
         for request in before:
             victims = self._each_lawful(self.givers.own(patient), request, patient)
             found = Fewest(self.attempts).find(request, victims)
@@ -151,22 +151,26 @@ class Preemptor:
         return True
 
     def _with_harm(
-        self, requests: Sequence[PlacementRequest], allowed: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
+        self,
+        requests: Sequence[PlacementRequest],
+        allowed: Sequence[PlacementRequest],
+        preemptor: PreemptorJob,
+        tier: Tier,
     ) -> Iterator[PreemptionResult]:
         """How it could be served if others move or leave, the least harmful first; by partitioning what they leave only where
         nothing else does. `allowed`: what it may have even if nobody leaves.
         """
         yield from self._by_moving(allowed)
-        requests = self._within_limits(requests, taker, tier)
+        requests = self._within_limits(requests, preemptor, tier)
         if not requests:
             return
-        yield from self._by_evicting(requests, taker, tier)
+        yield from self._by_evicting(requests, preemptor, tier)
         drains = [
             replace(request, drains=True) for request in requests if tier == "entitled" and self._may_drain(request)
         ]
         if drains:
             yield from filter(None, (self.attempts.attempt(request, ()) for request in drains))
-            yield from self._by_evicting(drains, taker, tier)
+            yield from self._by_evicting(drains, preemptor, tier)
 
     def _may_drain(self, request: PlacementRequest) -> bool:
         """Whether GPUs may be partitioned anew for it once others have left: these, or some that are partitioned for nobody."""
@@ -175,46 +179,46 @@ class Preemptor:
         return partitions.may_drain or (partitions.may_change and any(room.is_partitioned(*way) for way in ways))
 
     def _within_limits(
-        self, requests: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
+        self, requests: Sequence[PlacementRequest], preemptor: PreemptorJob, tier: Tier
     ) -> list[PlacementRequest]:
         """Of these those in which it could be served for all that shares and limits say, if everybody left who may have to now."""
-        own = self.givers.own(taker).charges
+        own = self.givers.own(preemptor).charges
         inside = [request for request in requests if self.attempts.lies_inside(request, own)]
         return [
             request
             for request in inside
-            if any(self.attempts.may(request, side.charges) for side in self._sides(taker, tier))
+            if any(self.attempts.may(request, side.charges) for side in self._sides(preemptor, tier))
         ]
 
     def _by_evicting(
-        self, requests: Sequence[PlacementRequest], taker: PreemptorJob, tier: Tier
+        self, requests: Sequence[PlacementRequest], preemptor: PreemptorJob, tier: Tier
     ) -> Iterator[PreemptionResult]:
         # Where taking from others would not be fair, its own queue may still make room.
-        for side in self._sides(taker, tier):
+        for side in self._sides(preemptor, tier):
             for request in requests:
-                found = Fewest(self.attempts).find(request, self._each_lawful(side, request, taker))
-                if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
+                found = Fewest(self.attempts).find(request, self._each_lawful(side, request, preemptor))
+                if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
                     yield found
                 self._refused |= found is not None
 
-    def _each_lawful(self, side: VictimSet, request: PlacementRequest, taker: PreemptorJob) -> VictimSet:
+    def _each_lawful(self, side: VictimSet, request: PlacementRequest, preemptor: PreemptorJob) -> VictimSet:
         """Of some who may give way those whose leaving alone is neither unfair nor too much for what is gained."""
         if request.tier == "fair":
             side = self.givers.fairly(side, request, self.attempts.headroom)
         min_gain = self.policy.scheduling.evictions.min_gain
-        if taker.overdue or not min_gain:
+        if preemptor.overdue or not min_gain:
             return side
         return self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
 
-    def _sides(self, taker: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
-        """Everybody who may have to give way for a taker, then those of its own queue alone."""
-        if self._may_reclaim(taker, tier):
-            yield self.givers.everybody(taker, straddling=tier == "entitled")
-        yield self.givers.own(taker)
+    def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
+        """Everybody who may have to give way for a preemptor, then those of its own queue alone."""
+        if self._may_reclaim(preemptor, tier):
+            yield self.givers.everybody(preemptor, straddling=tier == "entitled")
+        yield self.givers.own(preemptor)
 
-    def _may_reclaim(self, taker: PreemptorJob, tier: Tier) -> bool:
+    def _may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
         tree = self.attempts.evictable.rules.tree
-        return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, taker.job.spec.queue)
+        return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, preemptor.job.spec.queue)
 
     def _by_moving(self, requests: Sequence[PlacementRequest]) -> Iterator[PreemptionResult]:
         """Who moves keeps what it has: that takes from nobody."""
@@ -236,14 +240,14 @@ class Preemptor:
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
         return PreemptorJob(job, known.value if known else 0, overdue)
 
-    def _keeps_to_limits(self, found: PreemptionResult, taker: PreemptorJob) -> bool:
+    def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
         limits: Evictions = self.policy.scheduling.evictions
         leaving = {owner_of(victim.name) for victim in found.victims}
         given_up = sum(victim.holder.gpus for victim in found.victims)
         gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
-        return taker.overdue or (within_round and gained >= limits.min_gain * given_up)
+        return preemptor.overdue or (within_round and gained >= limits.min_gain * given_up)
 
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""

@@ -112,37 +112,37 @@ class EvictionCandidates:
             rank = -self.rules.precedence.places[owner_of(holder.job.name)].cost
         return Victim(holder, means, rank, float(self._lost_gpu_s[number]))
 
-    def of_its_own(self, taker: PreemptorJob) -> Ints:
-        """Work of the taker's queue. Where jobs take turns, who gives way depends on who comes."""
-        key, precedence = self.likeness(taker), self.rules.precedence
+    def of_its_own(self, preemptor: PreemptorJob) -> Ints:
+        """Work of the preemptor's queue. Where jobs take turns, who gives way depends on who comes."""
+        key, precedence = self.likeness(preemptor), self.rules.precedence
         if key not in self._known:
-            own = self._numbers(taker.job.spec.queue)
-            below = own[self._preemptible[own] & (self._priority[own] < taker.base_priority)]
-            found = [self._place[PREEMPT, below if taker.overdue else below[~self._protected[below]]]]
-            if self._takes_turn(taker):
-                # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
-                others = own[self._preemptible[own] & (self._priority[own] >= taker.base_priority)]
-                name, holders = taker.job.name, self.allocations.holders
+            own = self._numbers(preemptor.job.spec.queue)
+            below = own[self._preemptible[own] & (self._priority[own] < preemptor.base_priority)]
+            found = [self._place[PREEMPT, below if preemptor.overdue else below[~self._protected[below]]]]
+            if self._takes_turn(preemptor):
+                # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
+                others = own[self._preemptible[own] & (self._priority[own] >= preemptor.base_priority)]
+                name, holders = preemptor.job.name, self.allocations.holders
                 later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
                 turns = np.array(later, dtype=np.int64)
                 found.append(self._place[TURN, turns[~self._protected[turns]]])
             self._known[key] = np.sort(np.concatenate(found))
         return self._known[key]
 
-    def likeness(self, taker: PreemptorJob) -> object:
-        """The same for takers for whom the same may have to leave."""
-        turn = taker.job.name if self._takes_turn(taker) else None
-        return taker.job.spec.queue, taker.base_priority, taker.overdue, turn
+    def likeness(self, preemptor: PreemptorJob) -> object:
+        """The same for preemptors for whom the same may have to leave."""
+        turn = preemptor.job.name if self._takes_turn(preemptor) else None
+        return preemptor.job.spec.queue, preemptor.base_priority, preemptor.overdue, turn
 
-    def _takes_turn(self, taker: PreemptorJob) -> bool:
-        return taker.job.name in self.rules.precedence.in_turn
+    def _takes_turn(self, preemptor: PreemptorJob) -> bool:
+        return preemptor.job.name in self.rules.precedence.in_turn
 
     def _numbers(self, queue: QueueName) -> Ints:
         own = self.allocations.own[queue]
         return np.arange(own.start, own.stop)
 
     def beside(self, branch: QueueName, *, overdue: bool, straddling: bool = True) -> Ints:
-        """Work of other queues: of those below the parent of a branch on the taker's path, but not in it.
+        """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
 
         So whoever comes from that branch may have the same; all branches of a path together have all other queues beside them.
         `straddling` False: nobody who is in part inside a guarantee.

@@ -1,6 +1,6 @@
-"""The fewest, least harmful victims that make room for a taker: the shortest prefix of those it may have, without the needless.
+"""The fewest, least harmful victims that make room for a preemptor: the shortest prefix of those it may have, without the needless.
 
-Where counting says whether the taker fits (preemption/counting), it is only placed once its victims are known; else in every trial.
+Where counting says whether the preemptor fits (preemption/counting), it is placed once its victims are known; else in every trial.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ALL_SPARED_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Fewest:
-    """Searches for the victims of one taker at a time."""
+    """Searches for the victims of one preemptor at a time."""
 
     attempts: Attempts
 
     def find(self, request: PlacementRequest, side: VictimSet) -> PreemptionResult | None:
-        """The taker with its victims, of those on this side; None where all of them do not suffice."""
+        """The preemptor with its victims, of those on this side; None where all of them do not suffice."""
         attempts, evictable = self.attempts, self.attempts.evictable
         if self._lacks_gpus(request, side) or not attempts.may(request, side.charges):
             return None
@@ -50,7 +50,7 @@ class Fewest:
         return found and self._spare(self._shortest(found, victims)[1])
 
     def _lacks_gpus(self, request: PlacementRequest, side: VictimSet) -> bool:
-        """Whether the taker asks for more whole GPUs of a type than there are, wherever they are, once all of these have left."""
+        """Whether the preemptor asks for more whole GPUs of a type than there are anywhere once all of these have left."""
         groups = request.candidate.job.spec.task_groups
         asked = Counter[GpuType]()
         for group, shape, gpu_type in zip(groups, request.option.shapes, request.option.gpu_types, strict=True):
@@ -75,7 +75,7 @@ class Fewest:
         return self.attempts.attempt(request, [evictable.victim(place) for place in chosen])
 
     def _fewest_allowed(self, request: PlacementRequest, holders: Ints) -> int | None:
-        """How many of the holders have to leave until the taker may have what it asks for; None where all do not suffice."""
+        """How many of the holders have to leave until the preemptor may have what it asks for; None where all do not suffice."""
         allocations = self.attempts.evictable.allocations
 
         def allowed(count: int) -> bool:
@@ -120,7 +120,7 @@ class Fewest:
         return needed
 
     def _mattering(self, request: PlacementRequest) -> Mask:
-        """By number, without whom it could be that the taker may not have what it asks for, or that it finds no place."""
+        """By number, without whom it could be that the preemptor may not have what it asks for, or that it finds no place."""
         evictable, room = self.attempts.evictable, self.attempts.soon
         allocations, released = evictable.allocations, evictable.released(room)
         parts = zip(request.option.shapes, request.option.gpu_types, strict=True)
@@ -132,7 +132,7 @@ class Fewest:
         return matters
 
     def _bearing_on_quota(self, request: PlacementRequest) -> Mask:
-        """By number, on whom it could depend that the taker may have what it asks for; as `Attempts.frees_quota`."""
+        """By number, on whom it could depend that the preemptor may have what it asks for; as `Attempts.frees_quota`."""
         allocations, shares = self.attempts.evictable.allocations, self.attempts.headroom.shares
         if shares.lending.kept:
             return np.ones(len(allocations.holders), dtype=bool)

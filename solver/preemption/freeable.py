@@ -20,14 +20,14 @@ from solver.quota.victims import PreemptorJob
 
 @dataclass(slots=True)
 class Freeable:
-    """Who may leave for any of the takers, and what they leave. `soon`: the room once all have left who were asked before.
+    """Who may leave for any of the preemptors, and what they leave. `soon`: the room once all have left who were asked before.
 
-    `moves`: how many jobs may move in a round; which they are is left open. `lower`: by taker, what work of its own queue is
+    `moves`: how many jobs may move in a round; which they are is left open. `lower`: by preemptor, what work of its own queue is
     charged that may leave for it.
     """
 
     evictable: EvictionCandidates
-    takers: Iterable[PreemptorJob]
+    preemptors: Iterable[PreemptorJob]
     soon: FreeCapacity
     moves: int
     lower: Mapping[JobName, Charge] = field(init=False)
@@ -35,8 +35,8 @@ class Freeable:
     _gpus: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        takers = tuple(self.takers)
-        self.lower, self.leaving = self._lower(takers), self._leaving(takers)
+        preemptors = tuple(self.preemptors)
+        self.lower, self.leaving = self._lower(preemptors), self._leaving(preemptors)
         released = self.evictable.released(self.soon)
         gone = self.leaving[released.holder]
         self._gpus = self.soon.free_gpus.copy()
@@ -73,31 +73,33 @@ class Freeable:
         gangs = (sum(slots[number] for number in gang) for gang in self.evictable.allocations.of_gang.values())
         return int(sum(nlargest(self.moves, gangs)))
 
-    def _lower(self, takers: Iterable[PreemptorJob]) -> dict[JobName, Charge]:
+    def _lower(self, preemptors: Iterable[PreemptorJob]) -> dict[JobName, Charge]:
         evictable, known = self.evictable, dict[object, Charge]()
         found = dict[JobName, Charge]()
-        for taker in takers:
-            alike = evictable.likeness(taker)
+        for preemptor in preemptors:
+            alike = evictable.likeness(preemptor)
             if alike not in known:
                 milli = (
-                    evictable.allocations.charge[evictable.holders_of(evictable.of_its_own(taker))].sum(axis=0).tolist()
+                    evictable.allocations.charge[evictable.holders_of(evictable.of_its_own(preemptor))]
+                    .sum(axis=0)
+                    .tolist()
                 )
                 known[alike] = {
                     kind: most for kind, most in zip(evictable.allocations.gpu_types, milli, strict=True) if most
                 }
-            found[taker.job.name] = known[alike]
+            found[preemptor.job.name] = known[alike]
         return found
 
-    def _leaving(self, takers: Iterable[PreemptorJob]) -> Mask:
+    def _leaving(self, preemptors: Iterable[PreemptorJob]) -> Mask:
         evictable, leaving = self.evictable, np.zeros(len(self.evictable.allocations.holders), dtype=bool)
-        alike = {evictable.likeness(taker): taker for taker in takers}
-        for taker in alike.values():
-            leaving[evictable.holders_of(evictable.of_its_own(taker))] = True
+        alike = {evictable.likeness(preemptor): preemptor for preemptor in preemptors}
+        for preemptor in alike.values():
+            leaving[evictable.holders_of(evictable.of_its_own(preemptor))] = True
         for branch, overdue in sorted(set(_branches(evictable, alike.values()))):
             leaving[evictable.holders_of(evictable.beside(branch, overdue=overdue))] = True
         return evictable.allocations.with_all_parts(leaving)
 
 
-def _branches(evictable: EvictionCandidates, takers: Iterable[PreemptorJob]) -> Iterator[tuple[QueueName, bool]]:
-    for taker in takers:
-        yield from ((branch, taker.overdue) for branch in evictable.rules.tree.path(taker.job.spec.queue))
+def _branches(evictable: EvictionCandidates, preemptors: Iterable[PreemptorJob]) -> Iterator[tuple[QueueName, bool]]:
+    for preemptor in preemptors:
+        yield from ((branch, preemptor.overdue) for branch in evictable.rules.tree.path(preemptor.job.spec.queue))

@@ -66,31 +66,31 @@ class Givers:
             self._stays[list(self.evictable.allocations.of_gang.get(name, ()))] = False
             self._asked += 1
 
-    def own(self, taker: PreemptorJob) -> VictimSet:
-        """Those of the taker's own queue."""
-        return self._left((self.evictable.likeness(taker),), lambda: self.evictable.of_its_own(taker))
+    def own(self, preemptor: PreemptorJob) -> VictimSet:
+        """Those of the preemptor's own queue."""
+        return self._left((self.evictable.likeness(preemptor),), lambda: self.evictable.of_its_own(preemptor))
 
-    def own_at_most(self, taker: PreemptorJob) -> Charges:
-        """What is charged to more of the taker's own queue than are left: to all who were when their like was first asked for."""
-        key = self.evictable.likeness(taker)
+    def own_at_most(self, preemptor: PreemptorJob) -> Charges:
+        """What is charged to more of the preemptor's own queue than are left: to all that were when first asked for."""
+        key = self.evictable.likeness(preemptor)
         if key not in self._at_first:
-            self._at_first[key] = self.own(taker).charges
+            self._at_first[key] = self.own(preemptor).charges
         return self._at_first[key]
 
-    def everybody(self, taker: PreemptorJob, *, straddling: bool) -> VictimSet:
+    def everybody(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
         """Those of all other queues, too."""
 
         def found() -> Ints:
-            branches = self.evictable.rules.tree.path(taker.job.spec.queue)
+            branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
             others = [
-                self.evictable.beside(branch, overdue=taker.overdue, straddling=straddling) for branch in branches
+                self.evictable.beside(branch, overdue=preemptor.overdue, straddling=straddling) for branch in branches
             ]
-            return np.sort(np.concatenate([self.evictable.of_its_own(taker), *others]))
+            return np.sort(np.concatenate([self.evictable.of_its_own(preemptor), *others]))
 
-        return self._left((self.evictable.likeness(taker), straddling), found)
+        return self._left((self.evictable.likeness(preemptor), straddling), found)
 
     def fairly(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
-        """Of some who may give way those of the taker's own queue, and those whose leaving alone is not unfair to theirs."""
+        """Of some who may give way those of the preemptor's own queue, and those whose leaving alone is not unfair to theirs."""
         held, queue = self.evictable.allocations, request.candidate.job.spec.queue
         may: Mask = np.ones(len(held.holders), dtype=bool)
         for number, gpu_type in enumerate(held.gpu_types):

@@ -36,7 +36,7 @@ class NewNomination:
 
     @property
     def job(self) -> Job:
-        """The taker."""
+        """The preemptor."""
         return self.start.candidate.job
 
     def take(self, room: FreeCapacity) -> None:

@@ -44,11 +44,11 @@ class PreemptionResult:
 
     @property
     def held(self) -> Iterator[tuple[TaskPlacement, Shape]]:
-        """The taker's tasks, each with what it takes."""
+        """The preemptor's tasks, each with what it takes."""
         return held_by(self.request.candidate.job.spec, self.request.option, self.placed.tasks)
 
     def uses_nodes_of(self, victim: Victim) -> bool:
-        """Whether some of the taker's tasks run where the victim ran."""
+        """Whether some of the preemptor's tasks run where the victim ran."""
         mine = {task.node for task in self.placed.tasks}
         return any(task.node in mine for task in victim.holder.job.placement)
 

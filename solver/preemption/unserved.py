@@ -1,4 +1,4 @@
-"""Takers for whom no room could be made: none of their like is tried again before something has opened that they could use."""
+"""Preemptors for whom no room could be made: none of their like is tried again before something has opened that they could use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from solver.preemption.new_nomination import Tier
 from solver.queueing.demand import StartCandidate
 
 Alike = tuple[int, Tier, bool]
-"""The same for takers of one sub-layer who can have the same: likeness, tier, and whether a guarantee is overdue."""
+"""The same for preemptors of one sub-layer who can have the same: likeness, tier, and whether a guarantee is overdue."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Unserved:
         self._failed.clear()
 
     def begin_again(self) -> None:
-        """Its takers are gone through from the first on."""
+        """Its preemptors are gone through from the first on."""
         self._passed.clear()
 
     def open(self, gpu_types: Iterable[GpuType | None]) -> None:

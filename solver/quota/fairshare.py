@@ -118,8 +118,10 @@ class _Division:
         return divide(milli, claimants)
 
 
-def fairer(headroom: QuotaHeadroom, taker: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]) -> bool:
-    """Whether the least served get more when `taker` gains what others lose (DESIGN section 5, "Reclaim").
+def fairer(
+    headroom: QuotaHeadroom, preemptor: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]
+) -> bool:
+    """Whether the least served get more when `preemptor` gains what others lose (DESIGN section 5, "Reclaim").
 
     At the level below each common ancestor the ascending vector of min(use, fair share) / fair share must strictly
     improve, for every GPU type that changes hands there. So work can't be taken back and forth.
@@ -127,7 +129,7 @@ def fairer(headroom: QuotaHeadroom, taker: QueueName, gain: Charge, losses: Iter
     tree = headroom.shares.tree
     changes: dict[tuple[QueueName | None, GpuType], Counter[QueueName]] = defaultdict(Counter)
     for queue, charge in losses:
-        apart, mine, ancestor = tree.parting(queue, taker)
+        apart, mine, ancestor = tree.parting(queue, preemptor)
         for gpu_type in charge.keys() & gain.keys():
             change = changes[ancestor, gpu_type]
             change[apart] -= charge[gpu_type]
@@ -138,13 +140,13 @@ def fairer(headroom: QuotaHeadroom, taker: QueueName, gain: Charge, losses: Iter
     )
 
 
-def to_spare(headroom: QuotaHeadroom, taker: QueueName, gpu_type: GpuType) -> Iterator[tuple[QueueName, int]]:
-    """The queues beside a taker's path, each with how much it may lose until it has less of what is fair than the taker's branch.
+def to_spare(headroom: QuotaHeadroom, preemptor: QueueName, gpu_type: GpuType) -> Iterator[tuple[QueueName, int]]:
+    """The queues beside a preemptor's path, each with its loss until it has less of its fair share than the preemptor's branch.
 
     In milli-GPU. Who takes more from one of them makes the least served worse off, whatever else it takes: see `fairer`.
     """
     tree = headroom.shares.tree
-    path = tree.path(taker)
+    path = tree.path(preemptor)
     for mine, ancestor in zip(path, (*path[1:], None), strict=True):
         served = _part_of_fair(headroom, mine, gpu_type)
         for queue in tree.children.get(ancestor, ()) if served < 1 else ():

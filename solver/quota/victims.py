@@ -60,7 +60,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A holder that may be evicted for a certain taker, and what that costs."""
+    """A holder that may be evicted for a certain preemptor, and what that costs."""
 
     holder: Holder
     means: Means

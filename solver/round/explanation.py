@@ -148,14 +148,14 @@ class RoundExplanation:
         return extent_of(job.spec, [room.nodes[room.index[task.node]] for task in tasks])
 
     def _leaving(self) -> Iterator[Verdict]:
-        takers = {promise.job.name: promise.job for promise in self.decision.promises}
+        preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
         moves = self._moves()
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
             if known.at is not None:
                 yield Departs(name, queue, cast("Rule", known.by), known.at, *gave, known.reserved_for)
             elif known.beneficiary is not None:
-                to = takers[known.beneficiary]
+                to = preemptors[known.beneficiary]
                 if name in moves:
                     yield _moving(moves[name], to)
                     continue

@@ -255,7 +255,7 @@ def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom
 
 
 def _holding(given: Attempts) -> Shares:
-    """The shares once victims have left and takers have come."""
+    """The shares once victims have left and preemptors have come."""
     shares, used = given.headroom.shares, Counter(given.headroom.shares.used)
     used.update(given.headroom.taken)
     by_user = Counter(shares.users.used)

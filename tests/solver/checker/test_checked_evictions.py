@@ -1,4 +1,4 @@
-"""The checker finds every fault that is put into a plan that evicts. The good plan first: two victims for two takers."""
+"""The checker finds every fault that is put into a plan that evicts. The good plan first: two victims for two preemptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker finds every fault that is put into a plan that moves. The good plan first: one job moves, for one taker."""
+"""The checker finds every fault that is put into a plan that moves. The good plan first: one job moves, for one preemptor."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_what_is_spoiled_is_found(name: str) -> None:
     ],
 )
 def test_who_is_protected_does_not_move(changed: dict[str, object], rule: str) -> None:
-    """Although the taker has waited for longer than `reclaimWithin`."""
+    """Although the preemptor has waited for longer than `reclaimWithin`."""
     world = job_changed("moves", **changed)
     assert rule in said(world, policy(), good())
     assert "moves" not in moving(good(world))

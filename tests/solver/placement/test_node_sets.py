@@ -319,7 +319,7 @@ def test_what_is_reserved_outside_moves_and_what_is_promised_there_is_taken_back
 
 
 def test_who_moves_goes_where_it_may_be() -> None:
-    """Three nodes are half full; whoever leaves one of them for the taker may be on n3 only, and so n2 is not cleared for it."""
+    """Three nodes are half full; what leaves one of them for the preemptor may be on n3 only, and so n2 is not cleared for it."""
     named = sets(third="n2 n3", first="n1 n2")
     there = [running("a", "q", 2, "n1"), limited(running("b", "q", 2, "n2"), "third"), running("c", "q", 2, "n3")]
     there = [msgspec.structs.replace(known, started_at=Instant(0)) for known in there]

@@ -1,4 +1,4 @@
-"""Each holder judged by itself for each taker, as DESIGN states it: what the arrays of `preemption.lawful` are held against."""
+"""Each holder judged by itself for each preemptor, as DESIGN states it: what the arrays of `preemption.lawful` are held against."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from solver.quota.entitlement import Shares
 from solver.quota.victims import STANDINGS, Holder, Means, PreemptorJob, Standing, Victim, protected
 
 
-def victims_of(rules: EvictionRules, taker: PreemptorJob) -> list[Victim]:
-    """Everybody who may have to leave for a taker, from the least harm."""
-    judged = [victim_for(rules, holder, taker) for holder in rules.holders]
+def victims_of(rules: EvictionRules, preemptor: PreemptorJob) -> list[Victim]:
+    """Everybody who may have to leave for a preemptor, from the least harm."""
+    judged = [victim_for(rules, holder, preemptor) for holder in rules.holders]
     return sorted(filter(None, judged), key=lambda victim: victim.harm)
 
 
-def victim_for(rules: EvictionRules, holder: Holder, taker: PreemptorJob) -> Victim | None:
-    """What evicting a holder for a taker would be; None: it may not be."""
-    means = None if holder.job.leaves == "not" else _means(rules, holder, taker)
-    # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
-    if means is None or ((means == "turn" or not taker.overdue) and _protected(rules, holder)):
+def victim_for(rules: EvictionRules, holder: Holder, preemptor: PreemptorJob) -> Victim | None:
+    """What evicting a holder for a preemptor would be; None: it may not be."""
+    means = None if holder.job.leaves == "not" else _means(rules, holder, preemptor)
+    # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
+    if means is None or ((means == "turn" or not preemptor.overdue) and _protected(rules, holder)):
         return None
     rank: float = rules.ranks[holder.job.spec.queue, holder.base_priority]
     if means == "turn":
@@ -36,16 +36,16 @@ def standing_towards(rules: EvictionRules, holder: Holder, queue: QueueName) -> 
     return max(found, key=STANDINGS.index, default="borrowed")
 
 
-def _means(rules: EvictionRules, holder: Holder, taker: PreemptorJob) -> Means | None:
-    if holder.job.spec.queue == taker.job.spec.queue:
+def _means(rules: EvictionRules, holder: Holder, preemptor: PreemptorJob) -> Means | None:
+    if holder.job.spec.queue == preemptor.job.spec.queue:
         if not holder.priority_class.preemptible:
             return None
-        if holder.base_priority < taker.base_priority:
+        if holder.base_priority < preemptor.base_priority:
             return "preempt"
-        return "turn" if rules.precedence.yields(owner_of(holder.job.name), taker.job.name) else None
+        return "turn" if rules.precedence.yields(owner_of(holder.job.name), preemptor.job.name) else None
     if not holder.evictable:
         return None
-    standing = standing_towards(rules, holder, taker.job.spec.queue)
+    standing = standing_towards(rules, holder, preemptor.job.spec.queue)
     if standing == "borrowed":
         return "reclaim"
     return "straddle" if standing == "straddles" and holder.priority_class.preemptible else None

@@ -1,4 +1,4 @@
-"""Counting says of plain takers what seeking a place would say, so that one is sought only for the victims that are chosen."""
+"""Counting says of plain preemptors what seeking a place would say, so that one is sought only for the victims that are chosen."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def held_by_many(count: int) -> tuple[Snapshot, Policy]:
 
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_those_are_not_tried_who_free_nothing_that_the_taker_could_use(world: World) -> None:
-    """Takers of parts of GPUs, for whom a place is sought in each trial; plans are those of all who leave being tried."""
+    """Preemptors of parts of GPUs, for whom a place is sought in each trial; plans are those of all who leave being tried."""
     plan, given_back = tried_in(world)
     with patch.object(
         Fewest, "_mattering", lambda self, _: np.ones(len(self.attempts.evictable.countable), dtype=bool)

@@ -1,4 +1,4 @@
-"""Who may give way, judged for all holders at once as arrays, against judging each holder for each taker by itself."""
+"""Who may give way, judged for all holders at once as arrays, against judging each holder for each preemptor by itself."""
 
 from __future__ import annotations
 
@@ -57,16 +57,19 @@ def test_everybody_stands_in_every_line_where_one_who_goes_down_the_line_finds_t
             assert there == standing_in_line(rules, shares, QuotaLine(queue, gpu_type))
 
 
-def taker(job: Job, policy: Policy, *, overdue: bool) -> PreemptorJob:
+def preemptor(job: Job, policy: Policy, *, overdue: bool) -> PreemptorJob:
     """A job that waits, as the law sees it."""
     known = policy.priority_class(job)
     return PreemptorJob(job, known.value if known else 0, overdue)
 
 
-def places(evictable: EvictionCandidates, taker: PreemptorJob) -> list[int]:
-    """Where those who may have to leave for a taker stand in the order of harm, those of all queues together."""
-    branches = evictable.rules.tree.path(taker.job.spec.queue)
-    found = [evictable.of_its_own(taker), *(evictable.beside(branch, overdue=taker.overdue) for branch in branches)]
+def places(evictable: EvictionCandidates, preemptor: PreemptorJob) -> list[int]:
+    """Where those who may have to leave for a preemptor stand in the order of harm, those of all queues together."""
+    branches = evictable.rules.tree.path(preemptor.job.spec.queue)
+    found = [
+        evictable.of_its_own(preemptor),
+        *(evictable.beside(branch, overdue=preemptor.overdue) for branch in branches),
+    ]
     return sorted(np.concatenate(found).tolist())
 
 
@@ -78,7 +81,7 @@ def test_the_same_may_leave_in_the_same_order_as_by_judging_each(
     _, evictable = law_of(snapshot, policy)
     for job in snapshot.jobs:
         if job.spec.queue in evictable.rules.tree.by_name:
-            comes = taker(job, policy, overdue=overdue)
+            comes = preemptor(job, policy, overdue=overdue)
             assert [evictable.victim(place) for place in places(evictable, comes)] == victims_of(evictable.rules, comes)
 
 

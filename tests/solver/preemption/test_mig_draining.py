@@ -175,11 +175,11 @@ def one_gpu(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
     listed = tuple(MigInstance(placed.profile.name, placed.start) for placed in has)
     made = msgspec.structs.replace(made, gpus=(msgspec.structs.replace(made.gpus[0], instances=listed),))
     held = [holder(f"lent-{p.start}", made, made.gpus[0], p, 8) for p in has if draw(st.integers(0, 3))]
-    taker = job("taker", "b", 1, 1, types=["H100"])
+    preemptor = job("taker", "b", 1, 1, types=["H100"])
     profile = draw(st.sampled_from([None, "1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"]))
     changes = MigChanges(1, "entitled")
     parts = MigGeometry("parts", "h100", mode, MODELS["H100"], layouts, changes)  # type: ignore[arg-type]
-    waiting = asking(taker, profile) if profile else taker
+    waiting = asking(preemptor, profile) if profile else preemptor
     return lent((snapshot_of(Instant(1000), [made], [*held, waiting]), policy_of((), mig=(parts,))))
 
 
@@ -196,7 +196,7 @@ def _instances(layouts: tuple[str, ...]) -> list[tuple[MigInstance, ...]]:
 
 
 def can_have(snapshot: Snapshot, policy: Policy, gone: set[str]) -> bool:
-    """Whether the taker could be served once these have left, by trying every geometry."""
+    """Whether the preemptor could be served once these have left, by trying every geometry."""
     staying = {
         task.mig.instance
         for known in snapshot.jobs
@@ -204,8 +204,8 @@ def can_have(snapshot: Snapshot, policy: Policy, gone: set[str]) -> bool:
         for task in known.placement
         if task.mig is not None
     }
-    (taker,) = snapshot.pending
-    wanted = taker.spec.task_groups[0].shape.mig
+    (preemptor,) = snapshot.pending
+    wanted = preemptor.spec.task_groups[0].shape.mig
     if wanted is None:
         return not staying
     there = [tuple(snapshot.nodes[0].gpus[0].instances or ())]

@@ -26,7 +26,7 @@ RACKS = 12
 
 
 def searching(snapshot: Snapshot, policy: Policy) -> tuple[Plan, int]:
-    """The plan, and for how many takers it was counted who has to leave until they have room."""
+    """The plan, and for how many preemptors it was counted who has to leave until they have room."""
     with patch("solver.preemption.fewest.Counting", wraps=Counting) as counting:
         return solve(snapshot, policy, None), counting.call_count
 

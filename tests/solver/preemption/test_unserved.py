@@ -38,8 +38,8 @@ def test_plans_are_as_if_everybody_were_tried_in_each_pass(world: World) -> None
 def test_plans_are_as_if_nobody_were_told_beforehand_to_be_outside_its_share(world: World) -> None:
     plan = solve(world.snapshot, world.policy, None)
 
-    def without_end(self: Givers, taker: PreemptorJob) -> dict[QueueName, Charge]:
-        return {taker.job.spec.queue: dict.fromkeys(self.evictable.allocations.gpu_types, 10**12)}
+    def without_end(self: Givers, preemptor: PreemptorJob) -> dict[QueueName, Charge]:
+        return {preemptor.job.spec.queue: dict.fromkeys(self.evictable.allocations.gpu_types, 10**12)}
 
     with patch.object(Givers, "own_at_most", without_end):
         expected = solve(world.snapshot, world.policy, None)
@@ -47,7 +47,7 @@ def test_plans_are_as_if_nobody_were_told_beforehand_to_be_outside_its_share(wor
 
 
 def tried_in(world: World) -> tuple[Plan, int]:
-    """The plan, and for how many takers places were sought."""
+    """The plan, and for how many preemptors places were sought."""
     tried = 0
     as_it_is = Preemptor._as_it_is
 
