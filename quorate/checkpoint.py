@@ -55,6 +55,10 @@ class StoredCheckpoint(NamedTuple):
         return folders.local_path(where) or where
 
 
+Checkpoint = StoredCheckpoint
+"""As training scripts know it."""
+
+
 def should_checkpoint() -> bool:
     """Whether to save now: the control plane asks for it, or the job's interval is over since the last commit of this process."""
     if _open_request():
