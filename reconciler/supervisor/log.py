@@ -117,10 +117,16 @@ class CappedLog:
         if end - max(self._cut, self._head) <= self._tail_max:
             return
         cut = (end - self._tail_max + self._step) // _BLOCK * _BLOCK
-        _punch(self._file, self._head, cut - self._head)
-        self._cut = cut
         notice = _words(cut - self._head + NOTICE_BYTES, f"this log may have {self._bytes_max} bytes", NOTICE_BYTES)
+        # The notice first: by it readers know a gap, and without it what is cut out just now would be zeros to them.
+        before = os.pread(self._file, NOTICE_BYTES, self._head - NOTICE_BYTES)
         os.pwrite(self._file, notice, self._head - NOTICE_BYTES)
+        try:
+            _punch(self._file, self._head, cut - self._head)
+        except OSError:
+            os.pwrite(self._file, before, self._head - NOTICE_BYTES)
+            raise
+        self._cut = cut
 
 
 def is_nearly_full(opened: int | str) -> bool:
