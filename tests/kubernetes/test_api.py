@@ -13,7 +13,6 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import TRIES_MAX, Api
-from reconciler.kubernetes.client.credentials import in_cluster
 from reconciler.kubernetes.client.pace import Pace
 from reconciler.kubernetes.client.refusals import (
     ConflictError,
@@ -22,6 +21,7 @@ from reconciler.kubernetes.client.refusals import (
     TooManyRequestsError,
     UnreachableError,
 )
+from reconciler.kubernetes.client.service_account import in_cluster
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import (
