@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client import exec_plugin
+from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import TRY_AGAIN_S
+from reconciler.kubernetes.client.executing import PROTOCOL
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.refusals import CredentialsError, NotAllowedError, UnreachableError
 from reconciler.kubernetes.objects.resource import PODS
@@ -197,8 +199,21 @@ def test_a_plugins_token_speaks_and_is_fetched_once_more_after_a_401(cluster: Cl
     asyncio.run(story())
 
 
+async def watched(api: Api) -> None:
+    async for _ in api.stream(PODS.path(), {"watch": "true"}, 60.0):
+        pass
+
+
+async def connected(api: Api) -> None:
+    async with api.channels(PODS.path("default", "p", "exec"), [("command", "true"), ("stdout", "true")], PROTOCOL):
+        pass
+
+
 @pytest.mark.kubernetes
-def test_a_watch_survives_a_401_too(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("deed", [watched, connected])
+def test_watches_and_websockets_survive_a_401_too(
+    cluster: Cluster, tmp_path: Path, deed: Callable[[Api], Awaitable[None]]
+) -> None:
     async def story() -> None:
         clock, plugin = ManualClock(), Plugin(tmp_path)
         async with session(cluster) as admin:
@@ -206,11 +221,12 @@ def test_a_watch_survives_a_401_too(cluster: Cluster, tmp_path: Path) -> None:
         plugin.says(token="revoked")
         credentials = from_kubeconfig(kubeconfig(tmp_path, of(cluster), plugin.user()), clock)
         async with speaking(credentials) as api:
+            with pytest.raises(NotAllowedError, match="401"):
+                await deed(api)
             clock.now_s += TRY_AGAIN_S
             plugin.says(token=good)
             with pytest.raises(NotAllowedError, match="403"):  # known now, and without rights
-                async for _ in api.stream(PODS.path(), {"watch": "true"}, 60.0):
-                    pass
+                await deed(api)
             assert plugin.runs == 2
 
     asyncio.run(story())

@@ -40,9 +40,14 @@ class Idp:
         self.url = ""
         self.answers: list[dict[str, str]] = []
         self.heard: list[tuple[str, str, str]] = []
+        self.endpoint = ""
+        """Else its own."""
 
     async def discovered(self, _: web.Request) -> web.Response:
-        return web.json_response({"token_endpoint": f"{self.url}/token"})
+        return web.json_response({"token_endpoint": self.endpoint or f"{self.url}/token"})
+
+    async def moved(self, _: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect(f"{self.url}/token")
 
     async def token(self, request: web.Request) -> web.Response:
         form = parse_qs(await request.text())
@@ -69,6 +74,7 @@ async def an_issuer(folder: Path) -> AsyncIterator[Idp]:
     app = web.Application()
     app.router.add_get("/.well-known/openid-configuration", idp.discovered)
     app.router.add_post("/token", idp.token)
+    app.router.add_post("/moved", idp.moved)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -129,6 +135,37 @@ def test_an_issuer_that_can_not_be_trusted_or_refuses_is_one_error(
             assert str(path) in str(refused.value)
             assert "s3 cret" not in str(refused.value)
             assert not idp.heard or config == {}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("endpoint", ["{}/moved", "http://127.0.0.1:1/token"])
+def test_a_refresh_token_goes_nowhere_else(tmp_path: Path, endpoint: str) -> None:
+    async def story() -> None:
+        async with an_issuer(tmp_path) as idp:
+            idp.endpoint = endpoint.format(idp.url)
+            idp.answers = [{"id_token": id_token(1000)}]
+            with pytest.raises(CredentialsError, match="gave no new ID token"):
+                await from_kubeconfig(kubeconfig(tmp_path, user=idp.user()), ManualClock()).transport()
+            assert idp.heard == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("now", [None, "", "users: [{name: u}]\n", "users: [\n"])
+def test_a_kubeconfig_that_is_another_by_now_is_left(tmp_path: Path, now: str | None) -> None:
+    async def story() -> None:
+        async with an_issuer(tmp_path) as idp:
+            idp.answers = [{"id_token": id_token(1000)}]
+            path = kubeconfig(tmp_path, user=idp.user())
+            credentials = from_kubeconfig(path, ManualClock())
+            path.unlink()
+            if now is not None:
+                path.write_text(now)
+            await credentials.transport()
+            assert await credentials.authorization() == f"Bearer {id_token(1000)}"
+            assert (path.read_text() if path.exists() else None) == now
+            assert set(os.listdir(tmp_path)) <= {"config", "issuer.pem"}
 
     asyncio.run(story())
 

@@ -133,19 +133,25 @@ class Api:
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A websocket, for as long as the block lasts. One try; what breaks inside the block is KubernetesError too."""
         request = f"websocket {path}"
-        await self._pace.turn()
-        bearer = await self._authorization(request)
         with _as_ours(request):
+            async with await self._connected(request, path, parameters, protocol) as channels:
+                yield channels
+
+    async def _connected(
+        self, request: str, path: str, parameters: Sequence[tuple[str, str]], protocol: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        for again in (True, False):
+            await self._pace.turn()
+            bearer = await self._authorization(request)
             try:
-                async with self._session.ws_connect(
+                return await self._session.ws_connect(
                     self._transport.server + path, params=parameters, protocols=(protocol,), headers=_headers(bearer),
                     server_hostname=self._transport.server_name, proxy=self._transport.proxy, timeout=_WEBSOCKET,
-                ) as channels:  # fmt: skip
-                    yield channels
+                )  # fmt: skip
             except aiohttp.WSServerHandshakeError as error:
-                if error.status == 401:  # for the next try
-                    await self._credentials.changed_after(bearer)
-                raise refusal(request, error.status, error.message.encode()) from error
+                if error.status != 401 or not again or not await self._credentials.changed_after(bearer):
+                    raise refusal(request, error.status, error.message.encode()) from error
+        raise AssertionError("the last try returns or raises")
 
     async def _done(
         self,

@@ -116,7 +116,8 @@ class Credentials:
             self._failure = error
             self._renew_s = self._clock.monotonic_s() + TRY_AGAIN_S
         finally:
-            # Keys of kubeconfigs and plugins lie in files that the official client would leave until the process ends.
+            # Keys of kubeconfigs and plugins lie in files that the official client would leave until the process ends. Between
+            # its writing them and the TLS context nothing is awaited, so that no other renewal's are among them.
             kube_config._cleanup_temp_files()
 
     def _take(self, loaded: Loaded) -> None:

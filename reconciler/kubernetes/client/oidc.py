@@ -48,6 +48,19 @@ class Issuer(OpenIDRequestor):
             timeout=aiohttp.ClientTimeout(total=ISSUER_S),
         )
 
+    async def _get(self, client: aiohttp.ClientSession, *arguments: Any, **more: Any) -> Any:
+        return await super()._get(client, *arguments, allow_redirects=False, **more)
+
+    async def _post(self, client: aiohttp.ClientSession, *arguments: Any, **more: Any) -> Any:
+        # A redirect would take the refresh token to wherever it leads.
+        return await super()._post(client, *arguments, allow_redirects=False, **more)
+
+    async def _get_well_known(self, client: aiohttp.ClientSession) -> dict[str, Any]:
+        found: dict[str, Any] = await super()._get_well_known(client)
+        if not str(found["token_endpoint"]).startswith("https://"):
+            raise ConfigException("its token endpoint is not https")
+        return found
+
     def _basic(self) -> str:
         """RFC 6749, section 2.3.1: both are form-encoded first."""
         return base64.b64encode(f"{quote_plus(self._client_id)}:{quote_plus(self._client_secret)}".encode()).decode()
@@ -93,8 +106,9 @@ def keep(path: Path, user: str, tokens: dict[str, str]) -> None:
             if entry["name"] == user:
                 entry["user"]["auth-provider"]["config"].update(tokens)
 
-    # A file that can't be written, such as a mounted Secret, is left: this process goes on with what it has in memory.
-    with suppress(OSError):
+    # A file that can't be written, such as a mounted Secret, or in which that user stands no more, is left: this process goes on
+    # with what it has in memory.
+    with suppress(OSError, KeyError, TypeError, yaml.YAMLError):
         _rewrite(path.resolve(), put)
 
 
