@@ -21,7 +21,7 @@ from hack.rounds.world import World
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.recording import solver_with
 from solver.checker.check import violations
-from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats
 
 
@@ -55,7 +55,7 @@ class Overrun(msgspec.Struct, frozen=True, kw_only=True):
     checker_violations: int
 
 
-class Metered(Beside):
+class Metered(ConcurrentOptimiser):
     """An Optimiser that asks another, and keeps how long that took in this round."""
 
     def __init__(self, optimiser: Optimiser) -> None:

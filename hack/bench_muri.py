@@ -18,8 +18,8 @@ from rich.table import Table
 
 from hack.muri import nodes, policy, read_jobs
 from solver.model.quantities import Duration, Instant
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Run
+from solver.simulation.replay import Replay
+from solver.simulation.trace import Run
 
 CADENCE = Duration(1000)
 

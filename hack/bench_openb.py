@@ -21,13 +21,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hack.openb import arrivals, policy, read_nodes, read_pods, read_published
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.milp.optimiser import Optimiser
 from solver.milp.prices import fit_for
 from solver.model.cluster import Node
-from solver.model.kept import Kept
 from solver.model.quantities import MILLI_PER_GPU, Instant
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, TaskGroup, TaskPlacement
 from solver.placement.fit import Fit
@@ -35,7 +35,7 @@ from solver.placement.greedy import greedy
 from solver.plan.plan import Bind
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
-from solver.queueing.demand import Candidate, SubLayer
+from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.entitlement import shares_of
 from solver.quota.options import Option, options_of
 from solver.round.solve import solve
@@ -64,7 +64,7 @@ class OneByOne:
         tree = QueueTree.of(self.policy)
         shares = shares_of(snapshot_of(Instant(0), self.nodes, ()), tree)
         sharing = sharing_of(self.policy, tree, self.nodes)
-        room = Room.empty(self.nodes)
+        room = FreeCapacity.empty(self.nodes)
         live: list[Job] = []
         fit: Fit | None = None
         due = 0
@@ -76,7 +76,7 @@ class OneByOne:
             groups = pod.spec.task_groups
             if groups not in self._options:
                 self._options[groups] = options_of(pod.spec, room.gpu_types, sharing)
-            candidate = Candidate(pod, SubLayer(False, 0, 0), 0, self._options[groups], 0)
+            candidate = StartCandidate(pod, SubLayer(False, 0, 0), 0, self._options[groups], 0)
             for start in greedy([candidate], room, shares, fit=fit):
                 live.append(_running(pod, start.placed.tasks))
                 yield pod.name, start.placed.tasks
@@ -93,7 +93,7 @@ class InRounds:
 
     def place(self, pods: Sequence[Job]) -> Placements:
         """Each pod that finds a place, round by round."""
-        live, kept = list[Job](), Kept()
+        live, kept = list[Job](), RoundCache()
         for first in range(0, len(pods), self.size):
             batch = {pod.name: pod for pod in pods[first : first + self.size]}
             now = pods[min(len(pods), first + self.size) - 1].submitted_at

@@ -17,7 +17,7 @@ from solver.model.workload import Checkpoint, Job, JobName, JobSpec, QueueName, 
 from solver.policy.harm import Evictions, Protection
 from solver.policy.ordering import Ordering, Turns
 from solver.policy.policy import Policy, PriorityClass, Queue, Reservations, SchedulingPolicy, policy_of
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 NODES, GPUS_PER_NODE = 8, 8
 V100 = GpuType("V100")

@@ -34,7 +34,7 @@ class _Own:
     saved_at_s = time.monotonic()
 
 
-class Checkpoint(NamedTuple):
+class StoredCheckpoint(NamedTuple):
     """A whole checkpoint to go on from. `shards`: by task (`worker.0`), then by name, the path within `url`."""
 
     step: int
@@ -53,6 +53,10 @@ class Checkpoint(NamedTuple):
             raise KeyError(f"step {self.step} has no shard {name} of task {owner}. Its shards: {told}")
         where = folders.join(self.url, known[name])
         return folders.local_path(where) or where
+
+
+Checkpoint = StoredCheckpoint
+"""As training scripts know it."""
 
 
 def should_checkpoint() -> bool:
@@ -93,7 +97,7 @@ def commit(step: int, shards: Shards, url: str = "") -> None:
     _Own.saved_at_s = time.monotonic()
 
 
-def latest() -> Checkpoint | None:
+def latest() -> StoredCheckpoint | None:
     """The checkpoint to go on from; None: begin anew. Raises OSError where it can't be read, ValueError for what is no manifest."""
     url = os.environ.get("QUORATE_RESUME_URL", "")
     if not url:
@@ -103,7 +107,7 @@ def latest() -> Checkpoint | None:
         f"{part['group']}.{part['index']}": {shard["name"]: shard["path"] for shard in part["shards"]}
         for part in manifest["parts"]
     }
-    return Checkpoint(int(manifest["step"]), url, shards)
+    return StoredCheckpoint(int(manifest["step"]), url, shards)
 
 
 def progress(step: int, rate: float = 0.0) -> None:

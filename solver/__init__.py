@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from solver.checker.check import violations as check
     from solver.round.solve import solve
-    from solver.simulation.simulate import Replay
+    from solver.simulation.replay import Replay
 
 __all__ = ["Replay", "check", "solve"]
 
 _WHERE = {
     "check": ("solver.checker.check", "violations"),
-    "Replay": ("solver.simulation.simulate", "Replay"),
+    "Replay": ("solver.simulation.replay", "Replay"),
     "solve": ("solver.round.solve", "solve"),
 }
 

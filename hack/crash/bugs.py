@@ -14,17 +14,17 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.gpus import SimulatedGpus
 from reconciler.backends.simulated.tells import SimulatedTells
-from reconciler.control import act
+from reconciler.control import plan_executor
 from reconciler.control.deeds import Deeds
-from reconciler.control.partition import Partitioner
-from reconciler.control.starts import Starts
-from reconciler.lifecycle.jobs import failures, settle, stuck
-from reconciler.lifecycle.jobs.ground import Ground
-from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.control.partition import GpuPartitioner
+from reconciler.control.starts import StartExecutor
+from reconciler.lifecycle.jobs import decisions, failures, standstill
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports, TaskKey
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
+from reconciler.lifecycle.jobs.device_readiness import DeviceReadiness
 from reconciler.lifecycle.jobs.retries import retry_of
-from reconciler.lifecycle.jobs.settlements import Cancel, Fail, Forget, GiveBack, Send, Settlement, Succeed
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted, TaskKey
-from reconciler.lifecycle.jobs.stuck import Standstill
+from reconciler.lifecycle.jobs.settlements import Cancel, Fail, ForgetAttempt, GiveBack, Send, Settlement, Succeed
+from reconciler.lifecycle.jobs.standstill import Standstill
 from reconciler.protocols.backend import (
     BackendUnreachableError,
     Epoch,
@@ -64,12 +64,12 @@ def the_backend_ignores_the_epoch() -> Patches:
 
 def devices_are_released_before_the_stop_is_confirmed() -> Patches:
     """Asked to stop counts as stopped."""
-    sound = settle._settle_live
+    sound = decisions._settle_live
 
-    def hasty(holding: Holding) -> tuple[Settlement, ...]:
+    def hasty(holding: ClaimContext) -> tuple[Settlement, ...]:
         return (GiveBack(holding.claim.job, holding.claim.attempt),) if holding.stopping else sound(holding)
 
-    yield mock.patch.object(settle, "_settle_live", hasty)
+    yield mock.patch.object(decisions, "_settle_live", hasty)
 
 
 def an_unanswered_start_counts_as_refused() -> Patches:
@@ -98,7 +98,7 @@ def a_job_is_finished_after_its_devices_are_released() -> Patches:
 
 def an_attempt_is_forgotten_before_its_job_is_finished() -> Patches:
     """A crash in between leaves nobody who knows how it ended."""
-    yield _reordered(lambda settlement: not isinstance(settlement, Forget))
+    yield _reordered(lambda settlement: not isinstance(settlement, ForgetAttempt))
 
 
 def an_order_is_repeated_under_a_new_attempt_number() -> Patches:
@@ -108,15 +108,15 @@ def an_order_is_repeated_under_a_new_attempt_number() -> Patches:
 
 def a_gang_is_started_before_it_is_claimed() -> Patches:
     """A crash in between leaves tasks that hold nothing."""
-    sound = Starts.bind
+    sound = StartExecutor.bind
 
-    def bind(starts: Starts, steps: Sequence[Bind], unmade: Collection[DeviceId]) -> int:
+    def bind(starts: StartExecutor, steps: Sequence[Bind], unmade: Collection[DeviceId]) -> int:
         for step in steps:
             spec = starts.plane.jobs.job(step.job).spec
             starts.send(StartGang(step.job, step.attempt, step.tasks, spec))
         return sound(starts, steps, unmade)
 
-    yield mock.patch.object(Starts, "bind", bind)
+    yield mock.patch.object(StartExecutor, "bind", bind)
 
 
 def forgetting_an_attempt_lets_it_start_again() -> Patches:
@@ -137,7 +137,7 @@ def lost_orders_are_not_sent_again() -> Patches:
 
 def tasks_that_were_asked_to_leave_count_as_gone() -> Patches:
     """Their devices are given away while they still run."""
-    yield mock.patch.object(Holding, "has_left", property(lambda holding: bool(holding.leaving)))
+    yield mock.patch.object(ClaimContext, "has_left", property(lambda holding: bool(holding.leaving)))
 
 
 def a_growth_on_its_way_starts_what_was_told_to_leave() -> Patches:
@@ -153,25 +153,25 @@ def a_growth_on_its_way_starts_what_was_told_to_leave() -> Patches:
 
 def a_task_that_joins_again_is_taken_for_its_former_life() -> Patches:
     """What was reported of it before it left decides about the gang it has joined again."""
-    yield mock.patch.object(Attempt, "of_tasks", _whatever_the_growth)
+    yield mock.patch.object(AttemptReport, "of_tasks", _whatever_the_growth)
 
 
 def tasks_start_before_their_gpu_is_partitioned() -> Patches:
     """The instance was claimed, and is still to be made."""
-    yield mock.patch.object(Ground, "under", return_value="there")
+    yield mock.patch.object(DeviceReadiness, "under", return_value="there")
     yield mock.patch.object(Deeds, "changing", return_value=set())
 
 
 def a_change_counts_as_made_once_it_is_asked_for() -> Patches:
     """The order may still be on its way, and come when somebody relies on what the GPU was."""
-    sound = Partitioner.settle
+    sound = GpuPartitioner.settle
 
-    def settle_and_forget(partitioner: Partitioner, sighted: Sighted) -> int:
+    def settle_and_forget(partitioner: GpuPartitioner, sighted: BackendReports) -> int:
         for asked in partitioner.plane.ledger.repartitions():
             partitioner.plane.ledger.end_repartition(partitioner.epoch, asked.device, asked.attempt)
         return sound(partitioner, sighted)
 
-    yield mock.patch.object(Partitioner, "settle", settle_and_forget)
+    yield mock.patch.object(GpuPartitioner, "settle", settle_and_forget)
 
 
 def a_gpu_obeys_orders_that_are_older_than_its_last() -> Patches:
@@ -219,11 +219,11 @@ def nobody_remembers_that_a_gang_was_found_to_be_stuck() -> Patches:
 def steps_that_are_done_do_not_count() -> Patches:
     """A gang is taken for stuck when it has run for so long, whatever it does."""
 
-    def standstill_of(holding: Holding) -> Standstill | None:
+    def standstill_of(holding: ClaimContext) -> Standstill | None:
         since = holding.claim.running_since
         return None if since is None else Standstill(since, holding.now, None)
 
-    yield mock.patch.object(stuck, "standstill_of", standstill_of)
+    yield mock.patch.object(standstill, "standstill_of", standstill_of)
 
 
 BUGS: tuple[Callable[[], Patches], ...] = (
@@ -272,23 +272,23 @@ def caught_by(bug: Callable[[], Patches], seeds_max: int = SEEDS_MAX) -> tuple[i
 
 
 def _altered(change: Callable[[Settlement], Settlement | None]) -> Any:
-    sound = settle.settlements
+    sound = decisions.settlements
 
     def altered(*facts: Any) -> Iterable[Settlement]:
         changed = (change(settlement) for settlement in sound(*facts))
         return [settlement for settlement in changed if settlement is not None]
 
-    return mock.patch.object(act, "settlements", altered)
+    return mock.patch.object(plan_executor, "settlements", altered)
 
 
 def _reordered(comes_last: Callable[[Settlement], bool]) -> Any:
-    sound = settle.settlements
-    return mock.patch.object(act, "settlements", lambda *facts: sorted(sound(*facts), key=comes_last))
+    sound = decisions.settlements
+    return mock.patch.object(plan_executor, "settlements", lambda *facts: sorted(sound(*facts), key=comes_last))
 
 
-def _whatever_the_growth(attempt: Attempt, came: Mapping[TaskKey, int]) -> Attempt:
+def _whatever_the_growth(attempt: AttemptReport, came: Mapping[TaskKey, int]) -> AttemptReport:
     known = tuple(task for task in attempt.tasks if (task.group, task.index) in came)
-    return Attempt(known, attempt.stopped, {key: growth for key, growth in attempt.left.items() if key in came})
+    return AttemptReport(known, attempt.stopped, {key: growth for key, growth in attempt.left.items() if key in came})
 
 
 def _renumbered(settlement: Settlement) -> Settlement:

@@ -30,9 +30,9 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.clock import SIMULATION_START, VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, UNKIND
-from reconciler.control.act import Leader
 from reconciler.control.control import ControlPlane
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.recording import solver_with
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
@@ -158,7 +158,7 @@ class Run:
         self.passes += 1
         try:
             done = one_pass(self.plane)
-            leader = Leader(self.plane, done.epoch)
+            leader = PlanExecutor(self.plane, done.epoch)
             if self.clock.now() < FAULTS_UNTIL or any(i.kind == "grow" for i in self.store.ledger.intents()):
                 resize(leader, self.sizes, [self.cluster.node(node.name) for node in NODES])
             if self.seed % TOLD_EVERY == 0 and self.clock.now() < FAULTS_UNTIL:

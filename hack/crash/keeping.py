@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from reconciler.control.act import Leader
-from reconciler.lifecycle.checkpoints.saving import request_number
+from reconciler.control.plan_executor import PlanExecutor
+from reconciler.lifecycle.checkpoints.save_status import request_number
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.checkpoint_record import CheckpointRecord
 from solver.model.quantities import Memory
@@ -13,7 +13,7 @@ from solver.model.quantities import Memory
 STORAGE = CheckpointPolicy("default", "memory://checkpoints", max_concurrent_checkpoints=1)
 
 
-def keep(leader: Leader, chance: random.Random) -> None:
+def keep(leader: PlanExecutor, chance: random.Random) -> None:
     """Perhaps a gang that was told to save has done so; perhaps what somebody waits for has been read again."""
     plane, epoch, now = leader.plane, leader.epoch, leader.plane.clock.now()
     for stop in plane.ledger.intents():

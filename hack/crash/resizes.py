@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from reconciler.control.act import Leader
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node
 from solver.model.inflight import Intent
@@ -18,7 +18,7 @@ JOIN_DEADLINE = Duration(20_000)
 GRACE = Duration(10_000)
 
 
-def resize(leader: Leader, chance: random.Random, nodes: Iterable[Node]) -> None:
+def resize(leader: PlanExecutor, chance: random.Random, nodes: Iterable[Node]) -> None:
     """Perhaps change the size of one gang, as a step of a plan would; what has not joined in time is told to leave.
 
     `nodes`: as they really are. What the ledger holds is read once, and nobody else holds it meanwhile: the loop is between

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from reconciler.control.act import Leader
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.protocols.backend import TellGang
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
@@ -15,7 +15,7 @@ Numbers = dict[tuple[JobName, int], int]
 """The newest number that was sent to each attempt. It outlives every control plane, as what a ledger holds does."""
 
 
-def tell(leader: Leader, chance: random.Random, newest: Numbers) -> None:
+def tell(leader: PlanExecutor, chance: random.Random, newest: Numbers) -> None:
     """Perhaps tell one gang something new, or send it an order again that it was sent before. Raises BackendUnreachableError."""
     claims = leader.plane.ledger.claims()
     if not claims or chance.random() < 0.3:

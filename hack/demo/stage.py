@@ -20,8 +20,8 @@ import click
 
 from hack.demo.processes import processes_that_mention
 from reconciler.access.token_file import read_token
-from reconciler.client.client import Client
-from reconciler.model.shipped import shipped
+from reconciler.client import Client
+from reconciler.model.package_data import shipped
 
 QUORATE = Path(sysconfig.get_path("scripts")) / "quorate"
 PATIENCE_S = 180

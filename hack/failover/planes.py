@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.access.token_file import read_token
-from reconciler.client.client import Client
+from reconciler.client import Client
 
 _POLICY: Final = {
     "policies/team.yaml": "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: team}\nspec: {}\n",

@@ -21,8 +21,8 @@ from reconciler.backends.baremetal.certificates import CONTROL_PLANE, new_key
 from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.wire import PROTOCOL, Beat, Hello, Report
 from reconciler.node.agent.identity import believing
-from reconciler.node.agent.pace import Pace
-from reconciler.protocols.backend import Changes, Cursor, Epoch
+from reconciler.node.agent.pace import AgentPace
+from reconciler.protocols.backend import BackendChanges, Cursor, Epoch
 from solver.model.document import encode
 
 BEAT = encode(Beat()).decode()
@@ -44,7 +44,7 @@ class Agents:
         self._port = port
         self._stamps = stamps
         self._key = new_key()
-        self._pace = Pace(beat_s=case.every_s)
+        self._pace = AgentPace(beat_s=case.every_s)
         self._failures = 0
         self._broken = 0
         self._connected = set[int]()
@@ -104,7 +104,7 @@ class Agents:
         )
         await connection.send(encode(Hello(PROTOCOL, node(number), Epoch(0), "")).decode())
         await connection.recv()
-        await connection.send(encode(Report(Changes(Cursor(1), (), ()), whole=True)).decode())
+        await connection.send(encode(Report(BackendChanges(Cursor(1), (), ()), whole=True)).decode())
         return connection
 
     def _context(self, number: int) -> ssl.SSLContext:

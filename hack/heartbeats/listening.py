@@ -14,11 +14,11 @@ import structlog
 from hack.heartbeats.figures import Served
 from hack.heartbeats.stamps import Stamps
 from hack.heartbeats.world import HOST, Case, authority, number_of
-from reconciler.backends.baremetal.door import Door
+from reconciler.backends.baremetal.agent_server import AgentServer
+from reconciler.backends.baremetal.enrolment import Enrolment
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
-from reconciler.backends.baremetal.joining import Joining
 from reconciler.model.clock import SystemClock
 from solver.model.cluster import NodeName
 
@@ -75,11 +75,11 @@ def listen(case: Case, told: Connection, core: int) -> None:
     os.sched_setaffinity(0, {core})
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     trust, store = authority(case)
-    entry = Entry(trust, Joining(trust, store.agents, store.history, SystemClock()))
+    entry = Entry(trust, Enrolment(trust, store.agents, store.history, SystemClock()))
     with Stamps(case.stamps, case.agents) as stamps, suppress(KeyboardInterrupt):
         work = Work()
         fleet = Counting(stamps, work)
-        door = Door((HOST, 0), entry, fleet, lambda _: None, lambda: True, lambda: None, structlog.get_logger())
+        door = AgentServer((HOST, 0), entry, fleet, lambda _: None, lambda: True, lambda: None, structlog.get_logger())
         only_when_asked()
         told.send(door.open())
         while asked := told.recv():

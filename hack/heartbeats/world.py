@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import msgspec
 from sqlalchemy import insert
 
-from reconciler.backends.baremetal.authority import Authority
+from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import LIFE, Key, key_pem, node_certificate, pem_of, request_for
 from reconciler.backends.baremetal.roots import standing
 from reconciler.model.clock import SystemClock
-from reconciler.protocols.agents import Agent
+from reconciler.protocols.agents import AgentRecord
 from reconciler.store.agent_tables import agents as table
 from reconciler.store.store import SqlStore, open_store
 from solver.model.cluster import NodeName
@@ -56,7 +56,7 @@ def join_all(case: Case) -> None:
     """Put every agent on record, in its first generation."""
     now, store = SystemClock().now(), open_store(case.folder / "quorate.db")
     authority_file(case).make(now)
-    joined = (Agent(node(number), 1, now, now, now.after(LIFE)) for number in range(case.agents))
+    joined = (AgentRecord(node(number), 1, now, now, now.after(LIFE)) for number in range(case.agents))
     with store.database.writing() as connection:
         connection.execute(insert(table), [msgspec.structs.asdict(each) for each in joined])
     store.close()
@@ -67,10 +67,10 @@ def authority_file(case: Case) -> AuthorityFile:
     return AuthorityFile(case.folder / "agents" / "authority.pem")
 
 
-def authority(case: Case) -> tuple[Authority, SqlStore]:
+def authority(case: Case) -> tuple[CertificateAuthority, SqlStore]:
     """The control plane's, and the store that it reads."""
     store = open_store(case.folder / "quorate.db")
-    return Authority(authority_file(case), store.agents, SystemClock()), store
+    return CertificateAuthority(authority_file(case), store.agents, SystemClock()), store
 
 
 def identity(case: Case, number: int, key: Key) -> bytes:

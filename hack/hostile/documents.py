@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.documents.files import Files, read_folder
 from reconciler.documents.repository import read_repository
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 
 BATCH = 200
 MEGABYTE = 1_000_000

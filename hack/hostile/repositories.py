@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.documents.repository import read_repository
 from reconciler.gitops.source.errors import GitSourceError
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.tree import read_revision
 
 CANARY = "canary-7f1b"
@@ -263,7 +263,7 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         try:
-            mirror = Mirror(self._mirror, str(self._shop.folder))
+            mirror = GitMirror(self._mirror, str(self._shop.folder))
             for read in (lambda: mirror.read(mirror.fetch("main")), lambda: read_revision(self._shop.folder, "main")):
                 self._judge(read)
         except Exception as error:  # noqa: BLE001 - whatever else is raised is what is looked for

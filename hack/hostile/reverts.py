@@ -12,7 +12,7 @@ from reconciler.documents.files import read_folder
 from reconciler.documents.repository import Compiled, read_repository
 from reconciler.gitops.review.meaning import documents_of
 from reconciler.gitops.source.tree import read_revision
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 from solver.model.document import encode
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hack.hostile.keys import GpgKey, SshKey, commit, ran, replaced, stripped
 from hack.hostile.origin import QUEUE, Origin
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.requirements import FastForward, Valid
 from reconciler.gitops.source.signatures import Signed
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import SystemClock
 
 OTHER = {"policies/team.yaml": QUEUE % 2}
@@ -65,7 +65,7 @@ class Site:
 
     def follow(self, allowed: Path | None = None) -> StandingPolicy:
         """A control plane that was just started. `allowed`: the file of its --allowed-signers."""
-        mirror = Mirror(self.folder / "mirror", str(self.origin.folder))
+        mirror = GitMirror(self.folder / "mirror", str(self.origin.folder))
         signed = Signed(mirror, "main", SystemClock(), allowed)
         return StandingPolicy(mirror, "main", (FastForward(mirror, "main"), signed, Valid()))
 

@@ -38,7 +38,7 @@ from reconciler.kubernetes.client.transport import Transport
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
-from reconciler.server.young_collections import seldom
+from reconciler.server.garbage_collection import seldom
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.workload import JobName
 

@@ -27,10 +27,10 @@ from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.pace import Pace
-from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.allocator import NoDevices
 from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claim_status import Allotment
 from reconciler.kubernetes.dra.claims import Claims
-from reconciler.kubernetes.dra.standing import Allotment
 from reconciler.kubernetes.dra.stock import Needs, Stock
 from reconciler.kubernetes.dra.wire import (
     CLAIMS,
@@ -43,7 +43,7 @@ from reconciler.kubernetes.dra.wire import (
 )
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
-from reconciler.kubernetes.objects.wire import Node, Pod
+from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
 from solver.model.cluster import NodeName
@@ -197,7 +197,7 @@ def _pod(name: str, scheduler: str) -> dict[str, Any]:
 async def _read(api: Api) -> tuple[Stock, list[Pod]]:
     """All devices and claims, and the pods that have no node."""
     stock = Stock()
-    for node in await _listed(api, NODES, Node):
+    for node in await _listed(api, NODES, KubeNode):
         stock.published.node(None, node)
     for part in await _listed(api, SLICES, ResourceSlice):
         stock.published.slice(None, part)
@@ -232,7 +232,7 @@ def _decided(stock: Stock, pods: Iterable[Pod]) -> Iterator[Decision]:
         for number in range(first.get(wish, 0), len(nodes)):
             now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
             allotments = stock.allot(pod, needs, nodes[number], now)
-            if not isinstance(allotments, NoRoom):
+            if not isinstance(allotments, NoDevices):
                 first[wish] = number
                 yield Decision(pod, nodes[number], allotments)
                 break

@@ -30,7 +30,7 @@ from reconciler.kubernetes.client.followed import Seams
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.pace import Pace
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.model.clock import SystemClock
 from solver.model.cluster import GpuType
@@ -109,7 +109,7 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     async with _session(kubeconfig) as api:
         began_s, began_cpu_s = perf_counter(), process_time()
-        mirror = Mirror(Seams(api, SystemClock(), Random(1), structlog.get_logger()))
+        mirror = ClusterCache(Seams(api, SystemClock(), Random(1), structlog.get_logger()))
         following = asyncio.create_task(mirror.run())
         await mirror.ready()
         listed_s = perf_counter()
@@ -139,7 +139,7 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
     )
 
 
-async def _bound(api: Api, mirror: Mirror, many: int) -> None:
+async def _bound(api: Api, mirror: ClusterCache, many: int) -> None:
     """Bind so many pods that wait to the first node, and return once the mirror knows it."""
     waiting = [key for key, pod in mirror.pods.items() if not pod.spec.node_name][:many]
     for key in waiting:
@@ -148,7 +148,7 @@ async def _bound(api: Api, mirror: Mirror, many: int) -> None:
     await _until(mirror, lambda: all(_is_bound(mirror, key) for key in waiting))
 
 
-async def _joined_s(api: Api, mirror: Mirror) -> float:
+async def _joined_s(api: Api, mirror: ClusterCache) -> float:
     """How long a snapshot takes after a node has joined."""
     (sent,) = Large(1, 0).sent_nodes()
     sent["metadata"]["name"] = "joins"
@@ -157,24 +157,24 @@ async def _joined_s(api: Api, mirror: Mirror) -> float:
     return _looked_s(mirror)
 
 
-async def _until(mirror: Mirror, true: Callable[[], bool]) -> None:
+async def _until(mirror: ClusterCache, true: Callable[[], bool]) -> None:
     while not true():
         mirror.changed.clear()
         await mirror.changed.wait()
 
 
-def _is_bound(mirror: Mirror, key: Key) -> bool:
+def _is_bound(mirror: ClusterCache, key: Key) -> bool:
     pod = mirror.pods.get(key)
     return pod is not None and bool(pod.spec.node_name)
 
 
-def _looked_s(mirror: Mirror) -> float:
+def _looked_s(mirror: ClusterCache) -> float:
     began_s = perf_counter()
     _snapshot(mirror)
     return perf_counter() - began_s
 
 
-def _snapshot(mirror: Mirror) -> Snapshot:
+def _snapshot(mirror: ClusterCache) -> Snapshot:
     cluster = mirror.cluster()
     return snapshot_of(Instant(0), cluster.nodes, cluster.jobs, node_sets=cluster.node_sets)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from reconciler.control.control import Solve
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.recording import solver_with
-from solver.milp.optimiser import Awaited, Beside, Effort, Program
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Program
 from solver.model.arrays import Floats
 
 
@@ -24,10 +24,10 @@ class Size(NamedTuple):
 NO_PROGRAM = Size(0, 0, 0)
 
 
-class Sized(Beside):
+class Sized(ConcurrentOptimiser):
     """An Optimiser that asks another; with the size of the largest program that it was given."""
 
-    def __init__(self, optimiser: Beside) -> None:
+    def __init__(self, optimiser: ConcurrentOptimiser) -> None:
         self._optimiser = optimiser
         self.largest = NO_PROGRAM
 

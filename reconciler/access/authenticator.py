@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError, OidcVerifier
 from reconciler.access.policy import AccessPolicy
-from reconciler.access.tokens import TokenFile
+from reconciler.access.tokens import UserTokenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Authenticator:
 
     access: Callable[[], AccessPolicy | None]
     verifier: OidcVerifier
-    tokens: TokenFile | None = None
+    tokens: UserTokenFile | None = None
 
     def __call__(self, token: str) -> Caller:
         """Who the token belongs to. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""

@@ -9,7 +9,7 @@ import jwt
 
 from reconciler.access.caller import Caller
 from reconciler.access.keys import IssuerKeys, UnknownKeyError
-from reconciler.access.policy import Identity, OidcIssuer
+from reconciler.access.policy import IdentitySettings, OidcIssuer
 from reconciler.access.tokens import is_principal
 from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
@@ -33,7 +33,7 @@ class OidcVerifier:
     clock: Clock
     _keys: dict[OidcIssuer, IssuerKeys] = field(default_factory=dict, init=False)
 
-    def caller(self, token: str, identity: Identity) -> Caller:
+    def caller(self, token: str, identity: IdentitySettings) -> Caller:
         """Who the token belongs to. Raises BadTokenError, IssuerUnreachableError."""
         stated, kid = _unverified(token)
         issuers = [known for known in identity.oidc if known.issuer == stated.get("iss")]

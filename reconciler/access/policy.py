@@ -30,7 +30,7 @@ class OidcIssuer(Document, frozen=True):
     jwks_url: str = ""
 
 
-class Identity(Document, frozen=True):
+class IdentitySettings(Document, frozen=True):
     """How callers prove who they are, beside the state folder's token. `tokens` file: also by lines of the token file."""
 
     oidc: tuple[OidcIssuer, ...] = ()
@@ -61,7 +61,7 @@ class CodeOwners(Document, frozen=True):
 class AccessPolicy(Document, frozen=True):
     """Who may ask for what. `groups`: members by name, beside the groups that tokens state."""
 
-    identity: Identity = Identity()
+    identity: IdentitySettings = IdentitySettings()
     groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
     roles: tuple[RoleBinding, ...] = ()
     break_glass: BreakGlass = BreakGlass()

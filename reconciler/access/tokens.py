@@ -46,7 +46,7 @@ def hash_of(token: str) -> str:
 
 
 @dataclass
-class TokenFile:
+class UserTokenFile:
     """Reads the file anew whenever it has changed. Threads may share it: what was read is replaced whole."""
 
     path: Path

@@ -14,7 +14,7 @@ from reconciler.alerts.message import Message, message_of
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.model.clock import Clock
 from reconciler.model.job_record import JobRecord
-from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.model.webhook_delivery import DeliveryResult, DeliveryState
 from reconciler.protocols.alerts import AlertDeliveries
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import JobSource, UnknownJobError
@@ -48,7 +48,7 @@ class Courier:
     history: History
     jobs: JobSource
     clock: Clock
-    send: Callable[[Webhook, Message], Awaitable[Answer]]
+    send: Callable[[Webhook, Message], Awaitable[DeliveryResult]]
     chance: Callable[[], float]
     actor: str
 
@@ -69,7 +69,7 @@ class Courier:
         if standing != before:
             self.deliveries.keep(epoch, standing)
 
-    async def _tell(self, errand: Errand, standing: Standing, alert: Alert) -> Standing:
+    async def _tell(self, errand: Errand, standing: DeliveryState, alert: Alert) -> DeliveryState:
         """One try, unless it has been tried for too long."""
         late = self.clock.now() - alert.time > errand.policy.give_up_after
         if standing.failing_since is not None and late:
@@ -78,7 +78,7 @@ class Courier:
         answer = await self.send(errand.webhook, message_of(alert, errand.webhook, self.deliveries.store_id()))
         return standing.after(alert.number, answer, self.clock.now(), self.chance())
 
-    def _put_on_record(self, errand: Errand, standing: Standing, alert: Alert) -> None:
+    def _put_on_record(self, errand: Errand, standing: DeliveryState, alert: Alert) -> None:
         cause = (
             f"{alert.kind} of {alert.subject} (event {alert.number}) was not delivered within "
             f"{errand.policy.give_up_after}: {standing.problem}"

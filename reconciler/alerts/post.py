@@ -13,7 +13,7 @@ from typing import Final
 
 import httpx2
 
-from reconciler.model.webhook_standing import Answer
+from reconciler.model.webhook_delivery import DeliveryResult
 from solver.model.quantities import Duration, Instant
 
 TIMEOUT_S: Final = 10.0
@@ -30,7 +30,7 @@ _FAILURES: Final[dict[type[BaseException], str]] = {
 }
 
 
-async def post(url: str, headers: Mapping[str, str], body: bytes, now: Instant) -> Answer:
+async def post(url: str, headers: Mapping[str, str], body: bytes, now: Instant) -> DeliveryResult:
     """What came of it. No problem is ever said in the receiver's words: they would reach our log."""
     try:
         async with (
@@ -40,11 +40,11 @@ async def post(url: str, headers: Mapping[str, str], body: bytes, now: Instant) 
         ):
             return _judged(response, now)
     except (TimeoutError, httpx2.TimeoutException):
-        return Answer(f"no answer within {TIMEOUT_S:.0f} s")
+        return DeliveryResult(f"no answer within {TIMEOUT_S:.0f} s")
     except httpx2.InvalidURL:
-        return Answer("its URL can't be used")
+        return DeliveryResult("its URL can't be used")
     except httpx2.HTTPError as error:
-        return Answer(f"the connection failed ({_why(error)})")
+        return DeliveryResult(f"the connection failed ({_why(error)})")
 
 
 def _why(error: BaseException) -> str:
@@ -71,14 +71,14 @@ def _trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _judged(response: httpx2.Response, now: Instant) -> Answer:
+def _judged(response: httpx2.Response, now: Instant) -> DeliveryResult:
     status = response.status_code
     if response.is_success:
-        return Answer()
+        return DeliveryResult()
     problem = f"it answered {status}"
     if response.is_redirect:
         problem += ", and redirects are not followed"
-    return Answer(problem, retry_after(response.headers.get("retry-after", ""), now), gone=status == _GONE)
+    return DeliveryResult(problem, retry_after(response.headers.get("retry-after", ""), now), gone=status == _GONE)
 
 
 def retry_after(written: str, now: Instant) -> Duration:

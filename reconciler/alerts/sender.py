@@ -11,7 +11,7 @@ from reconciler.alerts.post import post
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
 from reconciler.model.clock import Clock
 from reconciler.model.urls import is_safe_url
-from reconciler.model.webhook_standing import Answer
+from reconciler.model.webhook_delivery import DeliveryResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class Sender:
     secrets: Path
     clock: Clock
 
-    async def send(self, webhook: Webhook, message: Message) -> Answer:
+    async def send(self, webhook: Webhook, message: Message) -> DeliveryResult:
         """What came of one try."""
         try:
             url = webhook.url or read_secret(self.secrets, webhook.url_file)
             key = read_key(self.secrets, webhook.secret_file) if webhook.secret_file else None
         except SecretFileError as error:
-            return Answer(str(error))
+            return DeliveryResult(str(error))
         if not is_safe_url(url):
-            return Answer(f"{webhook.url_file} holds no https URL")
+            return DeliveryResult(f"{webhook.url_file} holds no https URL")
         now = self.clock.now()
         return await post(url, headers_of(message, now, key, webhook.headers), message.body, now)

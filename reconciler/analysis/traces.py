@@ -15,7 +15,7 @@ from typing import NamedTuple
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 PHILLY_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 

@@ -11,7 +11,7 @@ from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
 from reconciler.api.agent_views import agent_views
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.job_routes import bounded_body
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.lifecycle.interventions.spans import UnfitEndError, read_end
@@ -63,7 +63,7 @@ class AgentRoutes:
         known = [each.name for each in self._services.snapshot().nodes]
         if node not in known:
             fix = did_you_mean(node, known) or "Declare it in a NodePool, or list the nodes to see their names."
-            raise RefusedError(404, "unknown-node", "There is no node of that name.", fix)
+            raise RequestRefusedError(404, "unknown-node", "There is no node of that name.", fix)
         until = _end(body, now)
         # Before the token is known to anybody.
         self._services.history.record_event(Event(now, "agent-invited", node, f"until {until}", user))
@@ -76,7 +76,7 @@ class AgentRoutes:
         known = {each.node for each in desk.agents.agents()} | {each.node for each in desk.agents.invitations()}
         if node not in known:
             fix = did_you_mean(node, known) or "List the agents to see their nodes."
-            raise RefusedError(404, "unknown-agent", "There is no agent of that name.", fix)
+            raise RequestRefusedError(404, "unknown-agent", "There is no agent of that name.", fix)
         agent = desk.agents.revoke(NodeName(node), now, user)
         if agent is None or agent.revoked_at == now:
             self._services.history.record_event(Event(now, "agent-revoked", node, "", user))
@@ -84,23 +84,25 @@ class AgentRoutes:
         return answer(AgentList(items=tuple(agent_views((agent,) if agent else (), (), now))))
 
     def _desk(self) -> AgentDesk:
-        """Raises RefusedError."""
+        """Raises RequestRefusedError."""
         if self._services.agents is None:
             fix = "Agents belong to a control plane of many machines."
-            raise RefusedError(409, "no-agents", "This control plane has no agents.", fix)
+            raise RequestRefusedError(409, "no-agents", "This control plane has no agents.", fix)
         return self._services.agents
 
 
 def _end(body: bytes, now: Instant) -> Instant:
-    """Until when. Raises RefusedError."""
+    """Until when. Raises RequestRefusedError."""
     try:
         asked = decode(body or b"{}", AgentTokenAsked)
         until = read_end(asked.until, now) if asked.until else now.after(USUAL)
     except msgspec.MsgspecError as error:
         fix = 'Send JSON such as {"until": "1h"}.'
-        raise RefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
+        raise RequestRefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
     except UnfitEndError as error:
-        raise RefusedError(422, "unfit-end", str(error), error.fix) from error
+        raise RequestRefusedError(422, "unfit-end", str(error), error.fix) from error
     if until > now.after(LONGEST):
-        raise RefusedError(422, "unfit-end", f"A token is good for {LONGEST} at most.", "Make it when it is needed.")
+        raise RequestRefusedError(
+            422, "unfit-end", f"A token is good for {LONGEST} at most.", "Make it when it is needed."
+        )
     return until

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reconciler.api.agent_payloads import AgentView
-from reconciler.protocols.agents import Agent, Invitation
+from reconciler.protocols.agents import AgentRecord, Invitation
 from solver.model.quantities import Instant
 
 
-def agent_views(agents: Iterable[Agent], invitations: Iterable[Invitation], now: Instant) -> Iterator[AgentView]:
+def agent_views(agents: Iterable[AgentRecord], invitations: Iterable[Invitation], now: Instant) -> Iterator[AgentView]:
     """One for each node that has an agent, had one, or may get one, by name."""
     had = {agent.node: agent for agent in agents}
     invited = {each.node: each.until for each in invitations if each.until > now}
@@ -21,7 +21,7 @@ def agent_views(agents: Iterable[Agent], invitations: Iterable[Invitation], now:
             yield _view(agent, until, now)
 
 
-def _view(agent: Agent, invited_until: Instant | None, now: Instant) -> AgentView:
+def _view(agent: AgentRecord, invited_until: Instant | None, now: Instant) -> AgentView:
     state = "expired" if agent.until <= now else "joined"
     return AgentView(
         agent.node,

@@ -11,7 +11,7 @@ from reconciler.alerts.policy import AlertPolicy
 from reconciler.api.alert_payloads import Sample, SampleList, WebhookList
 from reconciler.api.alert_views import webhook_views
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.model.problem import did_you_mean
 
@@ -39,7 +39,9 @@ class AlertRoutes:
         if not all(rights.may("operate", queue) for queue in found.queues or (None,)):
             where = "in its queues" if found.queues else "everywhere, since it names no queues"
             fix = f"It takes the role operator or admin {where}: see the AccessPolicy."
-            raise RefusedError(403, "not-allowed", f"{request.state.user} may not send samples of {policy}.", fix)
+            raise RequestRefusedError(
+                403, "not-allowed", f"{request.state.user} may not send samples of {policy}.", fix
+            )
         results = self._services.alerts.send_sample(found, request.state.user)
         named = zip(found.webhooks, results, strict=True)
         return answer(SampleList(items=tuple(Sample(webhook.name, result.problem) for webhook, result in named)))
@@ -48,5 +50,5 @@ class AlertRoutes:
         policies = {policy.name: policy for policy in self._services.operations().alerts}
         if name not in policies:
             fix = did_you_mean(name, policies) or "List the webhooks to see the policies that there are."
-            raise RefusedError(404, "unknown-alert-policy", "There is no AlertPolicy of that name.", fix)
+            raise RequestRefusedError(404, "unknown-alert-policy", "There is no AlertPolicy of that name.", fix)
         return policies[name]

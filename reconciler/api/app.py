@@ -18,10 +18,9 @@ from reconciler.api.alert_payloads import SampleList, WebhookList
 from reconciler.api.alert_routes import AlertRoutes
 from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.attach_routes import AttachRoutes
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.checkpoint_routes import CheckpointRoutes
 from reconciler.api.cluster_routes import ClusterRoutes
-from reconciler.api.described import schemas_of
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
@@ -29,6 +28,7 @@ from reconciler.api.history_payloads import RecordedJobList
 from reconciler.api.history_routes import HistoryRoutes
 from reconciler.api.intervention_routes import InterventionRoutes
 from reconciler.api.job_routes import JobRoutes
+from reconciler.api.openapi_schemas import schemas_of
 from reconciler.api.payloads import (
     ApiProblem,
     CheckpointList,
@@ -90,7 +90,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
 
     Streams end when `closing` is set.
     """
-    authority = Authority(services)
+    authority = Authorisation(services)
     app = FastAPI(
         title="Quorate",
         version="v1",

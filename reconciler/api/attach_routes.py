@@ -13,14 +13,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from reconciler.access.caller import Caller
 from reconciler.api.attach_payloads import Detached, DetachReason, WindowSize
-from reconciler.api.authority import Authority
-from reconciler.api.problems import RefusedError
+from reconciler.api.authorisation import Authorisation
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.api.views import job_view
 from reconciler.control.control import NoPolicyError
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.stores import Event
-from reconciler.protocols.terminals import Ended, Line, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, TerminalLine, Window
 from solver.model.document import decode, encode
 from solver.model.workload import JobName
 
@@ -42,7 +42,7 @@ _MESSAGES: Final[dict[DetachReason, str]] = {
 class AttachRoutes:
     """The endpoint; `router` has it. A server that stops closes all its WebSockets by itself."""
 
-    def __init__(self, services: Services, authority: Authority) -> None:
+    def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
         self._attached = 0
@@ -55,7 +55,9 @@ class AttachRoutes:
         """Attach to the terminal of a task: by default of the first group's first, in the newest attempt."""
         caller: Caller = socket.state.caller
         if self._attached >= ATTACHED_MAX:
-            raise RefusedError(503, "too-many-attached", f"{self._attached} others are attached.", "Try again later.")
+            raise RequestRefusedError(
+                503, "too-many-attached", f"{self._attached} others are attached.", "Try again later."
+            )
         self._attached += 1
         try:
             record, line = await asyncio.to_thread(self._open, name, group, index, caller)
@@ -72,19 +74,19 @@ class AttachRoutes:
         finally:
             self._attached -= 1
 
-    def _open(self, name: JobName, group: str, index: int, caller: Caller) -> tuple[JobRecord, Line]:
-        """Attach, once it is on record who did. Raises RefusedError."""
+    def _open(self, name: JobName, group: str, index: int, caller: Caller) -> tuple[JobRecord, TerminalLine]:
+        """Attach, once it is on record who did. Raises RequestRefusedError."""
         record = self._authority.record(name)
         if not record.spec.terminal:
             fix = "Submit it with --pty, or with terminal: true."
-            raise RefusedError(409, "no-terminal", f"Job {name} has no terminal.", fix)
+            raise RequestRefusedError(409, "no-terminal", f"Job {name} has no terminal.", fix)
         view = job_view(self._services, record)
         group = group or record.spec.task_groups[0].name
         try:
             line = self._services.terminals.open_terminal(name, view.attempt, group, index)
         except NoTerminalError as error:
             fix = "Wait until it runs; `quorate why` says what it waits for, or how it ended."
-            raise RefusedError(
+            raise RequestRefusedError(
                 409, "not-running", f"Job {name} is {view.state}: there is nothing to attach to.", fix
             ) from error
         try:
@@ -95,7 +97,7 @@ class AttachRoutes:
             raise
         return record, line
 
-    async def _carry(self, socket: WebSocket, line: Line, caller: Caller, record: JobRecord) -> Detached | None:
+    async def _carry(self, socket: WebSocket, line: TerminalLine, caller: Caller, record: JobRecord) -> Detached | None:
         """Both ways, until one end lets go; None: it was the caller's."""
         carried: list[Coroutine[Any, Any, Detached | None]] = [
             _show(socket, line),
@@ -126,7 +128,7 @@ class AttachRoutes:
         return None if may else "not-allowed"
 
 
-async def _show(socket: WebSocket, line: Line) -> Detached | None:
+async def _show(socket: WebSocket, line: TerminalLine) -> Detached | None:
     """What the task shows; at last how it ended."""
     try:
         while isinstance(shown := await line.receive(), bytes):
@@ -134,12 +136,12 @@ async def _show(socket: WebSocket, line: Line) -> Detached | None:
                 await socket.send_bytes(shown)
     except (WebSocketDisconnect, TimeoutError):
         return None
-    if not isinstance(shown, Ended):
+    if not isinstance(shown, TerminalEnd):
         return _detached("lost")
     return Detached("ended", _MESSAGES["ended"], shown.code, shown.stopped)
 
 
-async def _type(socket: WebSocket, line: Line) -> Detached | None:
+async def _type(socket: WebSocket, line: TerminalLine) -> Detached | None:
     """What the caller types, and how large their window is."""
     try:
         while (message := await socket.receive())["type"] == "websocket.receive":

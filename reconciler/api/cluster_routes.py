@@ -11,11 +11,11 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
 from reconciler.api.alert_views import alert_conditions
-from reconciler.api.aliased import aliased, users_named_by
+from reconciler.api.aliases import aliased, users_named_by
 from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.payloads import NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.redaction import readable_interventions, readable_round, readable_snapshot
 from reconciler.api.services import Services
 from reconciler.api.views import live_states, node_views, queue_views
@@ -79,7 +79,7 @@ class ClusterRoutes:
             return answer(readable_round(self._services.history.round(number), rights))
         except KeyError as error:
             fix = "List the rounds to see their numbers."
-            raise RefusedError(404, "unknown-round", f"There is no round {number}.", fix) from error
+            raise RequestRefusedError(404, "unknown-round", f"There is no round {number}.", fix) from error
 
     def snapshot(self, request: Request) -> Response:
         """The world as last observed. Commands and environments of jobs are there for their own teams."""

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 
 CURSOR_MAX: Final = 400
 
@@ -20,7 +20,7 @@ def cursor_of(place: str | int) -> str:
 
 
 def place_of(cursor: str) -> str:
-    """The place that a cursor stands for; "" for none. Raises RefusedError for what is no cursor."""
+    """The place that a cursor stands for; "" for none. Raises RequestRefusedError for what is no cursor."""
     try:
         return base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as error:
@@ -28,7 +28,7 @@ def place_of(cursor: str) -> str:
 
 
 def number_of(cursor: str) -> int | None:
-    """The number that a cursor stands for; None for no cursor. Raises RefusedError."""
+    """The number that a cursor stands for; None for no cursor. Raises RequestRefusedError."""
     place = place_of(cursor)
     if not place:
         return None
@@ -37,9 +37,9 @@ def number_of(cursor: str) -> int | None:
     return int(place)
 
 
-def bad_cursor() -> RefusedError:
+def bad_cursor() -> RequestRefusedError:
     """What to raise for a cursor that this server did not give."""
-    return RefusedError(
+    return RequestRefusedError(
         422, "bad-cursor", "This is no cursor of this list.", "Take `next` of the page before, or leave it out."
     )
 

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 
 from reconciler.access.rights import Action
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.group_payloads import GroupView, MemberView
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import JobView
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies, require_startable
 from reconciler.api.views import JobViews
@@ -30,7 +30,7 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCU
 class GroupRoutes:
     """The endpoints; `router` has them all."""
 
-    def __init__(self, services: Services, authority: Authority) -> None:
+    def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
         self.router = APIRouter(prefix="/v1/groups", tags=["jobs"])
@@ -49,7 +49,7 @@ class GroupRoutes:
         batch = batch_of(read_submission(body, "job"))
         if not batch.groups:
             message = "This is a job alone, neither an array nor a pipeline."
-            raise RefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")
+            raise RequestRefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")
         for queue in sorted({job.spec.queue for job in batch.jobs}):
             self._authority.require(request, "submit", queue)
         require_admissible(self._services, batch.jobs)
@@ -80,7 +80,7 @@ class GroupRoutes:
         return answer(self._view(found))
 
     def _require_all(self, request: Request, action: Action, group: JobName) -> None:
-        """Raises RefusedError if the caller may not do this to one of its jobs."""
+        """Raises RequestRefusedError if the caller may not do this to one of its jobs."""
         for record in self._services.jobs.members(group):
             self._authority.require(request, action, record.spec.queue, record)
 
@@ -93,7 +93,7 @@ class GroupRoutes:
             return self._services.jobs.group(name)
         except UnknownJobError as error:
             fix = "`quorate get` lists jobs with the arrays and pipelines that they belong to."
-            raise RefusedError(404, "unknown-group", f"There is no array or pipeline {name}.", fix) from error
+            raise RequestRefusedError(404, "unknown-group", f"There is no array or pipeline {name}.", fix) from error
 
     def _view(self, group: GroupRecord) -> GroupView:
         members = self._services.jobs.members(group.name)

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.rules import ANSWERED_BY_ADDRESS, route_of, rule_of
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -39,7 +39,10 @@ class Guard:
     identify: Callable[[str], Caller] | None = None
 
     async def __call__(self, request: HTTPConnection) -> None:
-        """Let the request pass, with the caller in its state; raises RefusedError, IssuerUnreachableError, TokenFileError."""
+        """Let the request pass, with the caller in its state.
+
+        Raises RequestRefusedError, IssuerUnreachableError, TokenFileError.
+        """
         # A probe is answered while every thread waits for a store or an identity provider.
         if rule_of(request) != "open":
             await run_in_threadpool(self._check, request)
@@ -59,10 +62,10 @@ class Guard:
         name = _split(f"//{host}").hostname or ""
         if name not in self.hosts and not (route_of(request) in ANSWERED_BY_ADDRESS and _is_address(name)):
             fix = f"Use one of {', '.join(sorted(self.hosts))}, or add the name with --allow-host."
-            raise RefusedError(403, "host-not-allowed", "This server does not answer to that host name.", fix)
+            raise RequestRefusedError(403, "host-not-allowed", "This server does not answer to that host name.", fix)
         origin = request.headers.get("origin")
         if origin is not None and _split(origin).netloc != host:
-            raise RefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
+            raise RequestRefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
 
     def _identified(self, request: HTTPConnection, token: str, owner: Caller) -> Caller:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -79,7 +82,7 @@ class Guard:
             "Set QUORATE_TOKEN, or run as the user who owns the server's token file, "
             "and set QUORATE_STATE where that lies in another folder than the usual one."
         )
-        raise RefusedError(401, "not-authenticated", why, fix)
+        raise RequestRefusedError(401, "not-authenticated", why, fix)
 
 
 def check_binding(host: str, guard: Guard) -> None:

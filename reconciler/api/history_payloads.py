@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.analysis.backtest.recorded import RecordedJob
+from reconciler.analysis.backtest.history_file import RecordedJob
 from reconciler.api.payloads import Payload
 from solver.model.quantities import Instant
 

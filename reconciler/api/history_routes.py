@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from reconciler.access.rights import Rights
-from reconciler.analysis.backtest.recorded import RecordedJob, recorded
+from reconciler.analysis.backtest.history_file import RecordedJob, recorded
 from reconciler.api.answers import answer, answers
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, place_of
 from reconciler.api.history_payloads import RecordedJobList

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from reconciler.access.policy import BreakGlass
 from reconciler.access.rights import Rights
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import InterventionAsked, InterventionList
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.redaction import readable_interventions
 from reconciler.api.services import Services
 from reconciler.lifecycle.health.effects import ended
@@ -54,7 +54,7 @@ Body = Annotated[bytes, Depends(bounded_body)]
 class InterventionRoutes:
     """The endpoints; `router` has them all. Authority has judged the caller before, by the job, the queue, or all of them."""
 
-    def __init__(self, services: Services, authority: Authority) -> None:
+    def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
         self.router = APIRouter(prefix="/v1", tags=["by hand"])
@@ -124,7 +124,7 @@ class InterventionRoutes:
         queue = self._authority.record(name).spec.queue
         if ordering_of(QueueTree.of(self._services.policy()[1]), queue).turns is not None:
             message = f"Jobs of queue {queue} take turns: a boost would change nothing."
-            raise RefusedError(422, "takes-turns", message, "Hold others that come before it.")
+            raise RequestRefusedError(422, "takes-turns", message, "Hold others that come before it.")
         return self._begin("boost", Subject("job", name), request, body)
 
     def release_boost(self, name: JobName, request: Request) -> Response:
@@ -152,33 +152,33 @@ class InterventionRoutes:
         return answer(InterventionList(items=over))
 
     def _asked(self, body: bytes, now: Instant) -> tuple[str, Instant]:
-        """The reason in one line, and the end. Raises RefusedError."""
+        """The reason in one line, and the end. Raises RequestRefusedError."""
         try:
             asked = decode(body, InterventionAsked)
             longest = (access.break_glass if (access := self._services.access()) else BreakGlass()).max_duration
             until = end_of(asked.until, now, longest)
         except msgspec.MsgspecError as error:
             fix = 'Send JSON such as {"reason": "fan 3 is broken", "until": "4h"}.'
-            raise RefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
+            raise RequestRefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
         except UnfitEndError as error:
-            raise RefusedError(422, "unfit-end", str(error), error.fix) from error
+            raise RequestRefusedError(422, "unfit-end", str(error), error.fix) from error
         reason = " ".join(asked.reason.split())
         if not 0 < len(reason) <= REASON_MAX:
             fix = "Say what others need to know who find it tomorrow."
-            raise RefusedError(422, "no-reason", f"A reason has 1 to {REASON_MAX} characters.", fix)
+            raise RequestRefusedError(422, "no-reason", f"A reason has 1 to {REASON_MAX} characters.", fix)
         return reason, until
 
     def _require_node(self, node: str) -> None:
         known = [declared.name for declared in self._services.snapshot().nodes]
         if node not in known:
             fix = did_you_mean(node, known) or "List the nodes to see their names."
-            raise RefusedError(404, "unknown-node", f"There is no node {node}.", fix)
+            raise RequestRefusedError(404, "unknown-node", f"There is no node {node}.", fix)
 
     def _require_queue(self, queue: str) -> None:
         known = [each.name for each in self._services.policy()[1].queues]
         if queue not in known:
             fix = did_you_mean(queue, known) or "List the queues to see their names."
-            raise RefusedError(404, "unknown-queue", f"There is no queue {queue}.", fix)
+            raise RequestRefusedError(404, "unknown-queue", f"There is no queue {queue}.", fix)
 
     def _is_in_force(self, kind: InterventionKind, subject: Subject) -> bool:
         """Also about what is there no more: it may have been lost since."""
@@ -186,7 +186,9 @@ class InterventionRoutes:
 
     def _require_live(self, name: JobName) -> None:
         if self._authority.record(name).outcome is not None:
-            raise RefusedError(422, "job-ended", f"Job {name} has ended.", "There is nothing left to do about it.")
+            raise RequestRefusedError(
+                422, "job-ended", f"Job {name} has ended.", "There is nothing left to do about it."
+            )
 
     def _record(self, event: Event) -> None:
         """Put on record who did what, and let the loop know."""

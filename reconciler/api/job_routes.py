@@ -10,11 +10,11 @@ from starlette.requests import ClientDisconnect
 
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
 from reconciler.api.job_filters import JobFilter
 from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, EventList, JobList, JobView, Why
-from reconciler.api.problems import NotReadyError, RefusedError
+from reconciler.api.problems import NotReadyError, RequestRefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
@@ -58,23 +58,27 @@ _SUBMIT_BODY = {
 
 
 async def bounded_body(request: Request) -> bytes:
-    """The body, read no further than BODY_BYTES_MAX; raises RefusedError beyond it, and where it breaks off."""
+    """The body, read no further than BODY_BYTES_MAX; raises RequestRefusedError beyond it, and where it breaks off."""
     body = bytearray()
     try:
         async for piece in request.stream():
             body += piece
             if len(body) > BODY_BYTES_MAX:
-                raise RefusedError(413, "too-large", f"The body has more than {BODY_BYTES_MAX} bytes.", "Send less.")
+                raise RequestRefusedError(
+                    413, "too-large", f"The body has more than {BODY_BYTES_MAX} bytes.", "Send less."
+                )
     except ClientDisconnect as error:
         # Nobody hears it; unforeseen, it would stand in the log with a traceback.
-        raise RefusedError(400, "body-broken-off", "The connection ended before the body.", "Send it again.") from error
+        raise RequestRefusedError(
+            400, "body-broken-off", "The connection ended before the body.", "Send it again."
+        ) from error
     return bytes(body)
 
 
 class JobRoutes:
     """The endpoints; `router` has them all."""
 
-    def __init__(self, services: Services, authority: Authority) -> None:
+    def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
         self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -102,7 +106,7 @@ class JobRoutes:
         self._authority.require(request, "submit", spec.queue)
         if spec.array is not None:
             message = f"{name} is an array: many jobs, and no single one."
-            raise RefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
+            raise RequestRefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
         job = NewJob(name, spec)
         require_admissible(self._services, [job])
         require_known_dependencies(self._services, [job])
@@ -227,7 +231,7 @@ class JobRoutes:
     def _newest(self, after: JobName) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
         """Jobs from the newest, or from behind `after`, as long as somebody asks, each with what views it.
 
-        Raises RefusedError for a bad cursor.
+        Raises RequestRefusedError for a bad cursor.
         """
         last, views = after or None, JobViews(self._services)
         while True:
@@ -257,7 +261,7 @@ class JobRoutes:
             return ()
 
 
-def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RefusedError:
+def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RequestRefusedError:
     if not attempt:
         why, fix = "it has not started yet", "Try again once it has."
     elif any(known.name == group and index < known.replicas for known in record.spec.task_groups):
@@ -265,4 +269,4 @@ def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RefusedE
         fix = "See the job's tasks; --keep-logs of the server says how long logs are kept."
     else:
         why, fix = f"it has no task {group}/{index}", "See the job's tasks."
-    return RefusedError(404, "no-log", f"Job {record.name} has no such log: {why}.", fix)
+    return RequestRefusedError(404, "no-log", f"Job {record.name} has no such log: {why}.", fix)

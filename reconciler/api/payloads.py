@@ -6,15 +6,15 @@ from typing import Final, Literal
 
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.queue_use import QueueLine
-from reconciler.lifecycle.jobs.eligible import Block
+from reconciler.lifecycle.jobs.eligibility import Block
 from reconciler.model.checkpoint_record import CheckpointRecord
 from reconciler.model.failure import Failure
-from reconciler.model.followed import FollowedKind
 from reconciler.model.git_status import Drift
 from reconciler.model.health_record import PartHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
 from reconciler.model.problem import Problem
+from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch
 from reconciler.protocols.marks import Marks
 from reconciler.protocols.rounds import RoundSummary

@@ -10,13 +10,13 @@ from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import FreshPlan, PlanAccepted, PlanAsked
 from reconciler.api.policy_routes import read_asked, why_of
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.documents.repository import Compiled
-from reconciler.gitops.review.compare import cluster_of
+from reconciler.gitops.review.comparison import cluster_of
 from reconciler.gitops.review.meaning import meaning_of
 from reconciler.model.envelope import AcceptedPlan, Envelope, is_stale
-from reconciler.model.found import Review
+from reconciler.model.review_findings import Review
 from reconciler.protocols.stores import Event
 
 ACCEPTED: Final = "plan-accepted"
@@ -63,17 +63,17 @@ class PlanRoutes:
         found = self._planned()
         if found is None:
             fix = "`quorate status` says what came of the newest revision."
-            raise RefusedError(404, "not-planned", "No revision is held of which there is a plan.", fix)
+            raise RequestRefusedError(404, "not-planned", "No revision is held of which there is a plan.", fix)
         return answer(FreshPlan(review=found, accepted=self._planning.accepted.accepted(found.head.meaning)))
 
     def _refuse_stale(self, envelope: Envelope, in_force: str) -> None:
         held, fix = self._planned(), "Plan it again: quorate plan --out FILE."
         if held is not None and held.head.meaning != envelope.meaning:
             message = f"The revision that is held, {held.head.commit[:12]}, says something else than the plan."
-            raise RefusedError(409, "stale-plan", message, fix)
+            raise RequestRefusedError(409, "stale-plan", message, fix)
         if envelope.exact and is_stale(envelope, in_force, cluster_of(self._services.snapshot())):
             message = "The cluster, or the policy in force, is not what it was when the plan was made."
-            raise RefusedError(409, "stale-plan", message, fix)
+            raise RequestRefusedError(409, "stale-plan", message, fix)
 
     def _planned(self) -> Review | None:
         """The plan of the revision that waits for a person now."""

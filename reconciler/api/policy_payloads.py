@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reconciler.api.payloads import Payload
 from reconciler.model.envelope import AcceptedPlan, Envelope
-from reconciler.model.found import Review
 from reconciler.model.git_record import Approval, Suspension
+from reconciler.model.review_findings import Review
 from solver.model.document import Document
 from solver.model.quantities import Instant
 

@@ -9,10 +9,10 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.following import Following
+from reconciler.api.git_services import GitServices
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import ApprovalAsked, ApprovalList, LookAsked, SuspensionAsked, SuspensionList
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.lifecycle.interventions.spans import UnfitEndError, read_end
 from reconciler.model.git_record import WHY_MAX, Approval, Suspension
@@ -41,7 +41,7 @@ class PolicyRoutes:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._following: Following = services.following
+        self._following: GitServices = services.following
         self.router = APIRouter(prefix="/v1/policy", tags=["policy"])
         add = self.router.add_api_route
         add("/approve", self.approve, methods=["POST"], responses=answers(ApprovalList, refuses(409, 413)),
@@ -59,10 +59,10 @@ class PolicyRoutes:
         held, commit = status.truth, status.last_attempted_revision
         if not _REVISION.fullmatch(asked.revision) or not commit.startswith(asked.revision) or held.type != "Stalled":
             fix = "`quorate status` says which revision was attempted, with at least 7 digits of its name."
-            raise RefusedError(409, "not-held", f"No revision {asked.revision!r} is held.", fix)
+            raise RequestRefusedError(409, "not-held", f"No revision {asked.revision!r} is held.", fix)
         if not status.acceptable:
             fix = f"Mend it in Git: {held.message}"
-            raise RefusedError(409, "not-acceptable", f"{held.reason} can't be accepted by a person.", fix)
+            raise RequestRefusedError(409, "not-acceptable", f"{held.reason} can't be accepted by a person.", fix)
         approval = Approval(
             commit=commit,
             reason=held.reason,
@@ -87,7 +87,7 @@ class PolicyRoutes:
         try:
             until = read_end(asked.until, now) if asked.until else None
         except UnfitEndError as error:
-            raise RefusedError(422, "unfit-end", str(error), error.fix) from error
+            raise RequestRefusedError(422, "unfit-end", str(error), error.fix) from error
         wanted = Suspension(author=request.state.user, why=why_of(asked.reason), at=now, until=until)
         kept = self._following.decisions.suspend(wanted)
         if kept.at == now:
@@ -107,7 +107,7 @@ class PolicyRoutes:
         suspended = self._following.decisions.suspension(self._services.clock.now())
         if suspended is not None:
             fix = "Resume it first: quorate resume-reconcile."
-            raise RefusedError(409, "suspended", f"Following Git is {suspended}.", fix)
+            raise RequestRefusedError(409, "suspended", f"Following Git is {suspended}.", fix)
         return answer(LookAsked(at=self._following.look()))
 
     def _record(self, kind: str, subject: str, cause: str, request: Request) -> None:
@@ -116,18 +116,18 @@ class PolicyRoutes:
 
 
 def read_asked(body: bytes, kind: type[T]) -> T:
-    """What a body asks for. Raises RefusedError."""
+    """What a body asks for. Raises RequestRefusedError."""
     try:
         return decode(body, kind)
     except msgspec.MsgspecError as error:
         fix = "Send JSON, as the OpenAPI document shows it."
-        raise RefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
+        raise RequestRefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
 
 
 def why_of(written: str) -> str:
-    """A person's reason, in one line. Raises RefusedError."""
+    """A person's reason, in one line. Raises RequestRefusedError."""
     why = " ".join(written.split())
     if not 0 < len(why) <= WHY_MAX:
         fix = "Say what others need to know who find it tomorrow."
-        raise RefusedError(422, "no-reason", f"A reason has 1 to {WHY_MAX} characters.", fix)
+        raise RequestRefusedError(422, "no-reason", f"A reason has 1 to {WHY_MAX} characters.", fix)
     return why

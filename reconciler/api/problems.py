@@ -27,7 +27,7 @@ from solver.plan.reasons import AnyReason
 MEDIA_TYPE: Final = "application/problem+json"
 
 
-class RefusedError(Exception):
+class RequestRefusedError(Exception):
     """The request can't be served; the caller is told why and what to do."""
 
     def __init__(
@@ -71,7 +71,7 @@ _Answer = Callable[[HTTPConnection, Any], Response]
 def install(app: FastAPI) -> None:
     """Teach an app to answer errors as ApiProblem documents, to WebSockets too where they were not accepted yet."""
     answers: dict[type[Exception], _Answer] = {
-        RefusedError: _refused,
+        RequestRefusedError: _refused,
         InvalidDocumentsError: _invalid_document,
         RequestValidationError: _invalid_parameter,
         WebSocketRequestValidationError: _invalid_parameter,
@@ -120,7 +120,7 @@ def _always(status: int, code: str, fix: str) -> Callable[[HTTPConnection, Excep
     return handle
 
 
-def _refused(request: HTTPConnection, error: RefusedError) -> Response:
+def _refused(request: HTTPConnection, error: RequestRefusedError) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == HTTPStatus.UNAUTHORIZED else {}
     return problem_answer(request, error.problem, error.status, headers)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
-from reconciler.api.following import Following
+from reconciler.api.git_services import GitServices
 from reconciler.api.payloads import Status
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.task_log import Logs
@@ -22,7 +22,7 @@ from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.stores import History, Holdings
+from reconciler.protocols.stores import History, LedgerView
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
@@ -45,14 +45,14 @@ class Services:
     """
 
     jobs: JobSource
-    ledger: Holdings
+    ledger: LedgerView
     history: History
     logs: Logs
     clock: Clock
     metrics: Metrics
     policy: Callable[[], tuple[str, Policy]]
     snapshot: Callable[[], Snapshot]
-    sighted: Callable[[], Sighted]
+    sighted: Callable[[], BackendReports]
     verdict: Callable[[JobName], Verdict | None]
     admit: Callable[[JobSpec], tuple[AnyReason, ...]]
     status: Callable[[], Status]
@@ -63,7 +63,7 @@ class Services:
     health: NodeHealths
     operations: Callable[[], Operations]
     alerts: AlertDesk
-    following: Following
+    following: GitServices
     alias_key: str
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.api.named_policies import require_allowed_image, require_named_policies
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.documents.job import NamedJob
 from reconciler.model.expansion import UnfitBatchError, expand_array
@@ -21,19 +21,19 @@ from solver.round.advice import what_would_fit
 
 
 def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:
-    """The jobs that a document stands for, one alone without a group. Raises RefusedError for what is too large."""
+    """The jobs that a document stands for, one alone without a group. Raises RequestRefusedError for what is too large."""
     try:
         if isinstance(submitted, NamedPipeline):
             return expand_pipeline(submitted)
         if submitted.spec.array is not None:
             return expand_array(submitted.name, submitted.spec)
     except UnfitBatchError as error:
-        raise RefusedError(422, "unfit", f"{error}.", error.fix) from error
+        raise RequestRefusedError(422, "unfit", f"{error}.", error.fix) from error
     return Batch((), (NewJob(submitted.name, submitted.spec),))
 
 
 def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
-    """Raise RefusedError where one of the jobs could never run, JobsAreElsewhereError where none is submitted here.
+    """Raise RequestRefusedError where one of the jobs could never run, JobsAreElsewhereError where none is submitted here.
 
     Those that differ only in their environment are judged once.
     """
@@ -50,13 +50,13 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
         reasons = services.admit(bare)
         if reasons:
             told = sentence("; ".join(str(reason) for reason in reasons))
-            raise RefusedError(
+            raise RequestRefusedError(
                 422, "inadmissible", f"{job.name} could never run: {told}", what_would_fit(reasons), reasons
             )
 
 
 def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> None:
-    """Raise RefusedError where a job lacks what its tasks need to begin: a secret, an account to run as, or podman."""
+    """Raise RequestRefusedError where a job lacks what its tasks need to begin: a secret, an account to run as, or podman."""
     asked: list[tuple[QueueName, tuple[SecretUse, ...], bool]] = []
     for job in jobs:
         needs = job.spec.queue, job.spec.secrets, job.spec.container is not None
@@ -65,11 +65,11 @@ def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> 
         asked.append(needs)
         found = services.unstartable(job.spec, user)
         if found:
-            raise RefusedError(422, found.code, f"{job.name} could not begin: {found.message}.", found.fix)
+            raise RequestRefusedError(422, found.code, f"{job.name} could not begin: {found.message}.", found.fix)
 
 
 def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> None:
-    """Raise RefusedError where a job depends on something that is neither there nor submitted with it."""
+    """Raise RequestRefusedError where a job depends on something that is neither there nor submitted with it."""
     batch = tuple(jobs)
     wanted = {dependency.job: job.name for job in batch for dependency in job.spec.depends_on}
     together = {job.name for job in batch} | {job.array.id for job in batch if job.array}
@@ -78,7 +78,7 @@ def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> No
         known = {record.name for record in services.jobs.jobs()} | together - {wanted[missing[0]]}
         fix = did_you_mean(missing[0], known) or "Submit what it depends on first."
         message = f"{wanted[missing[0]]} depends on {missing[0]}, and there is no such job."
-        raise RefusedError(422, "unknown-dependency", message, fix)
+        raise RequestRefusedError(422, "unknown-dependency", message, fix)
 
 
 def bare_spec(spec: JobSpec) -> JobSpec:

@@ -11,7 +11,7 @@ from reconciler.api.payloads import JobView
 from reconciler.api.services import Services
 from reconciler.api.top import Top, TopLine
 from reconciler.api.views import JobViews
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.protocols.backend import ENDED, MemoryUse, Progress, TaskStatus
 from solver.model.quantities import MilliGpu
 
@@ -37,7 +37,7 @@ class TopRoutes:
         return answer(Top(items=tuple(sorted(lines, key=lambda line: (-line.gpus, line.name)))))
 
 
-def line_of(job: JobView, sighted: Sighted) -> TopLine:
+def line_of(job: JobView, sighted: BackendReports) -> TopLine:
     """One line, from what the backend said of the tasks that the job holds devices for."""
     own = {(task.group, task.index) for task in job.tasks}
     tasks = [task for task in sighted.attempt(job.name, job.attempt).tasks if (task.group, task.index) in own]

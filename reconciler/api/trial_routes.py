@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.group_payloads import TrialList
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.services import Services
@@ -22,7 +22,7 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCU
 class TrialRoutes:
     """The one endpoint; `router` has it."""
 
-    def __init__(self, services: Services, authority: Authority) -> None:
+    def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
         self.router = APIRouter(tags=["jobs"])

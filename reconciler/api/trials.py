@@ -26,7 +26,7 @@ JOBS_MAX = 100
 def tried(services: Services, batch: Batch, user: str) -> TrialList:
     """A trial of every job up to JOBS_MAX. Nothing is kept, and nobody is asked to leave.
 
-    Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RefusedError for what
+    Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RequestRefusedError for what
     depends on something unknown, or could not begin.
     """
     taken = services.jobs.tallies([*(job.name for job in batch.jobs), *(group.name for group in batch.groups)])

@@ -11,12 +11,12 @@ from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
 from reconciler.control.islands import contradictions, told_cliques
 from reconciler.control.queue_use import queue_uses
-from reconciler.lifecycle.checkpoints.unread import unread
+from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.interventions.effects import about, held
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.dependencies import depended_on
-from reconciler.lifecycle.jobs.eligible import blocks
+from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
-from reconciler.lifecycle.jobs.sighted import Sighted
 from reconciler.lifecycle.jobs.states import by_job, state_of
 from reconciler.model.facts import NodeFacts
 from reconciler.model.health_record import NodeHealth
@@ -24,7 +24,7 @@ from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord, JobState
 from reconciler.model.verdict_words import verdict_words
 from reconciler.protocols.backend import Activity
-from reconciler.protocols.holdings import Holdings, JobHoldings
+from reconciler.protocols.holdings import JobHoldings, LedgerView
 from reconciler.protocols.marks import Marks
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import DeviceId, Node, NodeName
@@ -103,7 +103,7 @@ def job_viewer(services: Services, of: Sequence[JobRecord] | None = None) -> Cal
     return view
 
 
-def holdings_of_all(ledger: Holdings) -> JobHoldings:
+def holdings_of_all(ledger: LedgerView) -> JobHoldings:
     """What every job holds and is promised."""
     claims = {claim.job: claim for claim in ledger.claims()}
     return JobHoldings(claims, ledger.intents(), ledger.reservations(), ledger.attempts())
@@ -127,7 +127,7 @@ def _policy(services: Services) -> Policy:
         return policy_of(())
 
 
-def _activity(claim: Claim, sighted: Sighted) -> Activity | None:
+def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:
     if claim.idle_limit is None or claim.running_since is None:
         return None
     known = sighted.attempt(claim.job, claim.attempt).of_tasks({(task.group, task.index): 0 for task in claim.tasks})

@@ -15,9 +15,9 @@ from starlette.types import Send
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, Responses
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.payloads import WatchEnd, WatchStart
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.redaction import bare_event
 from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
@@ -54,7 +54,7 @@ _DESCRIBED: Responses = {
 class WatchRoutes:
     """The endpoint; `router` has it. Streams end when `closing` is set."""
 
-    def __init__(self, services: Services, authority: Authority, closing: Flag) -> None:
+    def __init__(self, services: Services, authority: Authorisation, closing: Flag) -> None:
         self._services = services
         self._authority = authority
         self._closing = closing
@@ -72,7 +72,7 @@ class WatchRoutes:
         """Events from now on, or from behind the number that `Last-Event-ID` or `after` names; none twice, none left out."""
         if self._open >= WATCHERS_MAX:
             fix = "Try again later, or ask for events page by page."
-            raise RefusedError(503, "too-many-watchers", f"{self._open} others watch already.", fix)
+            raise RequestRefusedError(503, "too-many-watchers", f"{self._open} others watch already.", fix)
         since = last_event_id if last_event_id is not None else after
         if since is None:
             since = await asyncio.to_thread(self._services.history.newest_event)
@@ -86,7 +86,7 @@ class WatchRoutes:
             while (end := self._over(caller)) is None:
                 try:
                     kept, seen = await asyncio.to_thread(self._look, caller, subject, since)
-                except (NoPolicyError, RefusedError):
+                except (NoPolicyError, RequestRefusedError):
                     end = "not-allowed"
                     break
                 except StoreUnusableError:
@@ -111,10 +111,10 @@ class WatchRoutes:
         return "expired" if caller.until is not None and self._services.clock.now() >= caller.until else None
 
     def _look(self, caller: Caller, subject: str, since: int) -> tuple[tuple[KeptEvent, ...], list[KeptEvent]]:
-        """What is new, and what of it the caller may see. Raises NoPolicyError, RefusedError, StoreUnusableError."""
+        """What is new, and what of it the caller may see. Raises NoPolicyError, RequestRefusedError, StoreUnusableError."""
         rights = self._authority.rights(caller)
         if not rights.may_look():
-            raise RefusedError(403, "not-allowed", "No role.")
+            raise RequestRefusedError(403, "not-allowed", "No role.")
         kept = self._services.history.events_since(since, subject, _CHUNK)
         # At once: a hundred may watch while thousands of jobs begin.
         records = self._services.jobs.named({JobName(each.event.subject) for each in kept})

@@ -11,10 +11,10 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from reconciler.api.answers import Responses, answer, refuses
-from reconciler.api.following import Following
+from reconciler.api.git_services import GitServices
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import WebhookHeard
-from reconciler.api.problems import RefusedError
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 
 Body = Annotated[bytes, Depends(bounded_body)]
@@ -40,7 +40,7 @@ class WebhookRoutes:
     """The endpoints; `router` has them all. The guard lets everybody through to them."""
 
     def __init__(self, services: Services) -> None:
-        self._following: Following = services.following
+        self._following: GitServices = services.following
         self.router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
         for path, heard in (("/github", self.github), ("/gitea", self.gitea), ("/gitlab", self.gitlab)):
             self.router.add_api_route(
@@ -74,17 +74,19 @@ class WebhookRoutes:
         return hmac.new(self._following.webhook_secret, body, hashlib.sha256).hexdigest().encode()
 
     async def _require_secret(self) -> None:
-        """Raises RefusedError."""
+        """Raises RequestRefusedError."""
         if not self._following.webhook_secret:
             fix = "Start the server with --webhook-secret FILE."
-            raise RefusedError(404, "no-webhooks", "This server hears no webhooks.", fix)
+            raise RequestRefusedError(404, "no-webhooks", "This server hears no webhooks.", fix)
 
     def _require(self, given: str, wanted: bytes) -> None:
-        """Raises RefusedError."""
+        """Raises RequestRefusedError."""
         # Header values are latin-1; anything else than what is wanted is as wrong as any other.
         if not hmac.compare_digest(given.encode("latin-1", "replace"), wanted):
             fix = "Give the forge the secret of the file that --webhook-secret names."
-            raise RefusedError(401, "not-authenticated", "The delivery is not signed with this server's secret.", fix)
+            raise RequestRefusedError(
+                401, "not-authenticated", "The delivery is not signed with this server's secret.", fix
+            )
 
     def _heard(self, is_push: bool, request: Request, body: bytes) -> Response:
         form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from reconciler.model.clock import Clock
-    from reconciler.node.agent.agent import Agent
+    from reconciler.node.agent.agent import NodeAgent
     from reconciler.node.agent.deeds import NodeDeeds
     from reconciler.node.agent.folder import AgentFolder
-    from reconciler.node.here import WhoseGpus
+    from reconciler.node.local_driver import WhoseGpus
     from solver.model.cluster import NodeName
     from solver.model.quantities import Duration
 
@@ -81,7 +81,7 @@ def agent(
     """
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.model.clock import SystemClock
-    from reconciler.node.agent.agent import Agent
+    from reconciler.node.agent.agent import NodeAgent
     from reconciler.node.agent.folder import AgentFolder, AgentFolderError
     from reconciler.node.agent.identity import read_identity
     from reconciler.node.local import StateFolderError
@@ -101,7 +101,7 @@ def agent(
             if keep_logs is not None:
                 _keep_logs(folder, clock, keep_logs, log)
             asyncio.run(
-                _until_told(Agent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
+                _until_told(NodeAgent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
             )
     except (AgentFolderError, DriverUnusableError, IdentityError, KeyFileError, StateFolderError) as failure:
         raise CommandFailedError(str(failure)) from failure
@@ -110,9 +110,9 @@ def agent(
 def _keep_logs(folder: AgentFolder, clock: Clock, keep: Duration, log: FilteringBoundLogger) -> None:
     """Delete old ones for as long as this process lives."""
     from reconciler.node.local.folders import StateFolders
-    from reconciler.node.local.retention import Retention
+    from reconciler.node.local.retention import AttemptRetention
 
-    retention = Retention(StateFolders(folder.tasks), clock, keep, log)
+    retention = AttemptRetention(StateFolders(folder.tasks), clock, keep, log)
     Thread(target=retention.run, name="logs", daemon=True).start()
 
 
@@ -128,9 +128,9 @@ def _deeds(
     from reconciler.node.agent.containers import ContainerWatch
     from reconciler.node.agent.deeds import NodeDeeds
     from reconciler.node.agent.hardware import Hardware
-    from reconciler.node.here import driver_for, gpus_of, looks_of, use_of
     from reconciler.node.local.accounts import Submitters
     from reconciler.node.local.machine import equipment_of_this_machine
+    from reconciler.node.local_driver import driver_for, gpus_of, looks_of, use_of
 
     kept = folder.tasks / "gpus"
     driver = driver_for(whose, kept)
@@ -145,7 +145,7 @@ def _deeds(
     return NodeDeeds(node, folder, clock, partial(gpus_of, driver), equipment, hardware, submitters)
 
 
-async def _until_told(served: Agent) -> None:
+async def _until_told(served: NodeAgent) -> None:
     """Until SIGTERM or SIGINT."""
     running = asyncio.ensure_future(served.run())
     for number in (signal.SIGTERM, signal.SIGINT):

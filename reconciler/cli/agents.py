@@ -10,7 +10,7 @@ import click
 
 from reconciler.api.agent_payloads import AgentView
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import Address, AddressParam
 from reconciler.cli.tables import print_table
@@ -108,9 +108,9 @@ def join(server: Address, token_file: TextIO | None, identity: Path) -> None:
     try:
         joined = join_as(server.host, server.port, _token(token_file), identity)
     except ControlPlaneUnreachableError as error:
-        raise CommandFailedError(str(error), exit_code=Exit.SERVER_UNREACHABLE) from error
+        raise CommandFailedError(str(error), exit_code=ExitCode.SERVER_UNREACHABLE) from error
     except JoinRefusedError as error:
-        raise CommandFailedError(str(error), exit_code=Exit.NOT_AUTHORISED) from error
+        raise CommandFailedError(str(error), exit_code=ExitCode.NOT_AUTHORISED) from error
     except KeyFileError as error:
         raise CommandFailedError(str(error)) from error
     click.echo(f"joined as {joined.node}; the certificate is good until {local(joined.says.until)} and renewed before")

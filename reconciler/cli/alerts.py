@@ -6,7 +6,7 @@ import click
 
 from reconciler.api.alert_payloads import WebhookView
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import span
@@ -48,7 +48,7 @@ def test(ctx: click.Context, policy: str, output: str, server: str | None) -> No
     else:
         for each in sent.items:
             click.echo(f"{policy}/{each.webhook}: {each.problem or 'it took the sample'}")
-    ctx.exit(Exit.ERROR if any(each.problem for each in sent.items) else Exit.OK)
+    ctx.exit(ExitCode.ERROR if any(each.problem for each in sent.items) else ExitCode.OK)
 
 
 def _row(webhook: WebhookView, now: Instant) -> list[str]:

@@ -8,13 +8,13 @@ import click
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.job_names import exit_code_of
 from reconciler.cli.logs import TaskLog
-from reconciler.cli.named import exit_code_of
 from reconciler.cli.output import CommandFailedError
-from reconciler.cli.terminal import Left, connect_terminal, require_terminal
+from reconciler.cli.terminal import Detachment, connect_terminal, require_terminal
 from reconciler.cli.wait import wait_for
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 
 _NOT_RUNNING = "not-running"
 
@@ -43,7 +43,7 @@ def wait_and_attach(client: Client, job: str) -> int:
     except KeyboardInterrupt:
         client.cancel(job)
         told = "interrupted while it waited, so it was cancelled"
-        raise CommandFailedError(told, place=job, exit_code=Exit.INTERRUPTED) from None
+        raise CommandFailedError(told, place=job, exit_code=ExitCode.INTERRUPTED) from None
     try:
         return attach_to(client, job)
     except ApiError as error:
@@ -59,16 +59,16 @@ def attach_to(client: Client, job: str, group: str = "", index: int = 0) -> int:
         click.echo(f"attached to {job}; Ctrl-] detaches", err=True)
         came_to = connect_terminal(attachment)
     back = f"`quorate attach {job}` comes back."
-    if isinstance(came_to, Left):
+    if isinstance(came_to, Detachment):
         click.echo(f"\ndetached from {job}, which goes on. {back}", err=True)
-        return Exit.OK
+        return ExitCode.OK
     if came_to is None:
-        raise CommandFailedError("the connection was lost", place=job, fix=back, exit_code=Exit.SERVER_UNREACHABLE)
+        raise CommandFailedError("the connection was lost", place=job, fix=back, exit_code=ExitCode.SERVER_UNREACHABLE)
     if came_to.reason != "ended":
         raise CommandFailedError(came_to.message, place=job, fix=back)
     if came_to.stopped:
         click.echo(f"\n{job} was told to end: `quorate why {job}` says why", err=True)
-    return Exit.ERROR if came_to.exit_code is None else came_to.exit_code
+    return ExitCode.ERROR if came_to.exit_code is None else came_to.exit_code
 
 
 def _already_over(client: Client, view: JobView) -> int:

@@ -15,11 +15,11 @@ from reconciler.cli.output import CommandFailedError, printable
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.plan.reason import count
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 if TYPE_CHECKING:
-    from reconciler.analysis.backtest.as_it_was import Record
-    from reconciler.analysis.backtest.compare import Candidate
+    from reconciler.analysis.backtest.actuals import Actuals
+    from reconciler.analysis.backtest.compare import PolicyCandidate
 
 Read = TypeVar("Read")
 
@@ -35,24 +35,24 @@ class Arrivals:
     start: Instant
     end: Instant
     notes: tuple[str, ...] = ()
-    record: Record | None = None
+    record: Actuals | None = None
 
 
 def candidates_of(
-    policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: Inventory, cluster: str | None
-) -> list[Candidate]:
+    policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: ClusterSource, cluster: str | None
+) -> list[PolicyCandidate]:
     """Folders first, then revisions, each in the order in which they were named."""
-    from reconciler.analysis.backtest.compare import Candidate
+    from reconciler.analysis.backtest.compare import PolicyCandidate
 
     if not policies and not revisions:
         raise click.UsageError("name at least one policy, with --policies or --revision")
     found = []
     for path in policies:
         compiled = read_policies(path, cluster)
-        found.append(Candidate(str(path), compiled.policy, compiled.nodes))
+        found.append(PolicyCandidate(str(path), compiled.policy, compiled.nodes))
     for revision in revisions:
         commit, compiled = read_policies_at(repo, revision, cluster)
-        found.append(Candidate(revision, compiled.policy, compiled.nodes, commit))
+        found.append(PolicyCandidate(revision, compiled.policy, compiled.nodes, commit))
     names = [candidate.name for candidate in found]
     if len(set(names)) < len(names):
         raise click.UsageError("a policy is named twice")
@@ -68,7 +68,7 @@ def candidates_of(
 
 
 @dataclass(frozen=True)
-class Inventory:
+class ClusterSource:
     """The cluster that all policies are tried on, if it is not each one's own: of a repository, or of a snapshot."""
 
     folder: Path | None
@@ -110,7 +110,7 @@ def arrivals_of(trace: Path | None, history: Path | None, start: Instant | None,
 
 
 def _recorded(path: Path, start: Instant | None, days: float | None) -> Arrivals:
-    from reconciler.analysis.backtest.as_it_was import Record
+    from reconciler.analysis.backtest.actuals import Actuals
     from reconciler.analysis.backtest.past import read_recorded, replayable
 
     head, recorded = _readable(path, lambda: read_recorded(path))
@@ -120,7 +120,7 @@ def _recorded(path: Path, start: Instant | None, days: float | None) -> Arrivals
     if end <= begin:
         raise CommandFailedError(f"nothing from {begin} to {end}", place=str(path), fix="Choose other days.")
     jobs = tuple(one for one in past.jobs if begin <= one.job.submitted_at < end)
-    record = Record({job.name: job for job in recorded}, jobs, begin, end, past.until)
+    record = Actuals({job.name: job for job in recorded}, jobs, begin, end, past.until)
     return Arrivals(path.name, jobs, begin, end, past.notes, record)
 
 

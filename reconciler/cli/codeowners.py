@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import invalid, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.documents.clusters import clusters_of
-from reconciler.documents.codeowners import PLACES, Clusters, Written, section, terms_of, with_section
+from reconciler.documents.codeowners import PLACES, Clusters, CodeOwnersFile, section, terms_of, with_section
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import read_repository
 from reconciler.model.problem import InvalidDocumentsError
@@ -31,7 +31,7 @@ def codeowners(path: Path, write: bool) -> None:
     if not terms.handles:
         fix = "Name them in codeOwners.handles of the AccessPolicy: group:vision-leads: '@example/vision-leads'."
         raise CommandFailedError("nobody has a handle at the repository's host", place=str(path), fix=fix)
-    written = code_owners_of(path, clusters) or Written(PLACES[terms.forge][0], "")
+    written = code_owners_of(path, clusters) or CodeOwnersFile(PLACES[terms.forge][0], "")
     wanted = section(clusters, written.path)
     if not write:
         click.echo(wanted, nl=False)
@@ -45,14 +45,14 @@ def codeowners(path: Path, write: bool) -> None:
     click.echo(f"wrote {target}")
 
 
-def code_owners_of(path: Path, clusters: Clusters) -> Written | None:
+def code_owners_of(path: Path, clusters: Clusters) -> CodeOwnersFile | None:
     """The CODEOWNERS file that the host of a work tree would read; None: there is none. Links are not followed."""
     for place in PLACES[terms_of(clusters).forge]:
         file = path / place
         if file.is_symlink() or file.parent.is_symlink():
             raise CommandFailedError("this is a symbolic link, and links are not followed", place=str(file))
         if file.is_file():
-            return Written(place, _text(file))
+            return CodeOwnersFile(place, _text(file))
     return None
 
 
@@ -72,6 +72,6 @@ def _clusters(path: Path) -> Clusters:
         files = read_folder(path)
         return {name: read_repository(files, name).checked() for name in clusters_of(files) or (None,)}
     except InvalidDocumentsError as error:
-        raise invalid(error, Exit.POLICY_INVALID) from error
+        raise invalid(error, ExitCode.POLICY_INVALID) from error
     except OSError as error:
         raise unreadable(error, path) from error

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from reconciler.access.token_file import TokenFileError
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError
-from reconciler.client.client import (
+from reconciler.client import (
     DEFAULT_SERVER,
     ApiError,
     Client,
@@ -34,16 +34,16 @@ def connected(server: str | None) -> Iterator[Client]:
         with connect(server) as client:
             yield client
     except ServerUnreachableError as error:
-        raise CommandFailedError(str(error), exit_code=Exit.SERVER_UNREACHABLE) from error
+        raise CommandFailedError(str(error), exit_code=ExitCode.SERVER_UNREACHABLE) from error
     except TokenFileError as error:
-        raise CommandFailedError(str(error), exit_code=Exit.NOT_AUTHORISED) from error
+        raise CommandFailedError(str(error), exit_code=ExitCode.NOT_AUTHORISED) from error
     except NotAuthorisedError as error:
-        raise _refused(error, Exit.NOT_AUTHORISED) from error
+        raise _refused(error, ExitCode.NOT_AUTHORISED) from error
     except ApiError as error:
-        raise _refused(error, Exit.STALE_PLAN if error.problem.code == "stale-plan" else Exit.ERROR) from error
+        raise _refused(error, ExitCode.STALE_PLAN if error.problem.code == "stale-plan" else ExitCode.ERROR) from error
 
 
-def _refused(error: ApiError, exit_code: Exit) -> CommandFailedError:
+def _refused(error: ApiError, exit_code: ExitCode) -> CommandFailedError:
     """What the server said: its message, which has the first problem of a document, and the others below it."""
     problem = error.problem
     others = (str(other) for other in problem.problems[1:])

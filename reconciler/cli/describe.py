@@ -11,11 +11,11 @@ import click
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView, Why
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.named import counts_of, find
+from reconciler.cli.job_names import counts_of, find
 from reconciler.cli.output import output_option, print_json
+from reconciler.cli.phrases import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.stores import Event
 from solver.model.document import API_VERSION, Document

@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.documents.fieldhelp import FieldHelp, UnknownFieldError, field_help, kinds_help
 from solver.model.document import API_VERSION, Document
@@ -32,7 +32,7 @@ def explain(field: str, output: str) -> None:
     try:
         fields = (field_help(field),) if field else kinds_help()
     except UnknownFieldError as error:
-        raise CommandFailedError(str(error), fix=error.fix, exit_code=Exit.USAGE) from None
+        raise CommandFailedError(str(error), fix=error.fix, exit_code=ExitCode.USAGE) from None
     if output == "json":
         print_json(Explanation(fields))
     else:

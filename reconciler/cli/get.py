@@ -11,14 +11,14 @@ import msgspec
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobList, JobView, QueueView
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.folding import Folded, folded
-from reconciler.cli.named import counts_of, find
+from reconciler.cli.job_lines import Folded, folded
+from reconciler.cli.job_names import counts_of, find
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.phrases import class_of, gpus_of, nodes_of, standing, with_idleness
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local, span
 from reconciler.cli.trees import tree_of
-from reconciler.cli.wording import class_of, gpus_of, nodes_of, standing, with_idleness
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from reconciler.model.job_record import JobState
 from reconciler.model.problem import did_you_mean

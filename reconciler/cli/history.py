@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from reconciler.analysis.backtest.history_file import HistoryHead, aliased
 from reconciler.analysis.backtest.past import write_history
-from reconciler.analysis.backtest.recorded import HistoryHead, aliased
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.inputs import unreadable
 from solver.plan.reason import count

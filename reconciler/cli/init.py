@@ -14,7 +14,7 @@ import click
 
 from reconciler.cli.install_source import InstallSource, UnknownSourceError, named_source, own_source
 from reconciler.cli.output import CommandFailedError, print_warning
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 
 _STARTER = "starter"
 _HOSTS = "hosts"

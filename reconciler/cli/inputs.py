@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, printable
 from reconciler.cli.times import span
 from reconciler.documents.clusters import ClusterNotChosenError, chosen, clusters_of
@@ -28,7 +28,7 @@ def read_policies(path: Path, cluster: str | None = None) -> Compiled:
         files = policy_files(path)
         return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).checked()
     except InvalidDocumentsError as error:
-        raise invalid(error, Exit.POLICY_INVALID) from error
+        raise invalid(error, ExitCode.POLICY_INVALID) from error
     except OSError as error:
         raise unreadable(error, path) from error
 
@@ -46,7 +46,7 @@ def read_policies_at(repo: Path, revision: str, cluster: str | None = None) -> t
     try:
         return found.commit, read_repository(found.files, named).checked()
     except InvalidDocumentsError as error:
-        raise invalid(error, Exit.POLICY_INVALID, where=f"{revision} ({found.commit[:12]})") from error
+        raise invalid(error, ExitCode.POLICY_INVALID, where=f"{revision} ({found.commit[:12]})") from error
 
 
 def read_snapshot_file(path: Path) -> Snapshot:
@@ -56,7 +56,7 @@ def read_snapshot_file(path: Path) -> Snapshot:
     try:
         return read_snapshot(path.read_bytes(), str(path))
     except InvalidDocumentsError as error:
-        raise invalid(error, Exit.ERROR) from error
+        raise invalid(error, ExitCode.ERROR) from error
     except OSError as error:
         raise unreadable(error, path) from error
 
@@ -68,7 +68,7 @@ def young_enough(snapshot: Snapshot, path: Path | None, most: Duration | None, n
     if most is not None and age > most:
         fix = "Export it again: quorate snapshot export." if path else "See `quorate status`: no round is decided."
         message = f"{told}; at most {most} is allowed"
-        raise CommandFailedError(message, place=str(path or "the server"), fix=fix, exit_code=Exit.STALE_PLAN)
+        raise CommandFailedError(message, place=str(path or "the server"), fix=fix, exit_code=ExitCode.STALE_PLAN)
     if most is None and path:
         click.echo(f"note: {printable(str(path))}: {told}", err=True)
     return snapshot
@@ -79,10 +79,10 @@ def one_cluster(clusters: Iterable[str], cluster: str | None, place: str) -> str
     try:
         return chosen(clusters, cluster)
     except ClusterNotChosenError as error:
-        raise CommandFailedError(str(error), place=place, fix=error.fix, exit_code=Exit.USAGE) from error
+        raise CommandFailedError(str(error), place=place, fix=error.fix, exit_code=ExitCode.USAGE) from error
 
 
-def invalid(error: InvalidDocumentsError, exit_code: Exit, where: str = "") -> CommandFailedError:
+def invalid(error: InvalidDocumentsError, exit_code: ExitCode, where: str = "") -> CommandFailedError:
     """All problems of the documents: one as any error, several each on a line with its fix.
 
     `where` says which documents, if that is not plain.

@@ -13,7 +13,7 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from reconciler.node.nvml.inventory import GpuFound, Inventory
+    from reconciler.node.nvml.inventory import GpuFound, GpuInventory
 
 _HEADINGS: Final = ("GPU", "GPU TYPE", "UUID", "MEMORY", "MIG", "STATE")
 
@@ -33,13 +33,13 @@ def inventory(state: Path, output: str) -> None:
     Where the machine has an agent, also what of it is otherwise than Git has it. A machine without GPUs is no error.
     """
     from reconciler.node.agent.folder import AgentFolder
-    from reconciler.node.here import driver_here
+    from reconciler.node.local_driver import driver_here
     from reconciler.node.nvml.driver import DriverError
-    from reconciler.node.nvml.inventory import Inventory, differences, read_inventory
+    from reconciler.node.nvml.inventory import GpuInventory, differences, read_inventory
 
     try:
         driver = driver_here()
-        found = Inventory(absent=driver) if isinstance(driver, str) else read_inventory(driver)
+        found = GpuInventory(absent=driver) if isinstance(driver, str) else read_inventory(driver)
     except DriverError as error:
         raise CommandFailedError(str(error)) from error
     try:
@@ -56,7 +56,7 @@ def inventory(state: Path, output: str) -> None:
     _print(found)
 
 
-def _print(found: Inventory) -> None:
+def _print(found: GpuInventory) -> None:
     if found.absent:
         click.echo(f"no GPU of NVIDIA: {found.absent}")
     else:
@@ -65,7 +65,7 @@ def _print(found: Inventory) -> None:
         click.echo(difference)
 
 
-def _print_gpus(found: Inventory) -> None:
+def _print_gpus(found: GpuInventory) -> None:
     click.echo(f"driver {found.driver}")
     rows = ([str(number), *_row(gpu)] for number, gpu in enumerate(found.gpus))
     print_table(_HEADINGS, rows, right=("GPU", "MEMORY"))

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import invalid, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.documents.job import NamedJob, read_job
@@ -60,7 +60,7 @@ class ShortForm:
         ]
         if missing:
             raise click.UsageError(f"missing {', '.join(missing)} (or -f FILE)")
-        return _checked(_document(name, self._spec(queue)), "the command line", Exit.USAGE)
+        return _checked(_document(name, self._spec(queue)), "the command line", ExitCode.USAGE)
 
     def over(self, document: dict[str, Any], file: str, name: str | None, queue: str | None) -> NamedJob:
         """The job of a script, under another name, in another queue and with other wishes where options say so."""
@@ -74,7 +74,7 @@ class ShortForm:
             spec["taskGroups"][0]["shape"]["gpuTypes"] = list(self.types)
         if "queue" not in spec:
             raise click.UsageError("the script names no partition: give the job a --queue")
-        return _checked(_document(name or document["metadata"]["name"], spec), file, Exit.ERROR)
+        return _checked(_document(name or document["metadata"]["name"], spec), file, ExitCode.ERROR)
 
     def _spec(self, queue: str | None) -> dict[str, Any]:
         shape = {"gpus": self.gpus, "gpuTypes": list(self.types), "cpu": self.cpu, "memory": self.memory}
@@ -117,7 +117,7 @@ def submission_in_file(path: str, name: str | None, queue: str | None) -> Submis
         with click.open_file(path, "rb") as file:
             found = read_submission(file.read(), "stdin" if path == "-" else path)
     except InvalidDocumentsError as error:
-        raise invalid(error, Exit.ERROR) from error
+        raise invalid(error, ExitCode.ERROR) from error
     except OSError as error:
         raise unreadable(error, Path(path)) from error
     called = JobName(name or found.name)
@@ -137,14 +137,14 @@ def _document(name: str | None, spec: object, kind: str = "Job") -> dict[str, An
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _checked(document: dict[str, Any], where: str, exit_code: Exit) -> NamedJob:
+def _checked(document: dict[str, Any], where: str, exit_code: ExitCode) -> NamedJob:
     """The job of a document that we have written ourselves, so that places in it say nothing."""
     try:
         return read_job(encode(document), where)
     except InvalidDocumentsError as error:
         told = "; ".join(problem.message for problem in error.problems)
         fix = " ".join(dict.fromkeys(problem.fix for problem in error.problems if problem.fix))
-        place = where if exit_code == Exit.ERROR else ""
+        place = where if exit_code == ExitCode.ERROR else ""
         raise CommandFailedError(told, place=place, fix=fix, exit_code=exit_code) from error
 
 

@@ -92,7 +92,7 @@ def kubernetes_settings(
     burst: int,
 ) -> KubernetesSettings | None:
     """None: jobs run on this machine. Raises click.UsageError."""
-    from reconciler.kubernetes.objects.whose import INCUMBENTS, Whose
+    from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, PodOwnership
     from reconciler.server.settings import KubernetesSettings, identity_of_this_process
 
     if (observed_schedulers or observed_queue) and not observe:
@@ -118,6 +118,6 @@ def kubernetes_settings(
         qps,
         burst,
         (of_mig, configs),
-        observed=Whose(frozenset(observed_schedulers or INCUMBENTS), observed_queue) if observe else None,
+        observed=PodOwnership(frozenset(observed_schedulers or INCUMBENTS), observed_queue) if observe else None,
         mirror_policy=mirror_policy,
     )

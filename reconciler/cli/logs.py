@@ -11,7 +11,7 @@ import click
 from reconciler.api.payloads import LOG_BYTES_MAX, JobView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.wait import POLL_S
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.lifecycle.jobs.tail import start_of_last_lines
 from reconciler.model.task_log import offset_after
 

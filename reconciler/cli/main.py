@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, print_error
 
 
@@ -32,7 +32,9 @@ COMMANDS: Final = {
     "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
     "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay jobs of the past under one or more policies."),
-    "apply": Subcommand("reconciler.cli.following:apply", "Approve a policy revision that is held, or a saved plan."),
+    "apply": Subcommand(
+        "reconciler.cli.reconciliation:apply", "Approve a policy revision that is held, or a saved plan."
+    ),
     "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
     "store": Subcommand("reconciler.cli.store:store", "Back up, restore, check or take back the store."),
     "token": Subcommand("reconciler.cli.token:token", "Give a user a token for the API."),
@@ -49,10 +51,10 @@ COMMANDS: Final = {
     "requeue": Subcommand("reconciler.cli.verbs:requeue", "Let running jobs begin anew."),
     "top": Subcommand("reconciler.cli.top:top", "Show what runs, how far it is and what it uses."),
     "checkpoints": Subcommand("reconciler.cli.checkpoints:checkpoints", "List what a job has saved."),
-    "cordon": Subcommand("reconciler.cli.by_hand:cordon", "Let nothing new start on nodes for a while."),
-    "uncordon": Subcommand("reconciler.cli.by_hand:uncordon", "Let nodes take work again."),
-    "hold": Subcommand("reconciler.cli.by_hand:hold", "Let jobs, or all of a queue, not begin for a while."),
-    "boost": Subcommand("reconciler.cli.by_hand:boost", "Let jobs start before the others of their queue."),
+    "cordon": Subcommand("reconciler.cli.interventions:cordon", "Let nothing new start on nodes for a while."),
+    "uncordon": Subcommand("reconciler.cli.interventions:uncordon", "Let nodes take work again."),
+    "hold": Subcommand("reconciler.cli.interventions:hold", "Let jobs, or all of a queue, not begin for a while."),
+    "boost": Subcommand("reconciler.cli.interventions:boost", "Let jobs start before the others of their queue."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
     "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
@@ -63,9 +65,11 @@ COMMANDS: Final = {
     "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),
     "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
     "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
-    "reconcile": Subcommand("reconciler.cli.following:reconcile", "Have the server look at Git now."),
-    "suspend-reconcile": Subcommand("reconciler.cli.following:suspend_reconcile", "Stop following Git for a while."),
-    "resume-reconcile": Subcommand("reconciler.cli.following:resume_reconcile", "Follow Git again."),
+    "reconcile": Subcommand("reconciler.cli.reconciliation:reconcile", "Have the server look at Git now."),
+    "suspend-reconcile": Subcommand(
+        "reconciler.cli.reconciliation:suspend_reconcile", "Stop following Git for a while."
+    ),
+    "resume-reconcile": Subcommand("reconciler.cli.reconciliation:resume_reconcile", "Follow Git again."),
     "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
 }
 """Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""
@@ -134,29 +138,29 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
         NoArgsIsHelpError
     ) as asked:  # A group without its command: what click raises is the help, not an error's text.
         click.echo(asked.format_message(), err=True)
-        return Exit.USAGE
+        return ExitCode.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else program
         print_error(error.format_message(), fix=f"See `{path} --help`.")
-        return Exit.USAGE
+        return ExitCode.USAGE
     except click.ClickException as error:
         print_error(error.format_message())
-        return Exit.ERROR
+        return ExitCode.ERROR
     except click.Abort:  # What click makes of Ctrl-C.
         print_error("interrupted")
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except OSError as error:
         if error.filename is not None:  # A file or folder that this command can't use, whichever it is.
             print_error(error.strerror or str(error), place=str(error.filename))
-            return Exit.ERROR
+            return ExitCode.ERROR
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
         # Whoever read the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.ENOSPC:
             print_error(os.strerror(errno.ENOSPC))
-        return Exit.ERROR
-    return result if isinstance(result, int) else Exit.OK
+        return ExitCode.ERROR
+    return result if isinstance(result, int) else ExitCode.OK
 
 
 def _open_streams() -> None:

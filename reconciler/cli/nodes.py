@@ -9,9 +9,9 @@ import click
 from reconciler.api.payloads import NodeView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
+from reconciler.cli.phrases import by_whom, short_list
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import by_whom, short_list
 from reconciler.model.health_record import PartHealth
 from solver.model.cluster import Node
 from solver.model.quantities import Memory, MilliGpu

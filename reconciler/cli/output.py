@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 import click
 
-from reconciler.analysis.reports.plain import printable
-from reconciler.cli.exits import Exit
+from reconciler.analysis.reports.plain_text import printable
+from reconciler.cli.exits import ExitCode
 
 __all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "print_warning", "printable", "styled"]
 
@@ -18,7 +18,7 @@ __all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "
 class CommandFailedError(Exception):
     """A command can't do what was asked. `place` is a file, job or server; `fix` is what to do about it."""
 
-    def __init__(self, problem: str, *, place: str = "", fix: str = "", exit_code: Exit = Exit.ERROR) -> None:
+    def __init__(self, problem: str, *, place: str = "", fix: str = "", exit_code: ExitCode = ExitCode.ERROR) -> None:
         super().__init__(problem)
         self.place = place
         self.problem = problem

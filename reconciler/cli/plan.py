@@ -11,23 +11,23 @@ import click
 
 from reconciler.analysis.reports.formats import FORMATS, problems_as
 from reconciler.analysis.reports.paths import UNKNOWN, Paths, paths_of
+from reconciler.analysis.reports.review_outline import outline_of
 from reconciler.analysis.reports.review_problems import review_problems
-from reconciler.analysis.reports.reviewed import outline_of
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.deciding import program_beside
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, young_enough
+from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam, cluster_option
 from reconciler.cli.saved_plan import envelope_of, write_plan
 from reconciler.cli.times import local
 from reconciler.documents.clusters import clusters_of
-from reconciler.gitops.review.compare import review
-from reconciler.gitops.review.side import Side
+from reconciler.gitops.review.comparison import review
+from reconciler.gitops.review.side import ReviewSide
 from reconciler.gitops.source.tree import Revision
 from reconciler.model.clock import SystemClock
 from reconciler.model.envelope import SavedPlan
-from reconciler.model.found import Review
+from reconciler.model.review_findings import Review
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 
@@ -133,7 +133,7 @@ def _revision(repo: Path, name: str, option: str) -> Revision:
         raise CommandFailedError(str(error), place=option, fix=error.fix) from error
 
 
-def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Side:
+def _side(name: str, revision: Revision, option: str, cluster: str | None) -> ReviewSide:
     """What a revision says of a cluster: nothing at all where it has others and not this one, which is then new, or gone.
 
     Nor does a base without a policy: the head has the first one.
@@ -143,14 +143,14 @@ def _side(name: str, revision: Revision, option: str, cluster: str | None) -> Si
 
     known = clusters_of(revision.files)
     if known and cluster not in known:
-        return Side(name, revision.commit, compiled_of_nothing())
+        return ReviewSide(name, revision.commit, compiled_of_nothing())
     reading = read_repository(revision.files, cluster if known else None)
     if option == "--base" and any(problem.code == NO_DOCUMENTS for problem in reading.problems):
-        return Side(name, revision.commit, compiled_of_nothing())
+        return ReviewSide(name, revision.commit, compiled_of_nothing())
     try:
-        return Side(name, revision.commit, reading.checked())
+        return ReviewSide(name, revision.commit, reading.checked())
     except InvalidDocumentsError as error:
-        raise invalid(error, Exit.POLICY_INVALID, where=f"{option} {name} ({revision.commit[:12]})") from error
+        raise invalid(error, ExitCode.POLICY_INVALID, where=f"{option} {name} ({revision.commit[:12]})") from error
 
 
 def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | None) -> Snapshot:
@@ -192,8 +192,8 @@ def _print_text(found: Review, paths: Paths, *, unfold: bool) -> None:
     click.echo(text(outline, unfold=unfold, columns=columns, colour=colour), nl=False, color=colour)
 
 
-def _exit_code(found: Review, *, detailed: bool) -> Exit:
+def _exit_code(found: Review, *, detailed: bool) -> ExitCode:
     """The worse wins."""
     if found.breaches:
-        return Exit.GUARDRAIL_REFUSED
-    return Exit.CHANGES if detailed and found.has_changes else Exit.OK
+        return ExitCode.GUARDRAIL_REFUSED
+    return ExitCode.CHANGES if detailed and found.has_changes else ExitCode.OK

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from reconciler.cli.deciding import program_beside
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import invalid, one_cluster, policy_files, unreadable
+from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
 from reconciler.cli.params import cluster_option
 from reconciler.documents.clusters import clusters_of
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.repository import Compiled, Reading, read_repository
 from reconciler.model.problem import InvalidDocumentsError, did_you_mean
@@ -48,7 +48,7 @@ def test(ctx: click.Context, path: Path, wanted: str | None, cluster: str | None
         click.echo(_junit(report), nl=False)
     else:
         _print_text(report)
-    ctx.exit(Exit.OK if report.passed else Exit.ERROR)
+    ctx.exit(ExitCode.OK if report.passed else ExitCode.ERROR)
 
 
 def _read(path: Path, cluster: str | None) -> Reading:
@@ -57,13 +57,13 @@ def _read(path: Path, cluster: str | None) -> Reading:
         reading = read_repository(files, one_cluster(clusters_of(files), cluster, str(path)))
         reading.checked()
     except InvalidDocumentsError as error:
-        raise invalid(error, Exit.POLICY_INVALID) from error
+        raise invalid(error, ExitCode.POLICY_INVALID) from error
     except OSError as error:
         raise unreadable(error, path) from error
     return reading
 
 
-def _chosen(reading: Reading, path: Path, wanted: str | None) -> list[Declared[PolicyTest]]:
+def _chosen(reading: Reading, path: Path, wanted: str | None) -> list[Declaration[PolicyTest]]:
     if not reading.tests:
         fix = f"Write a PolicyTest into {_FOLDER}; docs/testing-policy.md begins with one."
         raise CommandFailedError("there are no policy tests", place=str(path), fix=fix)
@@ -74,14 +74,14 @@ def _chosen(reading: Reading, path: Path, wanted: str | None) -> list[Declared[P
     return chosen
 
 
-def _report(tests: Sequence[Declared[PolicyTest]], compiled: Compiled) -> PolicyTestReport:
+def _report(tests: Sequence[Declaration[PolicyTest]], compiled: Compiled) -> PolicyTestReport:
     from reconciler.gitops.policytests.conduct import PolicyTestReport
 
     results = tuple(_with_progress(_conducted(tests, compiled), len(tests)))
     return PolicyTestReport(all(result.passed for result in results), results)
 
 
-def _conducted(tests: Sequence[Declared[PolicyTest]], compiled: Compiled) -> Iterator[PolicyTestResult]:
+def _conducted(tests: Sequence[Declaration[PolicyTest]], compiled: Compiled) -> Iterator[PolicyTestResult]:
     from reconciler.gitops.policytests.conduct import conduct
 
     with program_beside() as optimiser:
@@ -120,10 +120,11 @@ def _print_text(report: PolicyTestReport) -> None:
 
 
 def _junit(report: PolicyTestReport) -> str:
-    from reconciler.analysis.reports.junit import Case, junit
+    from reconciler.analysis.reports.junit import JunitCase, junit
 
     return junit(
-        "quorate test", (Case(result.file, result.name, _failure(result), result.seconds) for result in report.tests)
+        "quorate test",
+        (JunitCase(result.file, result.name, _failure(result), result.seconds) for result in report.tests),
     )
 
 

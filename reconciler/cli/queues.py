@@ -9,8 +9,8 @@ import click
 from reconciler.api.payloads import QueueView
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json, printable
+from reconciler.cli.phrases import by_whom
 from reconciler.cli.tables import print_table
-from reconciler.cli.wording import by_whom
 from reconciler.control.queue_use import QueueLine
 
 _HEADINGS = (

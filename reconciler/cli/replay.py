@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.store_options import store_options
 from reconciler.protocols.rounds import RoundRecord
@@ -61,7 +61,7 @@ def replay(
         click.echo(f"round {number}: identical, {replayed.replayed_plan}{how}")
     else:
         click.echo(f"round {number}: different. {printable(replayed.difference)}")
-    ctx.exit(Exit.OK if replayed.identical else Exit.ERROR)
+    ctx.exit(ExitCode.OK if replayed.identical else ExitCode.ERROR)
 
 
 def _from_server(server: str | None, number: int) -> RoundRecord:

@@ -10,10 +10,10 @@ import msgspec
 
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
+from reconciler.cli.phrases import short_revision
 from reconciler.cli.solve import plan_lines
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import short_revision
 from reconciler.protocols.rounds import RoundRecord, RoundSummary
 from solver.model.document import API_VERSION
 

@@ -17,7 +17,7 @@ from reconciler.cli.store_options import store_options
 from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
-    from reconciler.node.here import WhoseGpus
+    from reconciler.node.local_driver import WhoseGpus
     from reconciler.server.settings import Settings, StoreSettings
 
 
@@ -200,7 +200,7 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.serve import AddressError
-    from reconciler.backends.baremetal.doorway import DoorError
+    from reconciler.backends.baremetal.agent_listener import AgentListenerError
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.connections.limits import ConnectionLimitsError
     from reconciler.gitops.source.errors import GitSourceError
@@ -209,7 +209,7 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.node.nvml.driver import DriverUnusableError
     from reconciler.protocols.stores import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
-    from reconciler.server.on_kubernetes import KubernetesFailedError
+    from reconciler.server.kubernetes_cluster import KubernetesFailedError
     from reconciler.server.serve import ServerEndedError
     from reconciler.server.terms import IdentityError
     from reconciler.server.webhook_secret import WebhookSecretError
@@ -217,7 +217,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (
         AddressError,
         ConnectionLimitsError,
-        DoorError,
+        AgentListenerError,
         DriverUnusableError,
         FolderUnusableError,
         GitSourceError,

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.model.envelope import Envelope, SavedPlan
-from reconciler.model.found import Review
+from reconciler.model.review_findings import Review
 from solver.model.document import decode, encode
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import unreadable
 from reconciler.cli.output import CommandFailedError, printable
-from reconciler.documents.slurm.directives import PassedOver, ScriptError, has_directives
+from reconciler.documents.slurm.directives import IgnoredDirective, ScriptError, has_directives
 from reconciler.documents.slurm.job import Submitter, job_of
 
 
@@ -51,14 +51,14 @@ def document_of(path: str, arguments: Sequence[str], strict: bool) -> dict[str, 
     if batch.passed_over and strict:
         told = "; ".join(_said(path, each) for each in batch.passed_over)
         fix = "Take it out of the script, or leave --strict out."
-        raise CommandFailedError(f"not followed: {told}", fix=fix, exit_code=Exit.USAGE)
+        raise CommandFailedError(f"not followed: {told}", fix=fix, exit_code=ExitCode.USAGE)
     for each in batch.passed_over:
         kind = "ignored" if each.flag.startswith("-") else "note"
         click.echo(f"{kind}: {_said(path, each)}", err=True)
     return batch.document
 
 
-def _said(path: str, each: PassedOver) -> str:
+def _said(path: str, each: IgnoredDirective) -> str:
     return printable(f"{path}:{each.line}: {each.flag}: {each.why}")
 
 

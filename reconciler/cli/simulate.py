@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.analysis.backtest.rows import sections
-from reconciler.cli.backtest_inputs import Arrivals, Inventory, arrivals_of, candidates_of
-from reconciler.cli.deciding import program_beside
+from reconciler.cli.backtest_inputs import Arrivals, ClusterSource, arrivals_of, candidates_of
 from reconciler.cli.inputs import unreadable
+from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam, InstantParam, cluster_option
 from reconciler.cli.tables import print_table
 from solver.model.quantities import Duration, Instant
 from solver.plan.reason import count
-from solver.simulation.traced import Round
+from solver.simulation.trace import ReplayedRound
 
 if TYPE_CHECKING:
-    from reconciler.analysis.backtest.compare import Candidate
+    from reconciler.analysis.backtest.compare import PolicyCandidate
     from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -99,7 +99,7 @@ def simulate(
     classes and solver settings are the policy's too. A queue of the jobs that a policy does not have gets an equal share under
     one root, which is said.
     """
-    candidates = candidates_of(policies, repo, revisions, Inventory(inventory, snapshot), cluster)
+    candidates = candidates_of(policies, repo, revisions, ClusterSource(inventory, snapshot), cluster)
     past = arrivals_of(trace, history, start, days)
     first = _as_it_was(past, candidates[0], cadence) if as_it_was else ()
     found = _tried(candidates, past, cadence, first, greedy=greedy, forecasts=not no_eta)
@@ -111,7 +111,7 @@ def simulate(
         _print(found)
 
 
-def _as_it_was(past: Arrivals, beside: Candidate, cadence: Duration) -> tuple[PolicyFigures]:
+def _as_it_was(past: Arrivals, beside: PolicyCandidate, cadence: Duration) -> tuple[PolicyFigures]:
     if past.record is None:
         raise click.UsageError("--as-it-was is for --history: a trace does not say what became of its jobs")
     if past.end > past.record.until:
@@ -130,7 +130,7 @@ def _write_page(path: Path, found: Simulation) -> None:
 
 
 def _tried(
-    candidates: list[Candidate],
+    candidates: list[PolicyCandidate],
     past: Arrivals,
     cadence: Duration,
     first: tuple[PolicyFigures, ...],
@@ -161,7 +161,7 @@ def _say_notes(figures: PolicyFigures) -> None:
         click.echo(f"note: {printable(figures.name)}: {printable(note)}", err=True)
 
 
-def _with_progress(name: str, rounds: Iterator[Round], past: Arrivals) -> Iterator[Round]:
+def _with_progress(name: str, rounds: Iterator[ReplayedRound], past: Arrivals) -> Iterator[ReplayedRound]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from reconciler.access.token_file import TokenFileError, read_or_make_token
-from reconciler.api.aliased import aliased, bare
+from reconciler.api.aliases import aliased, bare
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError
 from solver.model.document import encode
@@ -73,7 +73,7 @@ def _key(path: Path) -> str:
     try:
         return read_or_make_token(path, "key")
     except TokenFileError as error:
-        raise CommandFailedError(str(error), exit_code=Exit.ERROR) from error
+        raise CommandFailedError(str(error), exit_code=ExitCode.ERROR) from error
 
 
 def _write(found: Snapshot, out: Path | None) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from reconciler.analysis.reports.certified import proof_of
-from reconciler.analysis.reports.plain import plain_of
-from reconciler.cli.deciding import program_beside
+from reconciler.analysis.reports.plain_text import plain_of
+from reconciler.analysis.reports.proof import proof_of
 from reconciler.cli.inputs import read_policies, read_snapshot_file
+from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.params import cluster_option
 from solver.plan.plan import Plan

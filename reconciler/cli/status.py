@@ -9,11 +9,11 @@ import click
 from reconciler.api.payloads import Condition, Status
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
+from reconciler.cli.phrases import short_list, short_revision
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.cli.wording import short_list, short_revision
 from reconciler.control.broken_limits import BrokenLimit
-from reconciler.model.followed import FollowedKind
+from reconciler.model.watch_status import FollowedKind
 
 
 @click.command(short_help="Say how the control plane stands.")

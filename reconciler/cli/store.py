@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.store_options import store_options
 
@@ -38,7 +38,7 @@ def _of_a_store(command: Callable[..., Any]) -> Callable[..., Any]:
 def backup(file: Path, state: Path | None, store: str | None, store_password_file: Path | None) -> None:
     """Write a copy of the store as it is at one moment into FILE; control planes may go on meanwhile."""
     from reconciler.model.clock import SystemClock
-    from reconciler.store.copied import back_up
+    from reconciler.store.backup import back_up
 
     with _opened(state, store, store_password_file, is_new=False) as found:
         tail = back_up(found.database, file, SystemClock().now())
@@ -53,8 +53,8 @@ def restore(file: Path, state: Path | None, store: str | None, store_password_fi
 
     Jobs that were started after the copy was made are unknown to it: docs/store.md says what follows.
     """
-    from reconciler.store.copied import restore as fill
-    from reconciler.store.copied import verify
+    from reconciler.store.backup import restore as fill
+    from reconciler.store.backup import verify
 
     with _said():
         verify(file)  # before anything is made
@@ -73,7 +73,7 @@ def check(
     """Read all of the store and say what is wrong with it; exit with 1 if something is."""
     from rich.console import Console
 
-    from reconciler.store.checked import problems_of
+    from reconciler.store.integrity import problems_of
 
     with _opened(state, store, store_password_file, is_new=False) as found, Console(stderr=True).status("") as status:
         problems = list(problems_of(found.database, lambda part: status.update(f"Checking {part}")))
@@ -81,7 +81,7 @@ def check(
         print_json({"apiVersion": "quorate.dev/v1", "kind": "StoreCheck", "problems": problems})
     else:
         click.echo("\n".join(problems) or "nothing is wrong")
-    ctx.exit(Exit.ERROR if problems else Exit.OK)
+    ctx.exit(ExitCode.ERROR if problems else ExitCode.OK)
 
 
 @store.command(short_help="Take the schema back by one version.")
@@ -133,7 +133,7 @@ def _said() -> Iterator[None]:
     """Whatever a person can do something about, as a command says it."""
     from reconciler.protocols.stores import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
-    from reconciler.store.copied import CopyError
+    from reconciler.store.backup import CopyError
     from reconciler.store.migrations import DowngradeRefusedError
 
     try:

@@ -10,15 +10,15 @@ import click
 from reconciler.api.payloads import JobView
 from reconciler.cli.attach import wait_and_attach
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.job_names import Named, counts_of, exit_code_of
 from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
-from reconciler.cli.named import Named, counts_of, exit_code_of
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.phrases import size_of
 from reconciler.cli.terminal import require_terminal
 from reconciler.cli.trial import try_out
 from reconciler.cli.wait import wait_for
-from reconciler.cli.wording import size_of
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.documents.job import NamedJob
 from solver.plan.reason import count
 
@@ -111,7 +111,7 @@ def submit(
         print_json(view)
     else:
         click.echo(f"{view.name}: {_state_of(view)}" if and_wait else f"submitted {_words_of(view)}")
-    ctx.exit(exit_code_of(view) if and_wait else Exit.OK)
+    ctx.exit(exit_code_of(view) if and_wait else ExitCode.OK)
 
 
 def _require_attachable(output: str, and_wait: bool, array: str | None) -> None:
@@ -148,13 +148,13 @@ def _require_command(word: str, no_script: str, *, is_script_wanted: bool) -> No
     """Raises CommandFailedError where the first word is clearly no command, but a file that was to be submitted."""
     if no_script:
         fix = "Write lines like `#SBATCH --gpus=1` below a first line like `#!/bin/bash`, or -- before a command of tasks."
-        raise CommandFailedError(no_script, place=word, fix=fix, exit_code=Exit.USAGE)
+        raise CommandFailedError(no_script, place=word, fix=fix, exit_code=ExitCode.USAGE)
     if word.endswith(_DOCUMENT_ENDINGS) and os.path.isfile(word):
         fix = f"Submit it with `quorate submit -f {word}`."
-        raise CommandFailedError("this is a document, and no command", place=word, fix=fix, exit_code=Exit.USAGE)
+        raise CommandFailedError("this is a document, and no command", place=word, fix=fix, exit_code=ExitCode.USAGE)
     if is_script_wanted:
         fix = "A script begins with #! and has #SBATCH lines; write -- before a command."
-        raise CommandFailedError("this is no script with #SBATCH lines", place=word, fix=fix, exit_code=Exit.USAGE)
+        raise CommandFailedError("this is no script with #SBATCH lines", place=word, fix=fix, exit_code=ExitCode.USAGE)
 
 
 def _submit(client: Client, submission: Submission, key: str, output: str) -> Named:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 from reconciler.analysis.reports.tables import UNLIMITED, table_of
 
 __all__ = ["print_fields", "print_table", "table_of"]

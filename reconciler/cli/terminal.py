@@ -15,10 +15,10 @@ from types import FrameType
 from typing import Final
 
 from reconciler.api.attach_payloads import Detached
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError
+from reconciler.client import ServerUnreachableError
 from reconciler.client.terminal import Attachment
-from reconciler.client.transport import ServerUnreachableError
 
 DETACH_KEY: Final = b"\x1d"
 """Ctrl-], as in telnet: no shell and few programs want it for themselves."""
@@ -26,7 +26,7 @@ DETACH_KEY: Final = b"\x1d"
 _READ_BYTES: Final = 4_096
 
 
-class Left:
+class Detachment:
     """The user let go of the terminal; the task goes on."""
 
 
@@ -34,10 +34,10 @@ def require_terminal() -> None:
     """Raises CommandFailedError where there is no terminal to connect."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fix = "Run it at a terminal; for a command that needs none, leave out --pty and read `quorate logs`."
-        raise CommandFailedError("stdin and stdout must be a terminal", fix=fix, exit_code=Exit.USAGE)
+        raise CommandFailedError("stdin and stdout must be a terminal", fix=fix, exit_code=ExitCode.USAGE)
 
 
-def connect_terminal(attachment: Attachment) -> Detached | Left | None:
+def connect_terminal(attachment: Attachment) -> Detached | Detachment | None:
     """Until the task ends, the user lets go, or the connection breaks (None). Call it from the main thread."""
     # Signals first: one that comes in between must find who gives the terminal back.
     with _woken() as (woken, wake), _raw(sys.stdin.fileno()):
@@ -62,7 +62,7 @@ def _show(attachment: Attachment, wake: Callable[[], None]) -> None:
         wake()
 
 
-def _type(attachment: Attachment, woken: int) -> Left | None:
+def _type(attachment: Attachment, woken: int) -> Detachment | None:
     """Copy what is typed, and the window's size when that changes, until the connection is over or the user lets go."""
     stdin = sys.stdin.fileno()
     _tell_size(attachment)
@@ -78,7 +78,7 @@ def _type(attachment: Attachment, woken: int) -> Left | None:
             before, key, _ = typed.partition(DETACH_KEY)
             attachment.type(before)
             if key or not typed:
-                return Left()
+                return Detachment()
 
 
 def _tell_size(attachment: Attachment) -> None:

@@ -8,7 +8,7 @@ import click
 
 from reconciler.access.token_file import TokenFileError
 from reconciler.access.tokens import create_token
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError
 
 
@@ -33,4 +33,4 @@ def create(path: Path, user: str, groups: tuple[str, ...]) -> None:
     try:
         click.echo(create_token(path, user, groups))
     except TokenFileError as error:
-        raise CommandFailedError(str(error), exit_code=Exit.ERROR) from error
+        raise CommandFailedError(str(error), exit_code=ExitCode.ERROR) from error

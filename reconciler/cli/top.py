@@ -14,7 +14,7 @@ from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table, table_of
 from reconciler.cli.times import span
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from reconciler.supervisor.memory import written
 from solver.model.quantities import Instant

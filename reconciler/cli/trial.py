@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.group_payloads import Trial, TrialList
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.jobfile import Submission, document_for
 from reconciler.cli.output import print_json
-from reconciler.cli.wording import short_list
-from reconciler.client.client import Client
+from reconciler.cli.phrases import short_list
+from reconciler.client import Client
 from solver.plan.reason import count
 
 
-def try_out(client: Client, submission: Submission, output: str) -> Exit:
+def try_out(client: Client, submission: Submission, output: str) -> ExitCode:
     """Print what would happen; returns ERROR where something of it could never run."""
     trials = client.test(document_for(submission))
     if output == "json":
@@ -23,7 +23,7 @@ def try_out(client: Client, submission: Submission, output: str) -> Exit:
     else:
         for line in _lines(trials):
             click.echo(line)
-    return Exit.OK if all(trial.admissible for trial in trials.items) else Exit.ERROR
+    return ExitCode.OK if all(trial.admissible for trial in trials.items) else ExitCode.ERROR
 
 
 def _lines(trials: TrialList) -> Iterator[str]:

@@ -12,7 +12,7 @@ import click
 from reconciler.analysis.reports.formats import FORMATS, problems_as
 from reconciler.analysis.reports.problems import tally
 from reconciler.cli.codeowners import code_owners_of
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import one_cluster
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable, styled
 from reconciler.cli.params import cluster_option
@@ -52,7 +52,7 @@ def validate(ctx: click.Context, path: Path, cluster: str | None, output: str) -
         click.echo(problems_as(output, "quorate validate", problems), nl=False)
     else:
         _print_text(problems)
-    ctx.exit(Exit.OK if valid else Exit.POLICY_INVALID)
+    ctx.exit(ExitCode.OK if valid else ExitCode.POLICY_INVALID)
 
 
 def _problems(path: Path, cluster: str | None) -> tuple[Problem, ...]:

@@ -9,9 +9,9 @@ import click
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.named import Named, NamedList, counts_of, find, has_ended
+from reconciler.cli.job_names import Named, NamedList, counts_of, find, has_ended
 from reconciler.cli.output import output_option, print_json
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.job_record import TERMINAL
 
 

@@ -11,12 +11,12 @@ import click
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
 from reconciler.cli.connection import connected, server_option
-from reconciler.cli.exits import Exit
-from reconciler.cli.named import Named, NamedList, counts_of, exit_code_of, find, has_ended
+from reconciler.cli.exits import ExitCode
+from reconciler.cli.job_names import Named, NamedList, counts_of, exit_code_of, find, has_ended
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam
-from reconciler.cli.wording import state_line
-from reconciler.client.client import Client
+from reconciler.cli.phrases import state_line
+from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration
 
@@ -64,7 +64,7 @@ def wait(
     if output == "json":
         print_json(NamedList(views))
     codes = [code for view in views if (code := exit_code_of(view))]
-    ctx.exit(codes[0] if propagate and codes else Exit.OK)
+    ctx.exit(codes[0] if propagate and codes else ExitCode.OK)
 
 
 def _wait_and_say(client: Client, job: str, goal: Goal, until_s: float | None, output: str) -> Named:
@@ -88,7 +88,7 @@ def wait_for(client: Client, job: str, goal: Goal, until_s: float | None = None)
         if _reached(view, goal):
             return view
     fix = f"`quorate why {job}` says why." if isinstance(view, JobView) else ""
-    raise CommandFailedError(f"still {_words(view)}", place=job, fix=fix, exit_code=Exit.WAIT_TIMED_OUT)
+    raise CommandFailedError(f"still {_words(view)}", place=job, fix=fix, exit_code=ExitCode.WAIT_TIMED_OUT)
 
 
 def _looks(client: Client, view: Named, until_s: float | None) -> Iterator[Named]:

@@ -9,7 +9,7 @@ import click
 from reconciler.api.payloads import JobView, Why
 from reconciler.cli.connection import connected, server_option
 from reconciler.cli.output import output_option, print_json, printable
-from reconciler.cli.wording import state_line
+from reconciler.cli.phrases import state_line
 from reconciler.model.clock import SystemClock
 from reconciler.model.job_record import WAITING
 from solver.model.quantities import Instant

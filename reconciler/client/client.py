@@ -29,16 +29,9 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.top import Top
-from reconciler.client.agents import AgentCalls
-from reconciler.client.alerts import AlertCalls
-from reconciler.client.by_hand import ByHand
-from reconciler.client.following import FollowingCalls
-from reconciler.client.history import PastCalls
+from reconciler.client.calls import AgentCalls, AlertCalls, ByHand, FollowingCalls, PastCalls
 from reconciler.client.transport import (
     DEFAULT_SERVER,
-    ApiError,
-    NotAuthorisedError,
-    ServerUnreachableError,
     Transport,
 )
 from reconciler.client.watch import Watching
@@ -49,8 +42,6 @@ from reconciler.protocols.stores import KeptEvent
 from solver.model.document import API_VERSION, decode, encode
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
-
-__all__ = ["DEFAULT_SERVER", "ApiError", "Client", "NotAuthorisedError", "ServerUnreachableError", "connect"]
 
 if TYPE_CHECKING:
     from reconciler.client.terminal import Attachment

@@ -39,9 +39,9 @@ def broken_limits(snapshot: Snapshot, policy: Policy) -> Iterator[BrokenLimit]:
     """Every one, by queue and GPU type; twice where a limit was lowered again before its time was over."""
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
-    for line, ceiling in sorted(shares.ceiling.items()):
+    for line, queue_max in sorted(shares.max.items()):
         held = MilliGpu(shares.used.get(line, 0))
-        if held <= ceiling:
+        if held <= queue_max:
             continue
         evict = convergence_of(policy, tree, line.queue).evict
         clocks = [clock for clock in snapshot.in_flight.convergence if (clock.queue, clock.gpu_type) == line]
@@ -49,7 +49,7 @@ def broken_limits(snapshot: Snapshot, policy: Policy) -> Iterator[BrokenLimit]:
             jobs = _evicted_then(snapshot, policy, clock)
             yield BrokenLimit(*line, held, clock.limit, evict, clock.deadline, jobs)
         if not clocks:
-            yield BrokenLimit(*line, held, MilliGpu(ceiling), evict)
+            yield BrokenLimit(*line, held, MilliGpu(queue_max), evict)
 
 
 def _evicted_then(snapshot: Snapshot, policy: Policy, clock: ConvergenceClock) -> tuple[JobName, ...]:

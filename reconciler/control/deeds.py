@@ -10,7 +10,7 @@ import msgspec
 from reconciler.control.control import ControlPlane
 from reconciler.lifecycle.checkpoints.resume import begun_from, checkpoint_environment, resume_point
 from reconciler.lifecycle.checkpoints.turns import storage_of
-from reconciler.lifecycle.jobs.ground import gpus_of
+from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.lifecycle.jobs.orders import order_of
 from reconciler.lifecycle.jobs.states import stopping_state
 from reconciler.model.causes import names_of

@@ -14,7 +14,7 @@ from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 
 
-class Decided(NamedTuple):
+class CheckedPlan(NamedTuple):
     """A plan that the checker finds safe. `solution`: what replaying it needs; `fault`: why the first one would not do, if so."""
 
     plan: Plan
@@ -22,7 +22,7 @@ class Decided(NamedTuple):
     fault: str
 
 
-def decide(solve: Solve, snapshot: Snapshot, policy: Policy, laps: Laps) -> Decided:
+def decide(solve: Solve, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
     """Decide a round, and have the plan checked.
 
     A defect of the solver must not leave a cluster without a scheduler: where no plan comes about, or the checker refuses it,
@@ -30,11 +30,11 @@ def decide(solve: Solve, snapshot: Snapshot, policy: Policy, laps: Laps) -> Deci
     Raises PlanRefusedError, NoPlanError: nor is there one that may be acted on then.
     """
     try:
-        return Decided(*_checked(solve, snapshot, policy, laps), "")
+        return CheckedPlan(*_checked(solve, snapshot, policy, laps), "")
     except Exception as error:  # noqa: BLE001  (the solver does no I/O: whatever it raises is a defect of its own)
         fault = _told(error)
     try:
-        return Decided(*_checked(without_program, snapshot, policy, laps), f"{fault}; the greedy answer stands")
+        return CheckedPlan(*_checked(without_program, snapshot, policy, laps), f"{fault}; the greedy answer stands")
     except PlanRefusedError:
         raise
     except Exception as error:

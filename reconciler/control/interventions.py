@@ -15,7 +15,7 @@ from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Hands(Deeds):
+class InterventionController(Deeds):
     """What a leader does about interventions."""
 
     def settle(self, policy: Policy, declared: Iterable[Node]) -> int:

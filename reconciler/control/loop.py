@@ -1,46 +1,132 @@
-"""The only loop: observe, settle, solve, check, record, act. It remembers nothing; every pass starts from what is true."""
+"""The pass of every control plane: look, settle, observe, decide, record, act, tell. It starts from what is true, each time.
+
+What differs between a ledger of one's own and an API server is a Site, which is handed in. There is one order of things, so that
+what one kind of cluster tells, the other tells too.
+"""
 
 from __future__ import annotations
 
-from reconciler.control.act import Leader
-from reconciler.control.control import ControlPlane
-from reconciler.control.fallback import decide
-from reconciler.control.interventions import Hands
-from reconciler.control.node_health import Ward
-from reconciler.control.observe import observe
-from reconciler.control.passes import Laps, Pass, record_news
-from reconciler.lifecycle.health.effects import cordons
-from reconciler.lifecycle.jobs.sighted import Sighted
-from reconciler.protocols.backend import Cursor
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from reconciler.control.control import PolicyInForce, PolicySource
+from reconciler.control.fallback import CheckedPlan
+from reconciler.control.passes import Laps, Pass
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.clock import Clock
+from reconciler.model.intervention_record import Intervention
+from reconciler.protocols.backend import Epoch
 from reconciler.protocols.rounds import RoundRecord
+from solver.model.inflight import ConvergenceClock
+from solver.model.snapshot import Snapshot
+from solver.plan.plan import Plan
+from solver.policy.policy import Policy
+from solver.preemption.departures import clocks_of
 
 
-def one_pass(plane: ControlPlane) -> Pass:
-    """Take one step towards what Git wants.
+class Look(Protocol):
+    """What a pass saw first. `policy`: as much of the one in force as can be kept in this cluster."""
 
-    Raises NotLeaderError or StaleEpochError (another leads: stand by), NoPolicyError or BackendUnreachableError (try
-    again), PlanRefusedError or NoPlanError (report it), StoreUnusableError (a person must act). It may be killed anywhere
-    and called again.
+    @property
+    def policy(self) -> Policy: ...  # noqa: D102
+
+    @property
+    def sighted(self) -> BackendReports: ...  # noqa: D102
+
+
+LookT = TypeVar("LookT", bound=Look)
+
+
+class Site(Protocol[LookT]):
+    """One kind of cluster, for one pass. Each part may be interrupted anywhere and come again in the next pass.
+
+    Raises NotLeaderError or StaleEpochError (another leads: stand by), what its cluster raises where it does not answer (try
+    again), StoreUnusableError (a person must act).
     """
-    laps = Laps(plane.clock)
-    leader = Leader(plane, plane.ledger.lead(plane.holder, plane.clock.now(), plane.lease))
-    revision, policy, declared, operations = plane.policies.current()
-    sighted = Sighted.of(plane.backend.changes(Cursor(0)))
+
+    @property
+    def clock(self) -> Clock: ...  # noqa: D102
+
+    @property
+    def policies(self) -> PolicySource: ...  # noqa: D102
+
+    def lead(self) -> Epoch:
+        """Be sure to lead, and under which epoch."""
+
+    async def look(self, in_force: PolicyInForce) -> LookT:
+        """See what is so in the cluster, not before it shows what the pass before did."""
+
+    def accrue(self, look: LookT) -> None:
+        """Bring past use up to date, before the pass changes who holds what."""
+
+    async def settle(self, look: LookT) -> int:
+        """Make true what follows from what was seen; how much that was."""
+
+    def observe(self, look: LookT) -> Snapshot:
+        """Join it all into the input of a round."""
+
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
+        """Remember since when which limits are broken."""
+
+    def note(self, kind: str, subject: str, cause: str) -> None:
+        """One line on record."""
+
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+        """A plan that may be acted on. Raises PlanRefusedError, NoPlanError."""
+
+    def keep_round(self, record: RoundRecord) -> int | None:
+        """Put the round on record, if it says something new."""
+
+    async def act(self, plan: Plan, look: LookT) -> int:
+        """Make the steps true; how many were refused, which the next pass then sees."""
+
+    async def tell(self, plan: Plan, snapshot: Snapshot, look: LookT) -> None:
+        """Say it inside the cluster."""
+
+    def by_hand(self, look: LookT) -> tuple[Intervention, ...]:
+        """What people have put in force."""
+
+
+async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
+    """Take one step towards what Git wants. It may be killed anywhere and called again.
+
+    Raises what the parts of the site do, and NoPolicyError (try again).
+    """
+    laps = Laps(site.clock)
+    epoch = site.lead()
+    in_force = site.policies.current()
+    look = await site.look(in_force)
     laps.end("sight")
-    leader.accrue(policy, declared)
-    settled = Ward(plane, leader.epoch).settle(sighted, operations.health, declared)
-    settled += leader.settle(sighted, operations, declared) + Hands(plane, leader.epoch).settle(policy, declared)
+    site.accrue(look)
+    settled = await site.settle(look)
     laps.end("settle")
-    snapshot = leader.wind(observe(plane, sighted, declared, policy, operations), policy, revision)
+    snapshot = _with_clocks(site, site.observe(look), look.policy, in_force.revision)
     laps.end("observe")
-    plan, solution, fault = decide(plane.solve, snapshot, policy, laps)
+    plan, solution, fault = await site.decide(snapshot, look.policy, laps)
     # The record comes before the deed, so that no deed is ever without one.
-    record = RoundRecord(0, snapshot.time, revision, snapshot, policy, plan, laps.phase_ms, solution)
-    number = record_news(plane.history, leader.epoch, record)
-    refused = leader.act(plan)
+    record = RoundRecord(0, snapshot.time, in_force.revision, snapshot, look.policy, plan, laps.phase_ms, solution)
+    number = site.keep_round(record)
+    refused = await site.act(plan, look)
     laps.end("act")
-    by_hand = (*plane.interventions.in_force(), *cordons(plane.health.all()))
-    return Pass(
-        *(leader.epoch, revision, policy, snapshot, plan, number, settled, refused),
-        *(laps.phase_ms, sighted, by_hand, fault),
+    await site.tell(plan, snapshot, look)
+    done = Pass(
+        *(epoch, in_force.revision, look.policy, snapshot, plan, number, settled, refused),
+        *(laps.phase_ms, look.sighted, site.by_hand(look), fault),
     )
+    return done, look
+
+
+def _with_clocks(site: Site[LookT], snapshot: Snapshot, policy: Policy, commit: str) -> Snapshot:
+    """Keep the clocks of limits that are broken, say which began and ended, and put them into the snapshot."""
+    before, clocks = snapshot.in_flight.convergence, clocks_of(snapshot, policy, commit)
+    if clocks == before:
+        return snapshot
+    site.keep_clocks(clocks)
+    for clock in sorted(set(clocks) - set(before), key=lambda clock: clock.queue):
+        limit = f"holds more than its max of {clock.limit} {clock.gpu_type} since {clock.commit[:12]}"
+        site.note("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}")
+    for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
+        site.note("limit-kept", clock.queue, f"nobody need leave for the max of {clock.limit} {clock.gpu_type}")
+    return msgspec.structs.replace(snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks))

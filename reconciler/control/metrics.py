@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reconciler.lifecycle.jobs.ground import gpus_of
+from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.model.intervention_record import Intervention, InterventionKind
 from solver.capacity.partitioning import MIG_CHANGES
 from solver.model.snapshot import Snapshot

@@ -14,8 +14,8 @@ from reconciler.lifecycle.health.judge import judge
 from reconciler.lifecycle.health.signs import signs_of
 from reconciler.lifecycle.health.stragglers import Accusation, accusations
 from reconciler.lifecycle.health.trials import due, followed, order_of, trial_name
-from reconciler.lifecycle.jobs.ground import gpus_of
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
+from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.model.health_policy import HealthPolicy, NodeTest
 from reconciler.model.health_record import NodeHealth, PartHealth
 from solver.model.cluster import Node, NodeName
@@ -26,7 +26,7 @@ from solver.model.quantities import Instant
 class Ward(Deeds):
     """What a leader does about nodes that are not well."""
 
-    def settle(self, sighted: Sighted, policy: HealthPolicy | None, declared: Iterable[Node]) -> int:
+    def settle(self, sighted: BackendReports, policy: HealthPolicy | None, declared: Iterable[Node]) -> int:
         """Judge anew; returns how much has changed. Raises StaleEpochError."""
         known = {record.node: record for record in self.plane.health.all()}
         now, nodes = self.plane.clock.now(), tuple(declared)
@@ -46,7 +46,12 @@ class Ward(Deeds):
         return said
 
     def _to_try(
-        self, judged: dict[NodeName, NodeHealth], test: NodeTest, sighted: Sighted, nodes: Iterable[Node], now: Instant
+        self,
+        judged: dict[NodeName, NodeHealth],
+        test: NodeTest,
+        sighted: BackendReports,
+        nodes: Iterable[Node],
+        now: Instant,
     ) -> Iterator[tuple[NodeName, NodeHealth]]:
         """Those that a trial is to begin on: they are there, and nothing runs on them."""
         closed = [node for node in nodes if node.name in judged and judged[node.name].parts]
@@ -60,7 +65,7 @@ class Ward(Deeds):
             if trial is not None:
                 yield node.name, msgspec.structs.replace(record, trial=trial)
 
-    def _try(self, records: Iterable[NodeHealth], policy: HealthPolicy | None, sighted: Sighted) -> None:
+    def _try(self, records: Iterable[NodeHealth], policy: HealthPolicy | None, sighted: BackendReports) -> None:
         if policy is None or policy.test is None:
             return
         for record in records:
@@ -82,7 +87,7 @@ class Ward(Deeds):
 
 def judgements(
     known: dict[NodeName, NodeHealth],
-    sighted: Sighted,
+    sighted: BackendReports,
     policy: HealthPolicy,
     declared: Iterable[Node],
     now: Instant,
@@ -110,11 +115,11 @@ def news_of(before: NodeHealth | None, after: NodeHealth, now: Instant) -> Itera
             yield part
 
 
-def _seen(record: NodeHealth, sighted: Sighted) -> Attempt:
-    return sighted.attempt(trial_name(record.node), int(record.trial.at)) if record.trial else Attempt()
+def _seen(record: NodeHealth, sighted: BackendReports) -> AttemptReport:
+    return sighted.attempt(trial_name(record.node), int(record.trial.at)) if record.trial else AttemptReport()
 
 
-def _with_trial(record: NodeHealth, policy: HealthPolicy | None, sighted: Sighted, now: Instant) -> NodeHealth:
+def _with_trial(record: NodeHealth, policy: HealthPolicy | None, sighted: BackendReports, now: Instant) -> NodeHealth:
     """What is known of a node, with what has come of its trial."""
     if record.trial is None:
         return record

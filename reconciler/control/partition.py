@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.control.control import ControlPlane
-from reconciler.lifecycle.jobs.sighted import Sighted
-from reconciler.lifecycle.jobs.stopping import RESEND_AFTER
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.gang_stop import RESEND_AFTER
 from reconciler.model.causes import geometry_of
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, PartitionGpu
 from reconciler.protocols.stores import ClaimRefusedError, Event
@@ -19,13 +19,13 @@ PARTITION_DEADLINE = Duration(120_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Partitioner:
+class GpuPartitioner:
     """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
 
     plane: ControlPlane
     epoch: Epoch
 
-    def settle(self, sighted: Sighted) -> int:
+    def settle(self, sighted: BackendReports) -> int:
         """End the changes that are made or have failed, and send again those of which nothing is known; how many that was."""
         settled = 0
         for asked in self.plane.ledger.repartitions():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
@@ -53,7 +53,7 @@ class Pass:
     settled: int
     refused: int
     phase_ms: dict[str, float]
-    sighted: Sighted
+    sighted: BackendReports
     by_hand: tuple[Intervention, ...]
     fault: str = ""
 

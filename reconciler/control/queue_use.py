@@ -12,7 +12,7 @@ from solver.model.document import Document
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy, Queue
-from solver.policy.tree import Line, QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
 from solver.quota.options import options_of
 from solver.round.solve import standing
@@ -54,13 +54,13 @@ def queue_uses(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Queue, Queu
     past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
 
     def line(queue: Queue, gpu_type: GpuType) -> QueueLine:
-        at = Line(queue.name, gpu_type)
+        at = QuotaLine(queue.name, gpu_type)
         guaranteed, held = MilliGpu(shares.guaranteed.get(at, 0)), MilliGpu(shares.used.get(at, 0))
-        ceiling, entry = shares.ceiling.get(at), queue.quota_for(gpu_type)
+        queue_max, entry = shares.max.get(at), queue.quota_for(gpu_type)
         return QueueLine(
             gpu_type,
             guaranteed,
-            None if ceiling is None else MilliGpu(ceiling),
+            None if queue_max is None else MilliGpu(queue_max),
             fair_share=MilliGpu(shares.fair.get(at, 0)),
             held=held,
             borrowed=MilliGpu(max(0, held - guaranteed)),
@@ -75,17 +75,19 @@ def queue_uses(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Queue, Queu
         yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus)
 
 
-def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[Line, float]:
+def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, float]:
     """GPU-hours, of each queue with those below it."""
-    past: dict[Line, float] = {}
+    past: dict[QuotaLine, float] = {}
     for used in snapshot.in_flight.usage:
         for line in tree.lines(used.queue, used.gpu_type):
             past[line] = past.get(line, 0.0) + used.gpu_hours
     return past
 
 
-def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy) -> dict[Line, int]:
-    wanted: dict[Line, int] = {}
+def _waiting(
+    snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy
+) -> dict[QuotaLine, int]:
+    wanted: dict[QuotaLine, int] = {}
     for line, milli in _wishes(snapshot, tree, gpu_types, policy):
         wanted[line] = wanted.get(line, 0) + milli
     return wanted
@@ -93,10 +95,10 @@ def _waiting(snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...]
 
 def _wishes(
     snapshot: Snapshot, tree: QueueTree, gpu_types: tuple[GpuType, ...], policy: Policy
-) -> Iterator[tuple[Line, int]]:
+) -> Iterator[tuple[QuotaLine, int]]:
     """What each pending job would be charged under its first choice, on every queue of its path."""
     sharing, weights = sharing_of(policy, tree, snapshot.nodes), weights_of(policy.scheduling.gpu_types)
     for job in snapshot.pending:
         for option in options_of(job.spec, gpu_types, sharing, weights=weights)[:1]:
             for gpu_type, milli in option.wanted.items():
-                yield from ((Line(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))
+                yield from ((QuotaLine(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))

@@ -9,12 +9,12 @@ import msgspec
 
 from reconciler.control.control import Solve, Solved
 from reconciler.control.optimiser.budget import RoundBudget
-from reconciler.control.optimiser.wire import Answer, WireError, decode, encode
+from reconciler.control.optimiser.wire import OptimiserAnswer, WireError, decode, encode
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.heap import give_back
-from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats
-from solver.model.kept import Kept
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy
 from solver.round.solve import solve
@@ -36,7 +36,7 @@ def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> So
 
     What a round leaves for the next is kept; replaying one needs none of it.
     """
-    kept = Kept()
+    kept = RoundCache()
 
     def solve_once(snapshot: Snapshot, policy: Policy) -> Solved:
         recording = Recording(RoundBudget(optimiser, clock)) if optimiser else None
@@ -52,7 +52,7 @@ def without_program(snapshot: Snapshot, policy: Policy) -> Solved:
     return Solved(solve(snapshot, policy, None), WITHOUT_PROGRAM)
 
 
-class Recording(Beside):
+class Recording(ConcurrentOptimiser):
     """An Optimiser that asks another, and remembers its answers."""
 
     def __init__(self, optimiser: Optimiser) -> None:
@@ -75,7 +75,7 @@ class Recording(Beside):
         """The answers in their order; "" where each came in its own time, so that asking again gives the same."""
         if all(answer is not None and not answer.cut_by_clock for answer in self._answers):
             return ""
-        frames = [encode(Answer(answer)) for answer in self._answers]
+        frames = [encode(OptimiserAnswer(answer)) for answer in self._answers]
         return base64.b64encode(msgspec.msgpack.encode(frames)).decode("ascii")
 
 
@@ -103,7 +103,7 @@ class _Recorded:
     def __init__(self, recorded: str) -> None:
         try:
             frames = msgspec.msgpack.decode(base64.b64decode(recorded, validate=True), type=list[bytes])
-            self._answers = iter([decode(frame, Answer).solution for frame in frames])
+            self._answers = iter([decode(frame, OptimiserAnswer).solution for frame in frames])
         except (ValueError, msgspec.MsgspecError, WireError) as error:
             raise BadRecordingError(f"the recorded answer can't be read: {error}") from error
 

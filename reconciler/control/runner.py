@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from reconciler.control.control import ControlPlane, NoPolicyError
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
 from reconciler.control.renewal import renewing
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
@@ -51,6 +51,24 @@ class LoopStatus:
     condition: Condition = "beginning"
     message: str = ""
     last: Pass | None = None
+
+
+_INTERRUPTED: Final[tuple[tuple[type[Exception], Condition], ...]] = (
+    (StoreFullError, "store-full"),
+    (StoreUnreachableError, "store-unreachable"),
+    (NoPolicyError, "no-policy"),
+    (BackendUnreachableError, "backend-unreachable"),
+    (PlanRefusedError, "plan-refused"),
+    (NoPlanError, "solver-failed"),
+)
+INTERRUPTIONS: Final = tuple(error for error, _ in _INTERRUPTED)
+"""What ends a pass and not the process: the next one begins by looking."""
+
+
+def interrupted(status: LoopStatus, error: Exception) -> LoopStatus:
+    """How the loop fares after one of these."""
+    condition = next(condition for kind, condition in _INTERRUPTED if isinstance(error, kind))
+    return replace(status, condition=condition, message=str(error))
 
 
 class Runner:
@@ -141,15 +159,6 @@ class Runner:
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.
             return LoopStatus("standing-by", str(other))
-        except StoreUnreachableError as error:
-            condition: Condition = "store-full" if isinstance(error, StoreFullError) else "store-unreachable"
-            return replace(self.status, condition=condition, message=str(error))
-        except NoPolicyError as error:
-            return replace(self.status, condition="no-policy", message=str(error))
-        except BackendUnreachableError as error:
-            return replace(self.status, condition="backend-unreachable", message=str(error))
-        except PlanRefusedError as error:
-            return replace(self.status, condition="plan-refused", message=str(error))
-        except NoPlanError as error:
-            return replace(self.status, condition="solver-failed", message=str(error))
+        except INTERRUPTIONS as error:
+            return interrupted(self.status, error)
         return LoopStatus("leading", done.fault, done)

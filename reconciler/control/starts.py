@@ -9,7 +9,7 @@ from typing import Final
 from reconciler.control.deeds import Deeds
 from reconciler.lifecycle.checkpoints.resume import resume_point
 from reconciler.lifecycle.checkpoints.turns import storage_of
-from reconciler.lifecycle.jobs.ground import gpus_of
+from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.lifecycle.jobs.orders import order_of
 from reconciler.model.causes import nodes_of
 from reconciler.model.checkpoint_record import CheckpointKey
@@ -55,7 +55,7 @@ def in_turn(steps: Sequence[Step]) -> Iterator[Alone | tuple[Bind, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Starts(Deeds):
+class StartExecutor(Deeds):
     """What a leader does about starts."""
 
     def bind(self, steps: Sequence[Bind], unmade: Collection[DeviceId]) -> int:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from reconciler.access.policy import AccessPolicy
 from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.commits import commit_problems
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
 from reconciler.model.urls import is_safe_url
 
 
-def access_problems(documents: Sequence[Declared[AccessPolicy]], queues: set[str] | None) -> Iterator[Problem]:
+def access_problems(documents: Sequence[Declaration[AccessPolicy]], queues: set[str] | None) -> Iterator[Problem]:
     """`queues`: the names of all; None where some are unreadable."""
     for access in documents[1:]:
         message = f"there is an AccessPolicy already, at {documents[0].origin}"
@@ -28,7 +28,7 @@ def access_problems(documents: Sequence[Declared[AccessPolicy]], queues: set[str
                     yield access.problem(at, "unknown-queue", f"there is no Queue {queue}", fix)
 
 
-def _issuer_problems(access: Declared[AccessPolicy]) -> Iterator[Problem]:
+def _issuer_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
     first: dict[tuple[str, str], int] = {}
     for index, issuer in enumerate(access.value.identity.oidc):
         at: Path = ("spec", "identity", "oidc", index)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from reconciler.alerts.message import OWN_HEADERS
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.template import FIELDS, wrong_fields
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean, shown
 from reconciler.model.urls import is_safe_url
 
@@ -22,7 +22,7 @@ _CONNECTION: Final = frozenset(
 _SECRET_WORDS: Final = ("token", "secret", "password", "api-key", "apikey", "auth")
 
 
-def alert_problems(documents: Sequence[Declared[AlertPolicy]], queues: set[str] | None) -> Iterator[Problem]:
+def alert_problems(documents: Sequence[Declaration[AlertPolicy]], queues: set[str] | None) -> Iterator[Problem]:
     """`queues`: the names of all; None where some are unreadable."""
     for policy in documents:
         for index, queue in enumerate(policy.value.queues):
@@ -40,7 +40,7 @@ def alert_problems(documents: Sequence[Declared[AlertPolicy]], queues: set[str] 
             yield from _template_problems(policy, at, webhook)
 
 
-def _url_problems(policy: Declared[AlertPolicy], at: Path, webhook: Webhook) -> Iterator[Problem]:
+def _url_problems(policy: Declaration[AlertPolicy], at: Path, webhook: Webhook) -> Iterator[Problem]:
     if bool(webhook.url) == bool(webhook.url_file):
         message = f"webhook {webhook.name} has {'both url and urlFile' if webhook.url else 'neither url nor urlFile'}"
         yield policy.problem(at, "one-url", message, "Give it one of them.")
@@ -64,7 +64,7 @@ def has_credentials(url: str) -> bool:
     return parts.username is not None or parts.password is not None or bool(parts.query or parts.fragment)
 
 
-def _header_problems(policy: Declared[AlertPolicy], at: Path, webhook: Webhook) -> Iterator[Problem]:
+def _header_problems(policy: Declaration[AlertPolicy], at: Path, webhook: Webhook) -> Iterator[Problem]:
     for name in webhook.headers:
         place: Path = (*at, "headers", name)
         lower = name.lower()
@@ -77,7 +77,7 @@ def _header_problems(policy: Declared[AlertPolicy], at: Path, webhook: Webhook) 
             yield policy.problem(place, "header-taken", f"{name} is set by the server", "Leave it out.")
 
 
-def _template_problems(policy: Declared[AlertPolicy], at: Path, webhook: Webhook) -> Iterator[Problem]:
+def _template_problems(policy: Declaration[AlertPolicy], at: Path, webhook: Webhook) -> Iterator[Problem]:
     if webhook.template and webhook.format != "chat":
         message = f"a template is for chat, and this webhook's format is {webhook.format}"
         yield policy.problem((*at, "template"), "template-unused", message, "Write format: chat, or leave it out.")

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from posixpath import normpath
 from urllib.parse import urlsplit
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.problem import Path, Problem
 
 _AT: Path = ("spec", "storage")
 
 
-def checkpoint_problems(documents: Sequence[Declared[CheckpointPolicy]]) -> Iterator[Problem]:
+def checkpoint_problems(documents: Sequence[Declaration[CheckpointPolicy]]) -> Iterator[Problem]:
     """What each has alone, and which of them would keep, and delete, each other's checkpoints."""
-    seen: list[Declared[CheckpointPolicy]] = []
+    seen: list[Declaration[CheckpointPolicy]] = []
     for document in documents:
         own = list(_url_problems(document))
         yield from own
@@ -26,7 +26,7 @@ def checkpoint_problems(documents: Sequence[Declared[CheckpointPolicy]]) -> Iter
         seen += [] if own else [document]
 
 
-def _url_problems(document: Declared[CheckpointPolicy]) -> Iterator[Problem]:
+def _url_problems(document: Declaration[CheckpointPolicy]) -> Iterator[Problem]:
     url = document.value.storage
     scheme, _, rest = url.partition("://")
     # Not shown again: a message goes to logs and pull requests.

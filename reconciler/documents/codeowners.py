@@ -14,7 +14,7 @@ from reconciler.access.ownership import admins_everywhere, file_of, queue_files
 from reconciler.access.policy import ANYBODY, AccessPolicy, CodeOwners, Forge
 from reconciler.documents.clusters import INVENTORY, OVERRIDES
 from reconciler.documents.repository import Compiled
-from reconciler.model.problem import START, Place, Problem, problem_at
+from reconciler.model.problem import START, Problem, SourceLocation, problem_at
 from solver.policy.policy import Policy
 
 PLACES: Final[Mapping[Forge, tuple[str, ...]]] = {
@@ -36,7 +36,7 @@ Clusters = Mapping[str | None, Compiled]
 """What each cluster's files say; one without a name is None."""
 
 
-class Written(NamedTuple):
+class CodeOwnersFile(NamedTuple):
     """A CODEOWNERS file as it is: where, and what stands in it."""
 
     path: str
@@ -64,7 +64,7 @@ def with_section(text: str, wanted: str) -> str:
     return before + wanted + after
 
 
-def code_owner_problems(clusters: Clusters, written: Written | None) -> Iterator[Problem]:
+def code_owner_problems(clusters: Clusters, written: CodeOwnersFile | None) -> Iterator[Problem]:
     """What keeps the repository's host from asking whom access says; warnings, since rounds do not depend on it."""
     if not terms_of(clusters).handles:
         return
@@ -74,7 +74,7 @@ def code_owner_problems(clusters: Clusters, written: Written | None) -> Iterator
         yield _warning(path, START, "codeowners-missing", "there is no such file, so nobody is asked for reviews")
         return
     before, found, after = _split(written.text)
-    place = Place(before.count("\n") + 1, 1)
+    place = SourceLocation(before.count("\n") + 1, 1)
     if found != section(clusters, written.path):
         said = "is not what access says" if found else "does not have what access says"
         yield _warning(written.path, place, "codeowners-outdated", f"the file {said}")
@@ -82,11 +82,11 @@ def code_owner_problems(clusters: Clusters, written: Written | None) -> Iterator
         if line.strip() and not line.startswith("#"):
             fix = "Move the line above those that `quorate codeowners` writes."
             message = "this line counts before those that follow from access"
-            yield problem_at(written.path, Place(number, 1), "codeowners-overridden", message, fix, "warning")
+            yield problem_at(written.path, SourceLocation(number, 1), "codeowners-overridden", message, fix, "warning")
             return
 
 
-def _warning(path: str, place: Place, code: str, message: str) -> Problem:
+def _warning(path: str, place: SourceLocation, code: str, message: str) -> Problem:
     return problem_at(path, place, code, message, "Run `quorate codeowners --write`, and commit the file.", "warning")
 
 
@@ -177,7 +177,7 @@ def _other_origins(compiled: Compiled) -> Iterator[str]:
 
 def _at(origin: str, code: str, message: str, fix: str) -> Problem:
     file, _, line = origin.rpartition(":")
-    return problem_at(file, Place(int(line), 1), code, message, fix, "warning")
+    return problem_at(file, SourceLocation(int(line), 1), code, message, fix, "warning")
 
 
 def _access(compiled: Compiled) -> AccessPolicy | None:

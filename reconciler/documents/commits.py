@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from reconciler.access.commits import Signer
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.signing_keys import UnfitKeyError, openpgp_public_key, ssh_public_key
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem
 
 _AT: Path = ("spec", "commits")
 
 
-def commit_problems(access: Declared[AccessPolicy]) -> Iterator[Problem]:
+def commit_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
     """Of one AccessPolicy."""
     commits = access.value.commits
     if commits.signatures == "required" and not commits.signers:
@@ -30,7 +30,7 @@ def commit_problems(access: Declared[AccessPolicy]) -> Iterator[Problem]:
             yield from _key_problems(access, signer, at)
 
 
-def _key_problems(access: Declared[AccessPolicy], signer: Signer, at: Path) -> Iterator[Problem]:
+def _key_problems(access: Declaration[AccessPolicy], signer: Signer, at: Path) -> Iterator[Problem]:
     if bool(signer.ssh) == bool(signer.openpgp):
         message = f"{signer.name} has {'two keys' if signer.ssh else 'no key'}"
         yield access.problem(at, "one-key", message, "Write either ssh or openpgp; list a person twice who has two.")

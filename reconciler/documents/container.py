@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Problem
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
 from solver.model.workload import JobSpec
@@ -13,7 +13,7 @@ from solver.model.workload import JobSpec
 _FIX: Final = "Put it into a file of the image, or write it so that it needs one line, as base64 does."
 
 
-def container_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def container_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     """Variables reach a container by lines of a file, so that they are on no command line."""
     if job.value.container is None:
         return

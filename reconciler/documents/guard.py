@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from reconciler.documents.text import place_of
-from reconciler.model.problem import InvalidDocumentsError, Place, problem_at
+from reconciler.model.problem import InvalidDocumentsError, SourceLocation, problem_at
 
 DEPTH_MAX = 40
 """Documents nest nine deep; a snapshot, twelve."""
@@ -54,12 +54,12 @@ def check_budgets(text: str, file: str) -> None:
         raise InvalidDocumentsError([_syntax_problem(text, file, error)]) from None
 
 
-def place_of_mark(mark: Any) -> Place:
+def place_of_mark(mark: Any) -> SourceLocation:
     """PyYAML counts from 0."""
-    return Place(mark.line + 1, mark.column + 1) if mark is not None else Place(1, 1)
+    return SourceLocation(mark.line + 1, mark.column + 1) if mark is not None else SourceLocation(1, 1)
 
 
-def _refuse_excess(file: str, place: Place, code: str, count: int, most: int, what: str) -> None:
+def _refuse_excess(file: str, place: SourceLocation, code: str, count: int, most: int, what: str) -> None:
     if count > most:
         raise InvalidDocumentsError(
             [problem_at(file, place, code, f"more than {most} {what}", "Make it simpler, or split the file.")]
@@ -74,7 +74,7 @@ def _syntax_problem(text: str, file: str, error: yaml.YAMLError) -> Any:
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return problem_at(
             file,
-            Place(place.line, line.index("\t") + 1),
+            SourceLocation(place.line, line.index("\t") + 1),
             "tab",
             "a tab indents this line",
             "Indent with spaces; YAML allows no tabs.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reconciler.documents.clusters import ONE_OF_A_KIND
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.problem import Path, Problem
 from solver.model.quantities import Duration
@@ -15,7 +15,7 @@ LEASE_LEAST: Final = Duration(10_000)
 """Two beats of an agent."""
 
 
-def health_problems(documents: Sequence[Declared[HealthPolicy]]) -> Iterator[Problem]:
+def health_problems(documents: Sequence[Declaration[HealthPolicy]]) -> Iterator[Problem]:
     """Everything that their schema can't say."""
     for health in documents[1:]:
         message = f"there is a HealthPolicy already, at {documents[0].origin}"
@@ -28,7 +28,7 @@ def health_problems(documents: Sequence[Declared[HealthPolicy]]) -> Iterator[Pro
             yield health.problem(("spec", "nic"), "unused-rule", message, fix)
 
 
-def _time_problems(health: Declared[HealthPolicy]) -> Iterator[Problem]:
+def _time_problems(health: Declaration[HealthPolicy]) -> Iterator[Problem]:
     """What is over before it has been so for long enough never counts."""
     policy = health.value
     if policy.node_lease >= policy.node_lost_after:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.topology import Position, TopologySpec, data_near, positions, topology_problems
 from reconciler.model.problem import Problem, did_you_mean
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
@@ -57,8 +57,8 @@ class NodePoolSpec(Document, frozen=True):
         return len(self.nodes.names) if self.nodes.names is not None else self.nodes.count or 0
 
 
-Pools = Sequence[Declared[NodePoolSpec]]
-Topologies = Sequence[Declared[TopologySpec]]
+Pools = Sequence[Declaration[NodePoolSpec]]
+Topologies = Sequence[Declaration[TopologySpec]]
 FixedLayouts = Mapping[str, Sequence[tuple[MigInstance, ...]]]
 """For each pool whose GPUs are partitioned for good, the instances of GPU 0, 1 and so on of every node."""
 
@@ -90,7 +90,7 @@ def inventory_problems(pools: Pools, topologies: Topologies, pools_known: set[st
     names = {pool.name: pool.value.node_names() for pool in pools}
     yield from _repeated_nodes(pools, names)
     yield from _cordoned_problems(pools, names)
-    described: dict[str, Declared[TopologySpec]] = {}
+    described: dict[str, Declaration[TopologySpec]] = {}
     for topology in topologies:
         pool = topology.value.pool
         first = described.setdefault(pool, topology)
@@ -115,7 +115,7 @@ def gpus_by_type(pools: Pools) -> dict[GpuType, MilliGpu]:
 
 
 def _node(
-    pool: Declared[NodePoolSpec],
+    pool: Declaration[NodePoolSpec],
     name: NodeName,
     position: Position,
     links: Links,
@@ -198,7 +198,7 @@ def _repeated_nodes(pools: Pools, names: dict[str, list[NodeName]]) -> Iterator[
         yield from _repeated_within(pool)
 
 
-def _repeated_within(pool: Declared[NodePoolSpec]) -> Iterator[Problem]:
+def _repeated_within(pool: Declaration[NodePoolSpec]) -> Iterator[Problem]:
     seen: set[NodeName] = set()
     for index, name in enumerate(pool.value.nodes.names or ()):
         if name in seen:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from reconciler.documents.container import container_problems
-from reconciler.documents.declared import Declared, declare
+from reconciler.documents.declarations import Declaration, declare
 from reconciler.documents.launcher import launcher_problems
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
@@ -66,7 +66,7 @@ def job_of(document: Located, file: str) -> NamedJob:
     return NamedJob(JobName(job.name), job.value)
 
 
-def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     """What no schema can say of a job."""
     yield from _array_problems(job)
     yield from _service_problems(job)
@@ -106,7 +106,7 @@ def job_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             yield job.problem(at, "no-command", message, "Add spec.command for all groups, or a command to this one.")
 
 
-def _array_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def _array_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     if job.value.array is None:
         return
     try:
@@ -116,7 +116,7 @@ def _array_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         yield job.problem(("spec", "array", "indices"), "bad-indices", str(error), fix)
 
 
-def _secret_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def _secret_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     """Each is given in one way, and nothing is given twice."""
     given = set(job.value.env)
     for index, use in enumerate(job.value.secrets):
@@ -131,7 +131,7 @@ def _secret_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         given |= {use.env, f"file {use.file}"} - {"", "file "}
 
 
-def _stuck_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def _stuck_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     stuck = job.value.stuck
     if stuck is None:
         return
@@ -144,7 +144,7 @@ def _stuck_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         yield job.problem(("spec", "stuck", "action"), "retry-without-policy", message, fix)
 
 
-def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def _service_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     """What only gangs may say: a service has one role, and does not fail by how its replicas end."""
     if job.value.type != "service":
         return
@@ -163,7 +163,7 @@ def _service_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
             )
 
 
-def _terminal_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def _terminal_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     """Whoever attaches must find one terminal, and the job must end by itself once it is forgotten."""
     if not job.value.terminal:
         return
@@ -179,7 +179,7 @@ def _terminal_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
         yield job.problem(at, "one-terminal", "a terminal ends with its task", "Delete rejoin.")
 
 
-def _gpu_problems(job: Declared[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:
+def _gpu_problems(job: Declaration[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:
     """GPUs are asked for in one way: whole ones, a part of one, as much of one as has some memory, or a MIG instance."""
     asked = {
         "gpus": shape.gpus > 0,

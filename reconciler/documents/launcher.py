@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem
 from solver.model.workload import JobSpec
 
 
-def launcher_problems(job: Declared[JobSpec]) -> Iterator[Problem]:
+def launcher_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     """One task starts the work of others, whose number is fixed once it has begun."""
     launcher = job.value.launcher
     if launcher is None:

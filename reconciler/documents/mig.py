@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.inventory import FixedLayouts, NodePoolSpec, Pools
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import MigInstance
@@ -16,16 +16,16 @@ from solver.model.mig_layout import find_profile, profiles_of, realisations
 from solver.model.mig_table import MODELS
 from solver.policy.division import MigGeometry, SharingPolicy
 
-Geometries = Sequence[Declared[MigGeometry]]
+Geometries = Sequence[Declaration[MigGeometry]]
 
 
 def mig_problems(
-    documents: Geometries, pools: Pools, pools_known: set[str] | None, sharing: Sequence[Declared[SharingPolicy]]
+    documents: Geometries, pools: Pools, pools_known: set[str] | None, sharing: Sequence[Declaration[SharingPolicy]]
 ) -> Iterator[Problem]:
     """`pools_known`: names of all pools, None where some are unreadable."""
     shared = {pool: known for known in sharing for pool in known.value.pools}
     specs = {pool.name: pool.value for pool in pools}
-    owner: dict[str, Declared[MigGeometry]] = {}
+    owner: dict[str, Declaration[MigGeometry]] = {}
     models: dict[str, tuple[str, str]] = {}
     for geometry in documents:
         pool, at = geometry.value.pool, ("spec", "pool")
@@ -62,7 +62,7 @@ def _instances(model: str, layout: str) -> tuple[MigInstance, ...]:
     return tuple(MigInstance(placed.profile.name, placed.start) for placed in realisations(model, layout)[0])
 
 
-def _mode_problems(geometry: Declared[MigGeometry]) -> Iterator[Problem]:
+def _mode_problems(geometry: Declaration[MigGeometry]) -> Iterator[Problem]:
     value = geometry.value
     if value.mode == "free" and value.layouts:
         message = "a free pool has no layouts: a round decides"
@@ -75,7 +75,7 @@ def _mode_problems(geometry: Declared[MigGeometry]) -> Iterator[Problem]:
 
 
 def _pool_problems(
-    geometry: Declared[MigGeometry], pool: NodePoolSpec, models: dict[str, tuple[str, str]]
+    geometry: Declaration[MigGeometry], pool: NodePoolSpec, models: dict[str, tuple[str, str]]
 ) -> Iterator[Problem]:
     """`models`: what the pools before have said of each GPU type, and where."""
     name, at = geometry.value.pool, ("spec", "pool")
@@ -99,7 +99,7 @@ def _pool_problems(
         yield from _layout_problems(geometry, ("spec", "layouts", index), model, layout)
 
 
-def _layout_problems(geometry: Declared[MigGeometry], at: Path, model: str, layout: str) -> Iterator[Problem]:
+def _layout_problems(geometry: Declaration[MigGeometry], at: Path, model: str, layout: str) -> Iterator[Problem]:
     try:
         names = profiles_of(layout)
     except ValueError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import networkx
 
-from reconciler.documents.declared import Declared, declare
+from reconciler.documents.declarations import Declaration, declare
 from reconciler.documents.job import NamedJob, job_of, job_problems
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
@@ -39,7 +39,7 @@ def _pipeline_of(document: Located, file: str) -> NamedPipeline:
         problems = [*_cycle_problems(pipeline), *_output_problems(pipeline, named)]
     for index, job in enumerate(pipeline.value.jobs):
         at: Path = ("spec", "jobs", index, "spec")
-        problems += job_problems(Declared(file, job.name, _below(document, at), job.spec))
+        problems += job_problems(Declaration(file, job.name, _below(document, at), job.spec))
     if problems:
         raise InvalidDocumentsError(problems)
     return named
@@ -56,7 +56,7 @@ def _below(document: Located, at: Path) -> Located:
     return Located({}, places, keys)
 
 
-def _reference_problems(pipeline: Declared[PipelineSpec]) -> Iterator[Problem]:
+def _reference_problems(pipeline: Declaration[PipelineSpec]) -> Iterator[Problem]:
     """Names are unique, and dependencies name jobs of the pipeline."""
     names = Counter(job.name for job in pipeline.value.jobs)
     for index, job in enumerate(pipeline.value.jobs):
@@ -71,7 +71,7 @@ def _reference_problems(pipeline: Declared[PipelineSpec]) -> Iterator[Problem]:
                 yield pipeline.problem((*at, "dependsOn", place, "job"), "unknown-job", message, fix)
 
 
-def _cycle_problems(pipeline: Declared[PipelineSpec]) -> Iterator[Problem]:
+def _cycle_problems(pipeline: Declaration[PipelineSpec]) -> Iterator[Problem]:
     waits: networkx.DiGraph[str] = networkx.DiGraph()
     for job in pipeline.value.jobs:
         waits.add_edges_from((job.name, dependency.job) for dependency in job.depends_on)
@@ -86,7 +86,7 @@ def _cycle_problems(pipeline: Declared[PipelineSpec]) -> Iterator[Problem]:
             yield pipeline.problem(at, "dependency-cycle", message, "Take one of these dependencies out.")
 
 
-def _output_problems(pipeline: Declared[PipelineSpec], named: NamedPipeline) -> Iterator[Problem]:
+def _output_problems(pipeline: Declaration[PipelineSpec], named: NamedPipeline) -> Iterator[Problem]:
     """Outputs have a place, one for each job, and a variable of their own in every job that is told of them."""
     for index, job in enumerate(pipeline.value.jobs):
         at: Path = ("spec", "jobs", index)
@@ -106,7 +106,7 @@ def _output_problems(pipeline: Declared[PipelineSpec], named: NamedPipeline) -> 
 
 
 def _variable_problems(
-    pipeline: Declared[PipelineSpec], at: Path, named: NamedPipeline, job: PipelineJob
+    pipeline: Declaration[PipelineSpec], at: Path, named: NamedPipeline, job: PipelineJob
 ) -> Iterator[Problem]:
     told: dict[str, str] = {}
     for variable, place in environment_of(named, job):

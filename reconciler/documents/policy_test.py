@@ -77,7 +77,7 @@ class GivenJob(Document, frozen=True):
         return tuple(JobName(f"{self.name}-{number}") for number in range(1, self.count + 1))
 
 
-class Given(Document, frozen=True):
+class PolicyTestSetup(Document, frozen=True):
     """What the test begins with. `pools` (): the repository's own inventory. `begins` None: some instant."""
 
     jobs: tuple[GivenJob, ...]
@@ -143,7 +143,7 @@ DETAILS: dict[Must, tuple[str, ...]] = {
 class PolicyTest(Document, frozen=True):
     """The `spec` of a PolicyTest document. `lasts` 0: one round is held, else rounds are until so long after the beginning."""
 
-    given: Given
+    given: PolicyTestSetup
     then: tuple[Statement, ...]
     why: str
     name: str = ""

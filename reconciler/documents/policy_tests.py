@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.inventory import Pools
 from reconciler.documents.job import LIMITED, LIMITED_FIX
 from reconciler.documents.policy_test import GivenJob, PolicyTest
@@ -18,7 +18,7 @@ from solver.model.quantities import Duration
 from solver.model.workload import JobName
 from solver.policy.policy import Queue
 
-_Test = Declared[PolicyTest]
+_Test = Declaration[PolicyTest]
 _JOBS_MAX = 10_000
 _NODES_MAX = 10_000
 _LASTS_MAX = Duration(90 * 86_400_000)
@@ -46,7 +46,7 @@ class Names:
 
 
 def names_of(
-    queues: Iterable[Declared[Queue]], known: set[str] | None, classes: set[str] | None, pools: Pools | None
+    queues: Iterable[Declaration[Queue]], known: set[str] | None, classes: set[str] | None, pools: Pools | None
 ) -> Names:
     """Gather them. `known`: names of all queues. `pools` None: not all are there."""
     parents = {queue.value.parent for queue in queues}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
@@ -23,19 +23,19 @@ class QuotaTree:
     `capacity`: declared GPUs by type; empty where nothing is declared, and then no type is called unknown.
     """
 
-    queues: Sequence[Declared[Queue]]
+    queues: Sequence[Declaration[Queue]]
     known: set[str] | None
     capacity: Mapping[GpuType, MilliGpu]
 
     @cached_property
-    def by_name(self) -> dict[str, Declared[Queue]]:
+    def by_name(self) -> dict[str, Declaration[Queue]]:
         """The queues that could be read."""
         return {queue.name: queue for queue in self.queues}
 
     @cached_property
-    def children(self) -> dict[str, list[Declared[Queue]]]:
+    def children(self) -> dict[str, list[Declaration[Queue]]]:
         """The queues below each queue."""
-        below: dict[str, list[Declared[Queue]]] = {queue.name: [] for queue in self.queues}
+        below: dict[str, list[Declaration[Queue]]] = {queue.name: [] for queue in self.queues}
         for queue in self.queues:
             if queue.value.parent in below:
                 below[queue.value.parent].append(queue)
@@ -83,7 +83,7 @@ class QuotaTree:
             message = f"the queue has more than {DEPTH_MAX - 1} queues above it"
             yield deepest.problem(("spec", "parent"), "too-deep", message, "Make the tree flatter.")
 
-    def _upwards(self, queue: Declared[Queue]) -> list[Declared[Queue]]:
+    def _upwards(self, queue: Declaration[Queue]) -> list[Declaration[Queue]]:
         """The queue and its ancestors, each once, at most one more than may be."""
         path = [queue]
         names = {queue.name}
@@ -92,7 +92,7 @@ class QuotaTree:
             names.add(path[-1].name)
         return path
 
-    def _entry_problems(self, queue: Declared[Queue]) -> Iterator[Problem]:
+    def _entry_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         seen: set[GpuType] = set()
         for index, entry in enumerate(queue.value.quota):
             at: Path = ("spec", "quota", index)
@@ -117,7 +117,7 @@ class QuotaTree:
             yield from _lending_problems(queue, at, entry)
             yield from self._capacity_problems(queue, at, entry)
 
-    def _capacity_problems(self, queue: Declared[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
+    def _capacity_problems(self, queue: Declaration[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
         declared = self.capacity.get(entry.gpu_type)
         if queue.value.parent is None and declared is not None and (entry.guaranteed or 0) > declared:
             message = (
@@ -125,7 +125,7 @@ class QuotaTree:
             )
             yield queue.problem((*at, "guaranteed"), "guarantee-above-capacity", message, severity="warning")
 
-    def _ceiling_problems(self, queue: Declared[Queue]) -> Iterator[Problem]:
+    def _ceiling_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         for index, entry in enumerate(queue.value.quota):
             for ancestor in self._upwards(queue)[1:]:
                 above = ancestor.value.quota_for(entry.gpu_type)
@@ -140,7 +140,7 @@ class QuotaTree:
                         yield queue.problem(("spec", "quota", index, field), "above-parent-max", message, fix)
                 break
 
-    def _sum_problems(self, queue: Declared[Queue]) -> Iterator[Problem]:
+    def _sum_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         for index, entry in enumerate(queue.value.quota):
             parts = {child.name: self._promised(child, entry.gpu_type) for child in self.children[queue.name]}
             total = MilliGpu(sum(parts.values()))
@@ -150,7 +150,7 @@ class QuotaTree:
                 fix = "Raise it, or lower theirs."
                 yield queue.problem(("spec", "quota", index, "guaranteed"), "guarantees-exceed-parent", message, fix)
 
-    def _promised(self, queue: Declared[Queue], gpu_type: GpuType) -> MilliGpu:
+    def _promised(self, queue: Declaration[Queue], gpu_type: GpuType) -> MilliGpu:
         """What the queue is guaranteed explicitly, or what those below it are where it says nothing itself."""
         entry = queue.value.quota_for(gpu_type)
         if entry is not None and entry.guaranteed is not None:
@@ -158,7 +158,7 @@ class QuotaTree:
         return MilliGpu(sum(self._promised(child, gpu_type) for child in self.children[queue.name]))
 
 
-def _lending_problems(queue: Declared[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
+def _lending_problems(queue: Declaration[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
     """A part of a guarantee is lent: so there is one, and it is no smaller."""
     if entry.lendable is None:
         return
@@ -172,7 +172,7 @@ def _lending_problems(queue: Declared[Queue], at: Path, entry: Quota) -> Iterato
         yield queue.problem((*at, "lendable"), "lendable-above-guaranteed", message, fix)
 
 
-def _turn_problems(queue: Declared[Queue]) -> Iterator[Problem]:
+def _turn_problems(queue: Declaration[Queue]) -> Iterator[Problem]:
     """Turns go to those that come first by what they have run or have to: the other orders would never end a turn."""
     ordering = queue.value.ordering
     if ordering is not None and ordering.turns is not None and ordering.by in ("priority", "fifo"):

@@ -10,7 +10,7 @@ import yaml
 from reconciler.documents.guard import LOADER, NODES_MAX, check_budgets, place_of_mark
 from reconciler.documents.scalars import ScalarError, plain_value
 from reconciler.documents.text import BYTES_MAX, decode_text
-from reconciler.model.problem import InvalidDocumentsError, Path, Place, Problem, problem_at, shown
+from reconciler.model.problem import InvalidDocumentsError, Path, Problem, SourceLocation, problem_at, shown
 
 
 @dataclass(frozen=True)
@@ -18,16 +18,16 @@ class Located:
     """One YAML document: its value, and the places of its values and of its keys by path."""
 
     value: Any
-    places: dict[Path, Place]
-    key_places: dict[Path, Place]
+    places: dict[Path, SourceLocation]
+    key_places: dict[Path, SourceLocation]
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> SourceLocation:
         """Where the value at a path stands; where there is none, the nearest value around it."""
         while path not in self.places and path:
             path = path[:-1]
-        return self.places.get(path, Place(1, 1))
+        return self.places.get(path, SourceLocation(1, 1))
 
-    def key_place(self, path: Path) -> Place:
+    def key_place(self, path: Path) -> SourceLocation:
         """Where the key at the end of a path stands; for a list item, where the item stands."""
         return self.key_places.get(path) or self.place(path)
 
@@ -70,8 +70,8 @@ class _EndlessError(Exception):
 @dataclass
 class _Builder:
     file: str
-    places: dict[Path, Place] = field(default_factory=dict)
-    key_places: dict[Path, Place] = field(default_factory=dict)
+    places: dict[Path, SourceLocation] = field(default_factory=dict)
+    key_places: dict[Path, SourceLocation] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     _open: set[int] = field(default_factory=set)
 

@@ -19,9 +19,9 @@ from reconciler.documents.clusters import (
     files_for,
     layout_problems,
 )
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
+from reconciler.documents.document_set import DocumentSet, gather
 from reconciler.documents.files import FOLDERS, Files, is_read
-from reconciler.documents.gather import Gathered, gather
 from reconciler.documents.health import health_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
@@ -72,7 +72,7 @@ class Reading:
 
     problems: tuple[Problem, ...]
     compiled: Compiled | None
-    tests: tuple[Declared[PolicyTest], ...] = ()
+    tests: tuple[Declaration[PolicyTest], ...] = ()
 
     def checked(self) -> Compiled:
         """The compiled policy; raises InvalidDocumentsError where there is none."""
@@ -117,7 +117,7 @@ def _told(problem: Problem, clusters: Sequence[str], of: int) -> Problem:
 
 def compiled_of_nothing() -> Compiled:
     """What a revision says that has no policy yet: a base to compare the first one with, never one to be put in force."""
-    return _compile(Gathered())
+    return _compile(DocumentSet())
 
 
 def _nothing_found(files: Files) -> Iterator[Problem]:
@@ -127,7 +127,7 @@ def _nothing_found(files: Files) -> Iterator[Problem]:
         yield problem_at(".", START, NO_DOCUMENTS, "there is no document of a policy here", fix)
 
 
-def _problems_together(found: Gathered) -> Iterator[Problem]:
+def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     """What no document shows alone."""
     yield from inventory_problems(found.pools, found.topologies, found.known("NodePool"))
     # A pool that can't be read may have any GPU type, so then none is called unknown.
@@ -151,7 +151,7 @@ def _problems_together(found: Gathered) -> Iterator[Problem]:
     yield from policy_test_problems(found.tests, names)
 
 
-def _settings_problems(found: Gathered) -> Iterator[Problem]:
+def _settings_problems(found: DocumentSet) -> Iterator[Problem]:
     for settings in found.settings[1:]:
         message = f"there is a SchedulingPolicy already, at {found.settings[0].origin}"
         yield settings.problem(("kind",), "second-scheduling-policy", message, ONE_OF_A_KIND)
@@ -166,7 +166,7 @@ def _settings_problems(found: Gathered) -> Iterator[Problem]:
             yield settings.problem(("spec", "defaultPriorityClass"), "unknown-priority-class", message, fix)
 
 
-def _class_problems(found: Gathered) -> Iterator[Problem]:
+def _class_problems(found: DocumentSet) -> Iterator[Problem]:
     """Priority classes that a queue takes and nobody defines."""
     classes = found.known("PriorityClass")
     for queue in found.queues:
@@ -176,7 +176,7 @@ def _class_problems(found: Gathered) -> Iterator[Problem]:
                 yield queue.problem(("spec", "priorityClasses", index), "unknown-priority-class", message, fix)
 
 
-def _compile(found: Gathered) -> Compiled:
+def _compile(found: DocumentSet) -> Compiled:
     mig = with_models(found.mig, found.pools)
     policy = policy_of(
         tuple(queue.value for queue in found.queues),
@@ -195,7 +195,7 @@ def _compile(found: Gathered) -> Compiled:
     )
 
 
-def _operations(found: Gathered) -> Operations:
+def _operations(found: DocumentSet) -> Operations:
     """What rounds do not read."""
     return Operations(
         tuple(sorted((known.value for known in found.checkpoints), key=lambda known: known.name)),

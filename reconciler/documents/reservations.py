@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.inventory import NODES_MAX, NodePoolSpec, Pools
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName
@@ -17,7 +17,7 @@ LONGEST = Duration(90 * 86_400_000)
 
 _COUNTED = {"gpuType": "gpu_type", "count": "count", "gpusPerNode": "gpus_per_node"}
 
-Reservations = Sequence[Declared[DeclaredReservation]]
+Reservations = Sequence[Declaration[DeclaredReservation]]
 
 
 def reservation_problems(documents: Reservations, pools: Pools | None, queues: set[str] | None) -> Iterator[Problem]:
@@ -36,7 +36,7 @@ def reservation_problems(documents: Reservations, pools: Pools | None, queues: s
     yield from _named_twice(sound)
 
 
-def _window_problems(document: Declared[DeclaredReservation]) -> Iterator[Problem]:
+def _window_problems(document: Declaration[DeclaredReservation]) -> Iterator[Problem]:
     value, at = document.value, ("spec", "until")
     if value.until <= value.start:
         yield document.problem(at, "wrong-window", f"until {value.until} is not after from {value.start}")
@@ -45,7 +45,7 @@ def _window_problems(document: Declared[DeclaredReservation]) -> Iterator[Proble
         yield document.problem(at, "wrong-window", message, f"Shorten it to {LONGEST} at most.")
 
 
-def _user_problems(document: Declared[DeclaredReservation], queues: set[str] | None) -> Iterator[Problem]:
+def _user_problems(document: Declaration[DeclaredReservation], queues: set[str] | None) -> Iterator[Problem]:
     queue = document.value.queue
     if queue is None and document.value.users is None:
         yield document.problem(("spec",), "missing-field", "nobody may use it", "Add queue, users, or both.")
@@ -54,7 +54,7 @@ def _user_problems(document: Declared[DeclaredReservation], queues: set[str] | N
         yield document.problem(("spec", "queue"), "unknown-queue", f"there is no Queue {queue}", fix)
 
 
-def _way_problems(document: Declared[DeclaredReservation]) -> Iterator[Problem]:
+def _way_problems(document: Declaration[DeclaredReservation]) -> Iterator[Problem]:
     """It keeps nodes by name, or GPUs by count."""
     given = [name for name, field in _COUNTED.items() if getattr(document.value, field) is not None]
     missing = [name for name in _COUNTED if name not in given]
@@ -68,7 +68,7 @@ def _way_problems(document: Declared[DeclaredReservation]) -> Iterator[Problem]:
 
 
 def _inventory_problems(
-    document: Declared[DeclaredReservation], pool_of: Mapping[NodeName, NodePoolSpec], pools: Pools
+    document: Declaration[DeclaredReservation], pool_of: Mapping[NodeName, NodePoolSpec], pools: Pools
 ) -> Iterator[Problem]:
     """Nodes and GPU types that do not exist, and more than there is."""
     value = document.value
@@ -122,7 +122,7 @@ def _gpus_of(value: DeclaredReservation, gpu_type: str, pool_of: Mapping[NodeNam
 
 def _named_twice(documents: Reservations) -> Iterator[Problem]:
     """Nodes that two documents keep at the same time."""
-    owners: dict[str, list[Declared[DeclaredReservation]]] = {}
+    owners: dict[str, list[Declaration[DeclaredReservation]]] = {}
     for document in documents:
         for index, name in enumerate(document.document.value["spec"].get("nodes", ())):
             for first in owners.setdefault(name, []):

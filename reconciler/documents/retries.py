@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from signal import Signals
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
 from reconciler.model.retry_policy import RetryPolicy, RetryRule
 
 _SIGNALS = tuple(known.name for known in Signals)
 
 
-def retry_problems(documents: Sequence[Declared[RetryPolicy]]) -> Iterator[Problem]:
+def retry_problems(documents: Sequence[Declaration[RetryPolicy]]) -> Iterator[Problem]:
     """Everything that their schema can't say."""
     for policy in documents:
         backoff = policy.value.backoff
@@ -28,7 +28,7 @@ def retry_problems(documents: Sequence[Declared[RetryPolicy]]) -> Iterator[Probl
                 yield policy.problem(("spec", "rules", index), "unreachable-rule", message, "Keep one of them.")
 
 
-def _rule_problems(policy: Declared[RetryPolicy], at: Path, rule: RetryRule) -> Iterator[Problem]:
+def _rule_problems(policy: Declaration[RetryPolicy], at: Path, rule: RetryRule) -> Iterator[Problem]:
     for index, name in enumerate(rule.on.signals):
         if name not in _SIGNALS:
             message, fix = f"there is no signal {name}", did_you_mean(name, _SIGNALS)

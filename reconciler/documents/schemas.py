@@ -12,7 +12,7 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 
 Schema = Mapping[str, Any]
 

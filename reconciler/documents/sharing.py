@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.policy.division import SharingPolicy
 
 
 def sharing_problems(
-    documents: Sequence[Declared[SharingPolicy]], pools: set[str] | None, queues: set[str] | None
+    documents: Sequence[Declaration[SharingPolicy]], pools: set[str] | None, queues: set[str] | None
 ) -> Iterator[Problem]:
     """`pools`, `queues`: the names of all; None where some are unreadable."""
-    owner: dict[str, Declared[SharingPolicy]] = {}
+    owner: dict[str, Declaration[SharingPolicy]] = {}
     for sharing in documents:
         for index, pool in enumerate(sharing.value.pools):
             at: Path = ("spec", "pools", index)
@@ -30,7 +30,7 @@ def sharing_problems(
         yield from _group_problems(sharing, queues)
 
 
-def _group_problems(sharing: Declared[SharingPolicy], queues: set[str] | None) -> Iterator[Problem]:
+def _group_problems(sharing: Declaration[SharingPolicy], queues: set[str] | None) -> Iterator[Problem]:
     names: set[str] = set()
     group_of: dict[str, str] = {}
     for index, group in enumerate(sharing.value.trust_domains):

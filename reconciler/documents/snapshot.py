@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.documents.declared import path_of
+from reconciler.documents.declarations import path_of
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.text import BYTES_MAX, place_of
-from reconciler.model.problem import START, InvalidDocumentsError, Path, Place, Problem, problem_at
+from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem, SourceLocation, problem_at
 from solver.model.document import decode
 from solver.model.node_sets import NodeSetError
 from solver.model.snapshot import Snapshot, normalised
@@ -102,7 +102,7 @@ def snapshot_file_problems(raw: bytes, file: str) -> Iterator[Problem]:
             yield from error.problems
 
 
-def _place_in(raw: bytes, file: str, inside: Path) -> Place:
+def _place_in(raw: bytes, file: str, inside: Path) -> SourceLocation:
     """JSON is YAML but for tabs, so the YAML reader finds the place; a file too large or too odd for it has none."""
     try:
         documents = read_yaml(raw, file, BYTES_MAX)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import fields
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.policy_test import DETAILS, REASON_CODES, SUBJECTS, GivenJob, PolicyTest, Statement
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.workload import JobName
@@ -18,7 +18,7 @@ _NEEDED = {"keep": ("at_least",), "hold": ("at_least", "at_most"), "have-share":
 
 
 def statement_problems(
-    test: Declared[PolicyTest], at: Path, statement: Statement, jobs: Mapping[JobName, GivenJob]
+    test: Declaration[PolicyTest], at: Path, statement: Statement, jobs: Mapping[JobName, GivenJob]
 ) -> Iterator[Problem]:
     """Everything that can be said of one without the rest of the repository."""
     said = [name for name in _WRITTEN if name != "must" and getattr(statement, name) is not None]
@@ -48,7 +48,7 @@ def statement_problems(
 
 
 def _subject_problems(
-    test: Declared[PolicyTest], at: Path, statement: Statement, subjects: list[str]
+    test: Declaration[PolicyTest], at: Path, statement: Statement, subjects: list[str]
 ) -> Iterator[Problem]:
     if len(subjects) > 1:
         words = " and ".join(_WRITTEN[name] for name in subjects)

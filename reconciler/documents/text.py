@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from reconciler.model.problem import START, InvalidDocumentsError, Place, problem_at
+from reconciler.model.problem import START, InvalidDocumentsError, SourceLocation, problem_at
 
 BYTES_MAX = 1024 * 1024
 """Of one document file. A list of 20,000 node names takes about half of it."""
@@ -51,7 +51,7 @@ def decode_text(raw: bytes, file: str, bytes_max: int = BYTES_MAX) -> str:
     return text
 
 
-def place_of(text: str, offset: int) -> Place:
+def place_of(text: str, offset: int) -> SourceLocation:
     """Line and column of a character offset."""
     before = text[:offset]
-    return Place(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+    return SourceLocation(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import LEVELS as EVERY_LEVEL
 from solver.model.cluster import Links, NodeName
@@ -73,7 +73,7 @@ def data_near(topology: TopologySpec, nodes: list[NodeName]) -> dict[NodeName, s
     return {node: {name for domain in at.values() for name in data.get(domain, ())} for node, at in placed.items()}
 
 
-def topology_problems(declared: Declared[TopologySpec], nodes: list[NodeName]) -> Iterator[Problem]:
+def topology_problems(declared: Declaration[TopologySpec], nodes: list[NodeName]) -> Iterator[Problem]:
     """What is wrong with a topology, given the nodes of its pool."""
     domains = declared.value.domains or ()
     yield from _bandwidth_problems(declared)
@@ -105,7 +105,7 @@ def _around(domain: Domain, by_name: dict[str, Domain]) -> Position:
     return around
 
 
-def _bandwidth_problems(declared: Declared[TopologySpec]) -> Iterator[Problem]:
+def _bandwidth_problems(declared: Declaration[TopologySpec]) -> Iterator[Problem]:
     links = declared.value.bandwidth
     for closer, wider in pairwise(EVERY_LEVEL):
         if links.at(wider) > links.at(closer):
@@ -116,7 +116,7 @@ def _bandwidth_problems(declared: Declared[TopologySpec]) -> Iterator[Problem]:
             yield declared.problem(at, "bandwidth-rises", message, "What is further apart has no faster link.")
 
 
-def _name_problems(declared: Declared[TopologySpec], nodes: set[NodeName]) -> Iterator[Problem]:
+def _name_problems(declared: Declaration[TopologySpec], nodes: set[NodeName]) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, domain in enumerate(declared.value.domains or ()):
         at: Path = ("spec", "domains", index, "name")
@@ -132,7 +132,7 @@ def _name_problems(declared: Declared[TopologySpec], nodes: set[NodeName]) -> It
 
 
 def _parent_problems(
-    declared: Declared[TopologySpec], index: int, domain: Domain, by_name: dict[str, Domain]
+    declared: Declaration[TopologySpec], index: int, domain: Domain, by_name: dict[str, Domain]
 ) -> Iterator[Problem]:
     at: Path = ("spec", "domains", index, "parent")
     parent = by_name.get(domain.parent or "")
@@ -145,7 +145,7 @@ def _parent_problems(
         yield declared.problem(at, "parent-not-wider", message, "A parent is of a wider level: island < rack < block.")
 
 
-def _node_problems(declared: Declared[TopologySpec], nodes: set[NodeName]) -> Iterator[Problem]:
+def _node_problems(declared: Declaration[TopologySpec], nodes: set[NodeName]) -> Iterator[Problem]:
     listed: dict[NodeName, str] = {}
     for index, domain in enumerate(declared.value.domains or ()):
         for item, node in enumerate(domain.nodes):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.policy.policy import SchedulingPolicy
 
 
 def type_weight_problems(
-    documents: Iterable[Declared[SchedulingPolicy]], declared: Collection[str]
+    documents: Iterable[Declaration[SchedulingPolicy]], declared: Collection[str]
 ) -> Iterator[Problem]:
     """`declared`: the GPU types of all node pools; empty where they are not known, and then no type is called unknown."""
     for settings in documents:

@@ -6,11 +6,11 @@ from solver.model.document import Document
 from solver.model.quantities import Memory
 
 
-class Finding(Document, frozen=True, tag_field="finding"):
+class CheckpointFinding(Document, frozen=True, tag_field="finding"):
     """One thing that is not as the manifest says. `str` says it to a person."""
 
 
-class UnreadableManifest(Finding, frozen=True, tag="unreadable-manifest"):
+class UnreadableManifest(CheckpointFinding, frozen=True, tag="unreadable-manifest"):
     """There is no manifest, or it is none."""
 
     problem: str
@@ -19,14 +19,14 @@ class UnreadableManifest(Finding, frozen=True, tag="unreadable-manifest"):
         return f"its manifest can't be read ({self.problem})"
 
 
-class WrongDigest(Finding, frozen=True, tag="wrong-digest"):
+class WrongDigest(CheckpointFinding, frozen=True, tag="wrong-digest"):
     """The manifest is not the one that was published."""
 
     def __str__(self) -> str:
         return "its manifest was changed after it was published"
 
 
-class MissingShard(Finding, frozen=True, tag="missing-shard"):
+class MissingShard(CheckpointFinding, frozen=True, tag="missing-shard"):
     """Nothing is there."""
 
     task: str
@@ -36,7 +36,7 @@ class MissingShard(Finding, frozen=True, tag="missing-shard"):
         return f"shard {self.shard} of {self.task} is missing"
 
 
-class RefusedShard(Finding, frozen=True, tag="refused-shard"):
+class RefusedShard(CheckpointFinding, frozen=True, tag="refused-shard"):
     """What lies there is no plain file in plain folders, so it is not opened. `problem` says what it is."""
 
     task: str
@@ -47,7 +47,7 @@ class RefusedShard(Finding, frozen=True, tag="refused-shard"):
         return f"shard {self.shard} of {self.task} is not read: {self.problem}. Shards are plain files in the job's own folder"
 
 
-class WrongSize(Finding, frozen=True, tag="wrong-size"):
+class WrongSize(CheckpointFinding, frozen=True, tag="wrong-size"):
     """A shard has another length."""
 
     task: str
@@ -59,7 +59,7 @@ class WrongSize(Finding, frozen=True, tag="wrong-size"):
         return f"shard {self.shard} of {self.task} has {int(self.found)} bytes, not {int(self.expected)}"
 
 
-class WrongHash(Finding, frozen=True, tag="wrong-hash"):
+class WrongHash(CheckpointFinding, frozen=True, tag="wrong-hash"):
     """A shard has the right length and another content."""
 
     task: str

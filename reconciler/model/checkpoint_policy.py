@@ -9,7 +9,7 @@ DEFAULT = "default"
 """The policy of a job that saves its work and names none, where there is one of this name."""
 
 
-class Retention(Document, frozen=True):
+class CheckpointRetention(Document, frozen=True):
     """The newest `keep` of a job stay, and beside those one in each span of `keep_every`; nothing that is older than `max_age`."""
 
     keep: int = 3
@@ -27,7 +27,7 @@ class CheckpointPolicy(Document, frozen=True):
     name: str
     storage: str
     max_concurrent_checkpoints: int = 4
-    retention: Retention = Retention()
+    retention: CheckpointRetention = CheckpointRetention()
     verify: bool = True
     origin: str = ""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from reconciler.model.found import LOST_DECIMALS, Review
 from reconciler.model.git_status import Drift
+from reconciler.model.review_findings import LOST_DECIMALS, Review
 from solver.model.cluster import GpuType
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Instant, MilliGpu
@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 UNITS_PER_GPU_H = 10.0**LOST_DECIMALS
 
 
-class Limit(Document, frozen=True, omit_defaults=False):
+class QueueLimit(Document, frozen=True, omit_defaults=False):
     """A queue's max of one GPU type."""
 
     queue: QueueName
@@ -31,7 +31,7 @@ class Harm(Document, frozen=True, omit_defaults=False):
     evicted_jobs: int
     evicted_gpus: MilliGpu
     lost_gpu_h: float
-    converging: tuple[Limit, ...]
+    converging: tuple[QueueLimit, ...]
 
     @classmethod
     def of(cls, found: Review) -> Harm:
@@ -41,7 +41,7 @@ class Harm(Document, frozen=True, omit_defaults=False):
             len(losses),
             MilliGpu(sum(loss.gpus for loss in losses)),
             sum(loss.lost_gpu_h for loss in losses),
-            tuple(Limit(broken.queue, broken.gpu_type) for broken in found.newly_broken),
+            tuple(QueueLimit(broken.queue, broken.gpu_type) for broken in found.newly_broken),
         )
 
     def __bool__(self) -> bool:

@@ -10,7 +10,7 @@ from solver.model.document import Document
 ConditionType = Literal["Ready", "Reconciling", "Stalled"]
 
 
-class Condition(Document, frozen=True, omit_defaults=False):
+class PolicyCondition(Document, frozen=True, omit_defaults=False):
     """One statement on how following the branch goes. Reasons are stable words that programs may key on."""
 
     type: ConditionType
@@ -36,18 +36,18 @@ class PolicyStatus(Document, frozen=True, omit_defaults=False):
     `drift`: what it would do beside what was accepted of it, where somebody accepted a plan.
     """
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[PolicyCondition, ...]
     last_applied_revision: str
     last_attempted_revision: str
     problems: tuple[Problem, ...] = ()
     acceptable: bool = False
     drift: tuple[Drift, ...] = ()
 
-    def condition(self, kind: ConditionType) -> Condition:
+    def condition(self, kind: ConditionType) -> PolicyCondition:
         """The condition of that type; there is always one of each."""
         return next(condition for condition in self.conditions if condition.type == kind)
 
     @property
-    def truth(self) -> Condition:
+    def truth(self) -> PolicyCondition:
         """The one condition that holds."""
         return next(condition for condition in self.conditions if condition.status)

@@ -25,7 +25,7 @@ class FindingKey(NamedTuple):
     subject: str
 
 
-class Finding(Document, frozen=True):
+class HealthFinding(Document, frozen=True):
     """It has been so since `since`, and was seen last at `seen_at`.
 
     `mark`: of what happened rather than lasts, which time it was, so that it counts once. It is `confirmed` once it has been so
@@ -74,7 +74,7 @@ class PartHealth(Document, frozen=True):
         return self.state in ("cordoned", "drained")
 
 
-class Trial(Document, frozen=True):
+class HealthTrial(Document, frozen=True):
     """A test of some `parts` of a node, on `devices`, since `at`; over at `ended_at`. `detail`: how it failed."""
 
     at: Instant
@@ -92,7 +92,7 @@ class NodeHealth(Document, frozen=True):
     """
 
     node: NodeName
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[HealthFinding, ...] = ()
     parts: tuple[PartHealth, ...] = ()
     forgiven_at: Instant | None = None
-    trial: Trial | None = None
+    trial: HealthTrial | None = None

@@ -16,14 +16,14 @@ Path = tuple[str | int, ...]
 _SHOWN_CHARACTERS_MAX = 60
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """Line and column, both counted from 1."""
 
     line: int
     column: int
 
 
-START = Place(1, 1)
+START = SourceLocation(1, 1)
 
 
 class Problem(Document, frozen=True, order=True, omit_defaults=False):
@@ -51,7 +51,7 @@ class InvalidDocumentsError(Exception):
 
 
 def problem_at(
-    file: str, place: Place, code: str, message: str, fix: str = "", severity: Severity = "error"
+    file: str, place: SourceLocation, code: str, message: str, fix: str = "", severity: Severity = "error"
 ) -> Problem:
     """A problem at a place."""
     return Problem(file, place.line, place.column, code, message, fix, severity)
@@ -61,7 +61,7 @@ def problem_of(origin: str, code: str, message: str, fix: str = "", severity: Se
     """A problem at `file:line`; a file without a line is meant from its start."""
     file, _, line = origin.rpartition(":")
     if line.isdecimal() and line.isascii():
-        return problem_at(file, Place(int(line), 1), code, message, fix, severity)
+        return problem_at(file, SourceLocation(int(line), 1), code, message, fix, severity)
     return problem_at(origin, START, code, message, fix, severity)
 
 

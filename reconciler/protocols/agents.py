@@ -10,7 +10,7 @@ from solver.model.document import Document
 from solver.model.quantities import Instant
 
 
-class Agent(Document, frozen=True):
+class AgentRecord(Document, frozen=True):
     """The agent of a node. Certificates carry the `generation` they were given in: older ones than this count no more.
 
     `until`: when the newest certificate ends. `revoked_at`: since when there is none that counts; absent while there is.
@@ -53,7 +53,7 @@ class Agents(Protocol):
     def invite(self, invitation: Invitation) -> None:
         """Keep an invitation, in place of the one of its node; those of others whose time is over are dropped."""
 
-    def join(self, token_hash: str, node: NodeName, key: str, now: Instant, until: Instant) -> Agent:
+    def join(self, token_hash: str, node: NodeName, key: str, now: Instant, until: Instant) -> AgentRecord:
         """Use an invitation: what the node had before counts no more. The same again, by hash and key, changes nothing.
 
         Raises NotInvitedError.
@@ -62,13 +62,13 @@ class Agents(Protocol):
     def renew(self, node: NodeName, generation: int, now: Instant, until: Instant) -> None:
         """Put on record that the agent is given another certificate. Raises AgentRevokedError."""
 
-    def revoke(self, node: NodeName, at: Instant, by: str) -> Agent | None:
+    def revoke(self, node: NodeName, at: Instant, by: str) -> AgentRecord | None:
         """No certificate or invitation of the node counts any more; repeated, the first time stays. None: it has no agent."""
 
-    def agent(self, node: NodeName) -> Agent | None:
+    def agent(self, node: NodeName) -> AgentRecord | None:
         """The agent of a node, also a revoked one; None: nobody ever joined as this node."""
 
-    def agents(self) -> tuple[Agent, ...]:
+    def agents(self) -> tuple[AgentRecord, ...]:
         """All of them, by node."""
 
     def generations(self) -> Mapping[NodeName, int]:

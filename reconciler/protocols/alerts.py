@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import DeliveryState
 from reconciler.protocols.backend import Epoch
 
 
@@ -17,16 +17,16 @@ class AlertDeliveries(Protocol):
     def store_id(self) -> str:
         """Names this state among all there are, as a UUID: the same for as long as it lives."""
 
-    def webhooks(self) -> tuple[Standing, ...]:
+    def webhooks(self) -> tuple[DeliveryState, ...]:
         """How every webhook stands, sorted by name."""
 
-    def begin(self, epoch: Epoch, standing: Standing) -> None:
+    def begin(self, epoch: Epoch, standing: DeliveryState) -> None:
         """There is a new webhook; one that is known stays as it is. Raises StaleEpochError."""
 
-    def renew(self, epoch: Epoch, webhook: str) -> Standing | None:
+    def renew(self, epoch: Epoch, webhook: str) -> DeliveryState | None:
         """How a webhook stands, for who is about to deliver; None: there is none. Raises StaleEpochError."""
 
-    def keep(self, epoch: Epoch, standing: Standing) -> None:
+    def keep(self, epoch: Epoch, standing: DeliveryState) -> None:
         """What followed, in place of what was. Without effect for a webhook that is not there, or is further already.
 
         Raises StaleEpochError.

@@ -264,7 +264,7 @@ class GpuPartitioned(Document, frozen=True):
     refused: str = ""
 
 
-class Changes(Document, frozen=True):
+class BackendChanges(Document, frozen=True):
     """What changed after a cursor. From cursor 0: everything the backend knows. May be late, never contradicts itself."""
 
     cursor: Cursor
@@ -279,7 +279,7 @@ class Changes(Document, frozen=True):
 class Backend(Protocol):
     """Whatever runs tasks: local processes, agents, Kubernetes, or a simulation."""
 
-    def changes(self, since: Cursor) -> Changes:
+    def changes(self, since: Cursor) -> BackendChanges:
         """What changed after `since`. Raises BackendUnreachableError."""
 
     def submit(self, order: Order, epoch: Epoch) -> None:

@@ -47,7 +47,7 @@ class JobHoldings(NamedTuple):
     attempts: Mapping[JobName, int]
 
 
-class Holdings(Protocol):
+class LedgerView(Protocol):
     """Who holds which device, to be read."""
 
     def claims(self) -> tuple[Claim, ...]:

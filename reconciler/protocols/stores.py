@@ -12,7 +12,7 @@ from typing import Protocol
 
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.holdings import Claim as Claim  # noqa: PLC0414  (it is known by the protocols)
-from reconciler.protocols.holdings import Holdings as Holdings  # noqa: PLC0414  (as above)
+from reconciler.protocols.holdings import LedgerView as LedgerView  # noqa: PLC0414  (as above)
 from reconciler.protocols.marks import Marks
 from reconciler.protocols.partitionings import Partitionings
 from reconciler.protocols.past_use import PastUse
@@ -80,7 +80,7 @@ class KeptEvent(Document, frozen=True):
     event: Event
 
 
-class Ledger(Holdings, Partitionings, Protocol):
+class Ledger(LedgerView, Partitionings, Protocol):
     """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:

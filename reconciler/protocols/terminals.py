@@ -30,17 +30,17 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TerminalEnd:
     """The task has ended, with this exit code; `stopped`: it was told to."""
 
     code: int
     stopped: bool
 
 
-class Line(Protocol):
+class TerminalLine(Protocol):
     """One who is attached to a task's terminal."""
 
-    async def receive(self) -> bytes | Ended | None:
+    async def receive(self) -> bytes | TerminalEnd | None:
         """What is shown next, first the end of what was shown before; how the task ended; None: the line is broken."""
 
     async def send(self, typed: bytes | Window) -> None:
@@ -53,12 +53,12 @@ class Line(Protocol):
 class Terminals(Protocol):
     """Where the terminals of tasks can be reached."""
 
-    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> Line:
+    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> TerminalLine:
         """Attach to a task that runs. Several may be attached at once. Raises NoTerminalError."""
 
 
 class _None:
-    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> Line:
+    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> TerminalLine:
         raise NoTerminalError(f"what runs task {group}/{index} of attempt {attempt} of {job} gives tasks no terminals")
 
 

@@ -15,7 +15,7 @@ from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
 from reconciler.control.control import NoPolicyError, PolicyInForce, PolicySource
 from reconciler.model.clock import SystemClock
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import DeliveryState
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.stores import History
@@ -85,7 +85,7 @@ class AlertSending:
                 except StaleEpochError as error:
                     self.log.debug("alerts-not-sent", reason=str(error))
 
-    def _keep_up(self, epoch: Epoch, errands: Mapping[str, Errand]) -> dict[str, Standing]:
+    def _keep_up(self, epoch: Epoch, errands: Mapping[str, Errand]) -> dict[str, DeliveryState]:
         """Begin what is new at the newest event, go on where a URL has changed, forget what is gone."""
         deliveries = self.courier.deliveries
         known = {standing.webhook: standing for standing in deliveries.webhooks()}
@@ -97,12 +97,12 @@ class AlertSending:
                 deliveries.keep(epoch, standing.led_to(errand.webhook.target))
                 continue
             deliveries.forget(epoch, key)
-            deliveries.begin(epoch, Standing(key, self.courier.history.newest_event(), errand.webhook.target))
+            deliveries.begin(epoch, DeliveryState(key, self.courier.history.newest_event(), errand.webhook.target))
         for key in known.keys() - errands.keys():
             deliveries.forget(epoch, key)
         return {standing.webhook: standing for standing in deliveries.webhooks()}
 
-    def _tell(self, standings: Mapping[str, Standing]) -> None:
+    def _tell(self, standings: Mapping[str, DeliveryState]) -> None:
         """Tell the log where a webhook stops answering, or answers again."""
         for key, standing in standings.items():
             before, self._told[key] = self._told.get(key, ""), standing.problem

@@ -10,7 +10,7 @@ from reconciler.api.services import Services
 from reconciler.store.store import SqlStore
 
 
-class Member(NamedTuple):
+class ServerThread(NamedTuple):
     """A thread: `run` until `stop` is called, from another."""
 
     name: str
@@ -23,6 +23,6 @@ class Parts:
     """What the API is told, the threads that work, and the store whose failure ends them. `ending`: what the log says of jobs."""
 
     services: Services
-    members: tuple[Member, ...]
+    members: tuple[ServerThread, ...]
     store: SqlStore
     ending: str

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.api.following import Following, Planning
+from reconciler.api.git_services import GitServices, Planning
 from reconciler.gitops.review.activation import AsAccepted, FreshPlans, WithinGuardrails
-from reconciler.gitops.review.apart import review_apart
+from reconciler.gitops.review.review_process import review_apart
 from reconciler.gitops.source.floor import read_allowed_signers
 from reconciler.gitops.source.four_eyes import FourEyes
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.requirements import FastForward, Valid
 from reconciler.gitops.source.signatures import Signed
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.envelope import Envelope
 from reconciler.protocols.stores import History
-from reconciler.server.follow import AcceptedByPeople, PolicyFollower
+from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
 from reconciler.server.settings import Settings
-from reconciler.server.together import Together
+from reconciler.server.shared_policy import SharedPolicy
 from reconciler.server.webhook_secret import read_webhook_secret
 from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot
@@ -33,7 +33,7 @@ class PolicySide:
 
     standing: StandingPolicy
     follower: PolicyFollower
-    following: Following
+    following: GitServices
 
 
 def policy_side(
@@ -55,9 +55,9 @@ def policy_side(
     secret = b"" if settings.webhook_secret is None else read_webhook_secret(settings.webhook_secret)
     plans = FreshPlans(snapshot, review_apart)
     standing = _standing(settings, store, clock, plans)
-    looked = Together(standing, store, holder) if is_shared else standing
+    looked = SharedPolicy(standing, store, holder) if is_shared else standing
     follower = PolicyFollower(looked, history, store.following, clock, holder, wake, log, settings.poll.seconds)
-    following = Following(
+    following = GitServices(
         settings.branch,
         store.following,
         standing.status,
@@ -74,7 +74,7 @@ def _standing(settings: Settings, store: SqlStore, clock: Clock, plans: FreshPla
     if settings.allowed_signers is not None:
         # Better found wrong now than by the first revision.
         read_allowed_signers(settings.allowed_signers, clock.now())
-    mirror, branch = Mirror(settings.folder.mirror, settings.policies), settings.branch
+    mirror, branch = GitMirror(settings.folder.mirror, settings.policies), settings.branch
 
     def accepted(meaning: str) -> Envelope | None:
         found = store.plans.accepted(meaning)

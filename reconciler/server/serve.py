@@ -9,13 +9,13 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
 from reconciler.connections.limits import ConnectionLimits, api_limits
+from reconciler.server.api_guard import guard_of
 from reconciler.server.crew import Crew, told_by_signals
-from reconciler.server.guarding import guard_of
-from reconciler.server.on_this_machine import parts_on_this_machine
+from reconciler.server.garbage_collection import seldom
+from reconciler.server.local_cluster import parts_on_this_machine
 from reconciler.server.parts import Parts
-from reconciler.server.persevering import persevering
 from reconciler.server.settings import Settings
-from reconciler.server.young_collections import seldom
+from reconciler.server.thread_restarts import persevering
 
 
 class ServerEndedError(Exception):
@@ -73,6 +73,6 @@ def _parts(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) ->
     if settings.kubernetes is None:
         return parts_on_this_machine(settings, log, closing)
     # Its libraries are an extra that need not be there.
-    from reconciler.server.on_kubernetes import parts_on_kubernetes
+    from reconciler.server.kubernetes_cluster import parts_on_kubernetes
 
     return parts_on_kubernetes(settings, settings.kubernetes, log, closing)

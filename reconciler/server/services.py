@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
-from reconciler.api.following import Following
+from reconciler.api.git_services import GitServices
 from reconciler.api.payloads import HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
@@ -19,21 +19,21 @@ from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition as LoopCondition
 from reconciler.control.runner import LoopStatus
 from reconciler.documents.operations import Operations
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.lifecycle.health.cap import held_back
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
-from reconciler.model.followed import FollowedKind
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.task_log import Logs
+from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.stores import History, Holdings
+from reconciler.protocols.stores import History, LedgerView
 from reconciler.protocols.terminals import Terminals
-from reconciler.server.admitting import Admitting
+from reconciler.server.admission import AdmissionCheck
 from reconciler.server.disk import StateDisks
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
@@ -54,7 +54,7 @@ class Plane(Protocol):
         """What wants to run."""
 
     @property
-    def ledger(self) -> Holdings:
+    def ledger(self) -> LedgerView:
         """Who holds what."""
 
     @property
@@ -118,7 +118,7 @@ def services_of(
     runner: Loop,
     metrics: Metrics,
     alerts: AlertDesk,
-    following: Following,
+    following: GitServices,
     alias_key: str,
     unstartable: Callable[[JobSpec, str], Unstartable | None],
     agents: AgentDesk | None = None,
@@ -126,7 +126,7 @@ def services_of(
     disks: StateDisks | None = None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
-    watch = Watch(plane, standing, runner, following, cluster, disks)
+    watch = ControlPlaneView(plane, standing, runner, following, cluster, disks)
     return Services(
         plane.jobs,
         plane.ledger,
@@ -156,7 +156,7 @@ def services_of(
     )
 
 
-class Watch:
+class ControlPlaneView:
     """Looks at the parts of a control plane while they work. Any thread may ask."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Watch:
         plane: Plane,
         standing: StandingPolicy,
         runner: Loop,
-        following: Following,
+        following: GitServices,
         cluster: ClusterStanding | None = None,
         disks: StateDisks | None = None,
     ) -> None:
@@ -174,7 +174,7 @@ class Watch:
         self._standing = standing
         self._runner = runner
         self._following = following
-        self._admitting = Admitting()
+        self._admitting = AdmissionCheck()
         self._broken: tuple[Pass | None, tuple[BrokenLimit, ...]] = None, ()
 
     def policy(self) -> tuple[str, Policy]:
@@ -197,10 +197,10 @@ class Watch:
         """What the last pass saw. Raises NotReadyError."""
         return self._last_pass().snapshot
 
-    def sighted(self) -> Sighted:
+    def sighted(self) -> BackendReports:
         """What the last pass saw of the backend; nothing before there was one."""
         last = self._runner.status.last
-        return last.sighted if last else Sighted({}, {})
+        return last.sighted if last else BackendReports({}, {})
 
     def verdict(self, name: JobName) -> Verdict | None:
         """What the last pass says of a job."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.connections.limits import USUAL_TIMEOUTS, RequestTimeouts
-from reconciler.kubernetes.objects.whose import Whose
-from reconciler.node.here import WhoseGpus
+from reconciler.kubernetes.objects.pod_ownership import PodOwnership
+from reconciler.node.local_driver import WhoseGpus
 from reconciler.server.folder import StateFolder
 from solver.model.quantities import Duration
 
@@ -31,7 +31,7 @@ class KubernetesSettings:
     qps: float
     burst: int
     mig_configs: tuple[str, str]
-    observed: Whose | None = None
+    observed: PodOwnership | None = None
     mirror_policy: bool = False
 
 

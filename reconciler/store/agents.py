@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
 
-from reconciler.protocols.agents import Agent, AgentRevokedError, Invitation, NotInvitedError, refusal
+from reconciler.protocols.agents import AgentRecord, AgentRevokedError, Invitation, NotInvitedError, refusal
 from reconciler.store.agent_tables import agent_invitations, agents
 from reconciler.store.database import Database
 from reconciler.store.tables import leadership
@@ -36,7 +36,7 @@ class SqlAgents:
             connection.execute(delete(agent_invitations).where(over))
             connection.execute(insert(agent_invitations).values(msgspec.structs.asdict(invitation)))
 
-    def join(self, token_hash: str, node: NodeName, key: str, now: Instant, until: Instant) -> Agent:
+    def join(self, token_hash: str, node: NodeName, key: str, now: Instant, until: Instant) -> AgentRecord:
         """Use an invitation, and begin the node's next generation."""
         with self._database.writing() as connection:
             _one_at_a_time(connection)
@@ -50,7 +50,7 @@ class SqlAgents:
             before = _find(connection, node)
             if before is not None and invitation is not None and invitation.key == key:
                 return before
-            agent = Agent(node, before.generation + 1 if before else 1, now, now, until)
+            agent = AgentRecord(node, before.generation + 1 if before else 1, now, now, until)
             used = update(agent_invitations).where(agent_invitations.c.token_hash == token_hash)
             connection.execute(used.values(key=key))
             connection.execute(delete(agents).where(agents.c.node == node))
@@ -65,7 +65,7 @@ class SqlAgents:
             if connection.execute(renewed).rowcount == 0:
                 raise AgentRevokedError(f"the certificate of node {node} counts no more")
 
-    def revoke(self, node: NodeName, at: Instant, by: str) -> Agent | None:
+    def revoke(self, node: NodeName, at: Instant, by: str) -> AgentRecord | None:
         """Nothing given to the node so far counts any more."""
         with self._database.writing() as connection:
             _one_at_a_time(connection)
@@ -77,12 +77,12 @@ class SqlAgents:
             connection.execute(update(agents).where(agents.c.node == node).values(msgspec.structs.asdict(revoked)))
         return revoked
 
-    def agent(self, node: NodeName) -> Agent | None:
+    def agent(self, node: NodeName) -> AgentRecord | None:
         """The agent of a node."""
         with self._database.reading() as connection:
             return _find(connection, node)
 
-    def agents(self) -> tuple[Agent, ...]:
+    def agents(self) -> tuple[AgentRecord, ...]:
         """All of them, by node."""
         with self._database.reading() as connection:
             return tuple(map(_agent, connection.execute(select(agents).order_by(agents.c.node)).all()))
@@ -104,15 +104,15 @@ def _one_at_a_time(connection: Connection) -> None:
     connection.execute(select(leadership.c.epoch).with_for_update())
 
 
-def _find(connection: Connection, node: NodeName) -> Agent | None:
+def _find(connection: Connection, node: NodeName) -> AgentRecord | None:
     row = connection.execute(_OF_NODE, {"node": node}).one_or_none()
     return _agent(row) if row else None
 
 
-def _agent(row: Row[Any]) -> Agent:
+def _agent(row: Row[Any]) -> AgentRecord:
     times = {name: Instant(getattr(row, name)) for name in ("joined_at", "renewed_at", "until")}
     revoked_at = None if row.revoked_at is None else Instant(row.revoked_at)
-    return Agent(**row._asdict() | times | {"revoked_at": revoked_at})
+    return AgentRecord(**row._asdict() | times | {"revoked_at": revoked_at})
 
 
 def _invitation(row: Row[Any]) -> Invitation:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Row, delete, insert, select, update
 
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import DeliveryState
 from reconciler.protocols.backend import Epoch
 from reconciler.store.database import Database
 from reconciler.store.people import webhooks
@@ -34,25 +34,25 @@ class SqlAlerts:
                 connection.execute(insert(kept).values(what=_STORE_ID, document=found))
         return found
 
-    def webhooks(self) -> tuple[Standing, ...]:
+    def webhooks(self) -> tuple[DeliveryState, ...]:
         """All, sorted by name."""
         with self._database.reading() as connection:
             return tuple(_read(row) for row in connection.execute(select(webhooks).order_by(webhooks.c.webhook)))
 
-    def begin(self, epoch: Epoch, standing: Standing) -> None:
+    def begin(self, epoch: Epoch, standing: DeliveryState) -> None:
         """A new one."""
         known = select(webhooks.c.cursor).where(webhooks.c.webhook == standing.webhook)
         with self._database.writing(epoch) as connection:
             if connection.execute(known).scalar_one_or_none() is None:
                 connection.execute(insert(webhooks).values(msgspec.structs.asdict(standing)))
 
-    def renew(self, epoch: Epoch, webhook: str) -> Standing | None:
+    def renew(self, epoch: Epoch, webhook: str) -> DeliveryState | None:
         """One, for who leads."""
         with self._database.writing(epoch) as connection:
             row = connection.execute(select(webhooks).where(webhooks.c.webhook == webhook)).one_or_none()
         return None if row is None else _read(row)
 
-    def keep(self, epoch: Epoch, standing: Standing) -> None:
+    def keep(self, epoch: Epoch, standing: DeliveryState) -> None:
         """What followed."""
         behind = (webhooks.c.webhook == standing.webhook) & (webhooks.c.cursor <= standing.cursor)
         with self._database.writing(epoch) as connection:
@@ -64,10 +64,10 @@ class SqlAlerts:
             connection.execute(delete(webhooks).where(webhooks.c.webhook == webhook))
 
 
-def _read(row: Row[Any]) -> Standing:
+def _read(row: Row[Any]) -> DeliveryState:
     times = {
         name: Instant(value)
         for name in ("answered_at", "failing_since", "not_before")
         if (value := row._mapping[name]) is not None
     }
-    return Standing(**{**row._asdict(), **times})
+    return DeliveryState(**{**row._asdict(), **times})

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select, updat
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import Claim, ClaimRefusedError
 from reconciler.store.database import Database
-from reconciler.store.divided import refuse_divided
-from reconciler.store.held import held_by, hold, ran, refuse_held
+from reconciler.store.device_holds import held_by, hold, ran, refuse_held
 from reconciler.store.occupancy import Occupancy
+from reconciler.store.partition_conflicts import refuse_divided
 from reconciler.store.pieces import pieces
 from reconciler.store.rows import insert_intents
 from reconciler.store.tables import attempts, claims, intents, jobs, nominations, reservations

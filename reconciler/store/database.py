@@ -17,7 +17,7 @@ from reconciler.protocols.stores import StoreFullError, StoreUnreachableError, S
 from reconciler.store.engines import postgresql_engine, postgresql_url, sqlite_engine
 from reconciler.store.migrations import alone, bring_up_to_date, misfit_of
 from reconciler.store.problems import explain, is_full, may_pass
-from reconciler.store.reserve import Reserve
+from reconciler.store.reserve import DiskReserve
 from reconciler.store.tables import leadership
 from solver.model.document import decode
 from solver.model.quantities import Instant
@@ -51,7 +51,7 @@ class Database:
         as_found: bool = False,
     ) -> None:
         self.failure: StoreUnusableError | None = None
-        self.reserve: Reserve | None = None
+        self.reserve: DiskReserve | None = None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
         url = postgresql_url(where) if isinstance(where, str) else None
         self.place = str(where) if url is None else url.render_as_string(hide_password=True)

@@ -15,8 +15,8 @@ from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
 from reconciler.store.batches import group_named, group_of, insert_batch, part_of, taken, tallied
 from reconciler.store.database import Database
 from reconciler.store.pieces import NAMES_MAX, pieces
+from reconciler.store.row_cache import Unchanged
 from reconciler.store.tables import failures, jobs, nominations, reservations
-from reconciler.store.unchanged import Unchanged
 from solver.model.document import encode
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec

@@ -10,11 +10,12 @@ from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import Claim, ClaimRefusedError, NotLeaderError
 from reconciler.store.attempts import SqlAttempts
 from reconciler.store.database import Database
-from reconciler.store.kept import SqlKept
+from reconciler.store.ledger_documents import SqlKept
 from reconciler.store.marks import SqlMarks
 from reconciler.store.occupancy import Occupancy
 from reconciler.store.one_job import SqlOneJob
 from reconciler.store.partitions import SqlPartitions
+from reconciler.store.row_cache import Unchanged
 from reconciler.store.rows import claim_of, insert_intents, intent_named, read_claim
 from reconciler.store.sizes import change_size, claim_to_grow, refuse_growth, without
 from reconciler.store.tables import (
@@ -27,7 +28,6 @@ from reconciler.store.tables import (
     nominations,
     reservations,
 )
-from reconciler.store.unchanged import Unchanged
 from solver.model.document import encode
 from solver.model.inflight import Ended, Intent, Reservation
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant

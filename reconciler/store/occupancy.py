@@ -15,7 +15,7 @@ from solver.model.inflight import Repartitioning
 from solver.model.workload import JobName, TaskPlacement
 
 
-class Held(NamedTuple):
+class DeviceHold(NamedTuple):
     """What a job holds of a device, and is `charged` for it, in thousandths. `gpu`: the device, or the GPU that it is part of."""
 
     device: DeviceId
@@ -29,22 +29,22 @@ class Occupancy:
     """Of the GPUs that some tasks would be on. `add` keeps it true while a transaction goes on."""
 
     def __init__(self, database: Database, connection: Connection, tasks: Iterable[TaskPlacement]) -> None:
-        self._held: dict[DeviceId, list[Held]] = {}
+        self._held: dict[DeviceId, list[DeviceHold]] = {}
         self._changing: dict[DeviceId, Repartitioning] = {}
         for some in pieces(gpus_under(tasks)):
-            columns = (holdings.c[name] for name in Held._fields)
-            self.add(Held(*row) for row in connection.execute(select(*columns).where(holdings.c.gpu.in_(some))))
+            columns = (holdings.c[name] for name in DeviceHold._fields)
+            self.add(DeviceHold(*row) for row in connection.execute(select(*columns).where(holdings.c.gpu.in_(some))))
             in_flight = select(partitions.c.asked).where(partitions.c.gpu.in_(some), partitions.c.in_flight)
             for stored in connection.execute(in_flight).scalars():
                 asked = database.read_document(stored, Repartitioning)
                 self._changing[asked.device] = asked
 
-    def add(self, held: Iterable[Held]) -> None:
+    def add(self, held: Iterable[DeviceHold]) -> None:
         """From here on this is held too."""
         for one in held:
             self._held.setdefault(one.gpu, []).append(one)
 
-    def held(self, gpus: Collection[DeviceId]) -> list[Held]:
+    def held(self, gpus: Collection[DeviceId]) -> list[DeviceHold]:
         """What is held of these, by device and job."""
         return sorted(one for gpu in gpus for one in self._held.get(gpu, ()))
 

@@ -7,7 +7,7 @@ from sqlalchemy import delete, insert, select, update
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.partitionings import COUNTED_MS
 from reconciler.store.database import Database
-from reconciler.store.divided import refuse_in_use
+from reconciler.store.partition_conflicts import refuse_in_use
 from reconciler.store.tables import partition_changes, partitions
 from solver.model.cluster import DeviceId
 from solver.model.document import encode

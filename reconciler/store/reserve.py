@@ -21,7 +21,7 @@ SHARE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class DiskReserve:
     """`release` and `refill` may be called at any time, by any thread."""
 
     path: Path

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, delete, select, update
 
 from reconciler.protocols.stores import Claim, ClaimRefusedError
 from reconciler.store.database import Database
-from reconciler.store.divided import refuse_divided
-from reconciler.store.held import held_by, hold, ran, refuse_held
+from reconciler.store.device_holds import held_by, hold, ran, refuse_held
 from reconciler.store.occupancy import Occupancy
+from reconciler.store.partition_conflicts import refuse_divided
 from reconciler.store.rows import claim_of
 from reconciler.store.tables import claims, holdings, intents, jobs
 from solver.model.document import encode

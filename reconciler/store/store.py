@@ -9,7 +9,7 @@ from reconciler.store.agents import SqlAgents
 from reconciler.store.alerts import SqlAlerts
 from reconciler.store.checkpoints import SqlCheckpoints
 from reconciler.store.database import Database, LeaseClock
-from reconciler.store.following import SqlFollowing
+from reconciler.store.git_decisions import SqlFollowing
 from reconciler.store.gone_pods import SqlGonePods
 from reconciler.store.health import SqlNodeHealths
 from reconciler.store.history import SqlHistory

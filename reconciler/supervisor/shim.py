@@ -39,9 +39,9 @@ from reconciler.supervisor.log import BYTES_MAX_DEFAULT, CappedLog
 from reconciler.supervisor.memory import Meter
 from reconciler.supervisor.output import Output
 from reconciler.supervisor.taskfiles import ABORT, EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
-from reconciler.supervisor.telling import Tells
+from reconciler.supervisor.telling import TaskTeller
 from reconciler.supervisor.terminal import Terminal, become_session_leader
-from reconciler.supervisor.watching import Watch
+from reconciler.supervisor.watching import ActivityWatch
 
 COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, DEATH_BY_SIGNAL = 127, 126, 128
 """Exit codes as shells give them: POSIX.1-2024, XCU 2.8.2."""
@@ -71,8 +71,8 @@ def main(folder: str) -> int:
     terminal = Terminal(log) if task["terminal"] else None
     shown = terminal or Output(log, task["account"])
     every_s = task["lookEveryS"]
-    watch = Watch(every_s, lambda: terminal.keystrokes if terminal else 0) if every_s else None
-    meter, tells = Meter(task["memoryLimit"], only_contained=bool(task["container"])), Tells(task["growth"])
+    watch = ActivityWatch(every_s, lambda: terminal.keystrokes if terminal else 0) if every_s else None
+    meter, tells = Meter(task["memoryLimit"], only_contained=bool(task["container"])), TaskTeller(task["growth"])
     leader = _start(task, shown)
     cleaning_s = CLEANING_S if task["container"] else 0.0
     status, stopped = _supervise(leader, watch, meter, tells, cleaning_s, hang_up=terminal is not None)
@@ -196,7 +196,7 @@ def _say(message: str) -> None:
 
 
 def _supervise(
-    leader: int, watch: Watch | None, meter: Meter, tells: Tells, cleaning_s: float, *, hang_up: bool
+    leader: int, watch: ActivityWatch | None, meter: Meter, tells: TaskTeller, cleaning_s: float, *, hang_up: bool
 ) -> tuple[int, bool]:
     """Wait until no descendant is left. Returns the command's wait status, and whether a stop came before it ended.
 

@@ -13,7 +13,7 @@ from reconciler.supervisor.dump import dump
 from reconciler.supervisor.taskfiles import REQUEST, TELLS, TOLD, write_durably
 
 
-class Tells:
+class TaskTeller:
     """What the task was told so far. The supervisor lives as long as the task does, so it need not look that up anywhere.
 
     `growth`: with which growth of its gang the task came. What was to be told before that is not for it.

@@ -16,7 +16,7 @@ ACTIVE_CPU_SHARE = 0.01
 notebook server that nobody uses stay below it; what computes, or feeds a GPU, is far above."""
 
 
-class Watch:
+class ActivityWatch:
     """Looks every few seconds whether the task has done something since: has used a CPU, written to its log, or been typed to.
 
     `keystrokes` counts what was typed; what is not echoed, such as a password, shows nowhere else.

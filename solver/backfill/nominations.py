@@ -1,4 +1,4 @@
-"""Promises of earlier rounds: which can be kept now, which must be waited for, and which are to be withdrawn."""
+"""Nominations of earlier rounds: which can be bound now, which still wait, and which are withdrawn."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from solver.backfill.declared import overstays
+from solver.backfill.nominated_hosts import NominatedHosts
 from solver.backfill.pledges import Pledges
-from solver.backfill.promised_hosts import PromisedHosts
+from solver.backfill.reservation_documents import overstays
 from solver.capacity.sharing import Sharing, sharing_of
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Intent
@@ -22,7 +22,7 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.queueing.entry import lets_in
-from solver.quota.entitlement import Headroom, Shares, charge_of_tasks, shares_of
+from solver.quota.entitlement import QuotaHeadroom, Shares, charge_of_tasks, shares_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     shares = shares_of(snapshot, QueueTree.of(policy))
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
     sharers, pledges = _Sharers.of(snapshot, policy, sharing), Pledges.of(snapshot, policy, sharing)
-    hosts, usable = PromisedHosts.of(snapshot), dict(_usable(snapshot, policy))
+    hosts, usable = NominatedHosts.of(snapshot), dict(_usable(snapshot, policy))
     good: list[Intent] = []
     withdrawn: list[Intent] = []
     for intent in snapshot.in_flight.nominations:
@@ -127,7 +127,7 @@ def _holds(
         return False
     charge = charge_of_tasks(intent.tasks, snapshot.gpu_types)
     others = shares.without([(queue, charge)])
-    return Headroom(others).allows(queue, charge) and not _above_caps(job, charge, shares)
+    return QuotaHeadroom(others).allows(queue, charge) and not _above_caps(job, charge, shares)
 
 
 def _above_caps(job: Job, charge: dict[GpuType, int], shares: Shares) -> bool:
@@ -172,7 +172,7 @@ def in_the_way(
 
 
 def _judged(
-    job: Job, intent: Intent, parts: Parts, hosts: PromisedHosts, pledged: Pledged, snapshot: Snapshot
+    job: Job, intent: Intent, parts: Parts, hosts: NominatedHosts, pledged: Pledged, snapshot: Snapshot
 ) -> Nomination:
     stopping = {stop.job for stop in snapshot.in_flight.intents if stop.kind == "stop"}
     holders = in_the_way(intent.tasks, parts, stopping, pledged) | hosts.in_the_way(job, intent.tasks)

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.mig_gpus import MigGpu, MigRule, is_allowed, settled
 from solver.capacity.partitioning import changes_left, pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import Sharing
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
-from solver.model.mig import Geometry, Placed
+from solver.model.mig import Geometry, PlacedInstance
 from solver.model.pledges import NOTHING, Pledged, gpus_of, pledges_in
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, TaskPlacement
@@ -27,7 +27,7 @@ class Pledges:
     changed.
     """
 
-    room: Room | None
+    room: FreeCapacity | None
     by_job: Mapping[JobName, Pledged]
     in_use: frozenset[DeviceId] = frozenset()
     too_many: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class Pledges:
         if not by_job:
             return cls(None, {})
         leaving = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
-        room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot), leaving)
+        room = FreeCapacity.of(snapshot, sharing.domain, pool_rules(policy, snapshot), leaving)
         too_many = Counter({pool: -left for pool, left in changes_left(policy, snapshot).items() if left < 0})
         in_use = frozenset(gpu for job in snapshot.jobs for task in job.placement for gpu in gpus_of(task))
         return cls(room, by_job, in_use, too_many)
@@ -65,7 +65,7 @@ class Pledges:
         self.taken |= {device for _, device in pledged}
         return True
 
-    def _can_be(self, room: Room, intent: Intent, node: NodeName, device: DeviceId) -> bool:
+    def _can_be(self, room: FreeCapacity, intent: Intent, node: NodeName, device: DeviceId) -> bool:
         number, gpu = room.index[node], room.partitions.aside.get(device)
         rule = room.partitions.rules.get(number)
         if gpu is None or rule is None or not rule.changes or not room.open_nodes[number]:
@@ -78,7 +78,9 @@ class Pledges:
         return not set(wanted) & set(gpu.held) and is_allowed(rule, gpu.with_held(*wanted).held)
 
 
-def geometries(room: Room, intent: Intent, pledged: Pledged) -> Iterator[tuple[NodeName, MigGpu, Geometry | None]]:
+def geometries(
+    room: FreeCapacity, intent: Intent, pledged: Pledged
+) -> Iterator[tuple[NodeName, MigGpu, Geometry | None]]:
     """What each GPU that is pledged to who begins now becomes; None: whole."""
     for node, device in sorted(pledged):
         rule, gpu = room.partitions.rules[room.index[node]], room.partitions.aside[device]
@@ -92,4 +94,4 @@ def _wanted(rule: MigRule, tasks: tuple[TaskPlacement, ...], device: DeviceId) -
         return None
     named = (task.mig.instance for task in tasks if task.mig and task.mig.gpu == device)
     found = ((rule.profile(instance.profile), instance.start) for instance in named)
-    return tuple(Placed(start, profile) for profile, start in found if profile)
+    return tuple(PlacedInstance(start, profile) for profile, start in found if profile)

@@ -18,7 +18,7 @@ NOTHING_READ = Mark(0, 0)
 
 
 @dataclass(slots=True)
-class Changes:
+class ChangeLog:
     """Changes of one room. What was tried and undone is not among them; `undone`: how often that happened.
 
     `gained`: how many there were when a node last may have got anything back. Since then all have only become less.

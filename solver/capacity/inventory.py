@@ -13,7 +13,7 @@ from solver.model.topology import Topology, topology_of
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class NodeInventory:
     """Nodes in the order of the snapshot. Nobody may change any of it.
 
     `cpu` in milli-cores, `memory` in bytes. `whole`: the GPUs of each node that are not in MIG mode; of `healthy`, those alone
@@ -46,13 +46,13 @@ class _Same:
         return isinstance(other, _Same) and other.nodes is self.nodes
 
 
-def inventory_of(nodes: tuple[Node, ...]) -> Inventory:
+def inventory_of(nodes: tuple[Node, ...]) -> NodeInventory:
     """Index some nodes; raises NotATreeError."""
     return _inventory(_Same(nodes))
 
 
 @lru_cache(maxsize=2)
-def _inventory(same: _Same) -> Inventory:
+def _inventory(same: _Same) -> NodeInventory:
     # The rooms of a round are of its nodes as they are, and as they are built: no more than the last of both are kept.
     nodes = same.nodes
     gpu_types = tuple(sorted({node.gpu_type for node in nodes}))
@@ -63,7 +63,7 @@ def _inventory(same: _Same) -> Inventory:
     for place, node in enumerate(nodes):
         for name in node.data:
             near[name][place] = True
-    return Inventory(
+    return NodeInventory(
         nodes,
         {node.name: number for number, node in enumerate(nodes)},
         topology_of(nodes),

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from solver.model.cluster import DeviceId
-from solver.model.mig import Geometry, Placed, is_valid, mig_model
+from solver.model.mig import Geometry, PlacedInstance, is_valid, mig_model
 from solver.model.mig_layout import profile_on, realisations
 from solver.model.mig_table import MigProfile
 
@@ -54,7 +54,7 @@ class MigGpu(NamedTuple):
         """It has to be partitioned anew to have what it holds."""
         return any(placed not in (self.before or ()) for placed in self.held)
 
-    def with_held(self, *more: Placed) -> MigGpu:
+    def with_held(self, *more: PlacedInstance) -> MigGpu:
         """The GPU with more of it in use. Who leaves an instance and whom it is promised may both have it."""
         return self._replace(held=tuple(sorted({*self.held, *more}, key=_by_start)))
 
@@ -62,7 +62,7 @@ class MigGpu(NamedTuple):
         """The GPU with instances that somebody has already: they count as being there, and what they overlap as gone."""
         return self._replace(before=_with(self.before or (), mine)).with_held(*mine)
 
-    def without(self, placed: Placed) -> MigGpu:
+    def without(self, placed: PlacedInstance) -> MigGpu:
         """The GPU with an instance that nobody uses any more."""
         return self._replace(held=tuple(other for other in self.held if other != placed))
 
@@ -74,7 +74,7 @@ def with_whole(rule: MigRule, gpus: Iterable[MigGpu], whole: Iterable[DeviceId])
         yield from (MigGpu(device, None) for device in whole)
 
 
-def there_are(gpu: MigGpu, profile: MigProfile) -> tuple[Placed, ...]:
+def there_are(gpu: MigGpu, profile: MigProfile) -> tuple[PlacedInstance, ...]:
     """Instances of a profile that are there and that nobody uses."""
     return tuple(placed for placed in gpu.before or () if placed.profile == profile and placed not in gpu.held)
 
@@ -106,7 +106,7 @@ def chosen(rule: MigRule, gpu: MigGpu, profile: MigProfile, tasks: int) -> MigGp
         able = [
             after
             for start in profile.starts
-            if (after := _if_allowed(rule, gpu, Placed(start, profile)))
+            if (after := _if_allowed(rule, gpu, PlacedInstance(start, profile)))
             and (not left or most_besides(rule, after.held, profile) >= left)
         ]
         gpu = min(able, key=lambda after: (_destroyed(rule, after), -_possible(rule, after.held)))
@@ -138,8 +138,8 @@ def most_besides(rule: MigRule, held: Geometry, profile: MigProfile) -> int:
     # The starts of one profile never overlap each other, so taking each that is free finds the most.
     model, placed = mig_model(rule.model), held
     for start in profile.starts:
-        if is_valid(model, (*placed, Placed(start, profile))):
-            placed = (*placed, Placed(start, profile))
+        if is_valid(model, (*placed, PlacedInstance(start, profile))):
+            placed = (*placed, PlacedInstance(start, profile))
     return len(placed) - len(held)
 
 
@@ -155,10 +155,10 @@ def is_allowed(rule: MigRule, held: Geometry) -> bool:
 def _possible(rule: MigRule, held: Geometry) -> int:
     """How many different instances, by profile and start, could still be added: what placing one should leave large."""
     return sum(
-        is_allowed(rule, tuple(sorted((*held, Placed(start, profile)), key=_by_start)))
+        is_allowed(rule, tuple(sorted((*held, PlacedInstance(start, profile)), key=_by_start)))
         for profile in mig_model(rule.model).profiles
         for start in profile.starts
-        if Placed(start, profile) not in held
+        if PlacedInstance(start, profile) not in held
     )
 
 
@@ -167,7 +167,7 @@ def _targets(rule: MigRule) -> tuple[Geometry, ...]:
     return tuple(target for layout in rule.layouts for target in realisations(rule.model, layout))
 
 
-def _if_allowed(rule: MigRule, gpu: MigGpu, more: Placed) -> MigGpu | None:
+def _if_allowed(rule: MigRule, gpu: MigGpu, more: PlacedInstance) -> MigGpu | None:
     after = gpu.with_held(more) if more not in gpu.held else None
     return after if after and is_allowed(rule, after.held) else None
 
@@ -184,7 +184,7 @@ def _with(before: Geometry, mine: Geometry) -> Geometry:
     return before
 
 
-def _by_start(placed: Placed) -> tuple[int, int]:
+def _by_start(placed: PlacedInstance) -> tuple[int, int]:
     return placed.start, placed.profile.profile_id
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.capacity.changes import Changes
-from solver.capacity.in_parts import InParts, Parts
+from solver.capacity.changes import ChangeLog
+from solver.capacity.gpu_parts import GpuParts, Parts
 from solver.model.arrays import Counts, Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.topology import Topology
@@ -27,7 +27,7 @@ ONE_BY_ONE_MAX = 8
 """So many nodes are brought up to date one after the other; more, all at once."""
 
 
-class Need(NamedTuple):
+class TaskDemand(NamedTuple):
     """What one task takes of a node, and which nodes it may be on: of a type (None: any), and in a set ("": in any).
 
     `gpus`: of those that are free as a whole now; `parts`: what it takes of others besides.
@@ -111,11 +111,11 @@ class Offers:
     gpus: Ints
     cpu: Ints
     memory: Ints
-    parts: InParts
-    changes: Changes
-    _known: dict[Need, _Kept] = field(default_factory=dict)
+    parts: GpuParts
+    changes: ChangeLog
+    _known: dict[TaskDemand, _Kept] = field(default_factory=dict)
 
-    def known(self, need: Need) -> Offer | None:
+    def known(self, need: TaskDemand) -> Offer | None:
         """What is kept, as it is now."""
         kept = self._known.get(need)
         if kept is None:
@@ -125,7 +125,7 @@ class Offers:
             kept.seen = len(self.changes.nodes)
         return kept.offer
 
-    def may_reach(self, need: Need, tasks: int, level: Level | None) -> bool:
+    def may_reach(self, need: TaskDemand, tasks: int, level: Level | None) -> bool:
         """False where what is kept, be it behind, tells that no domain of a level takes so many tasks."""
         kept = self._known.get(need)
         if kept is None or need.parts is not None or kept.seen < self.changes.gained:
@@ -133,7 +133,7 @@ class Offers:
         # Nothing was given back since: a domain that took too few then takes no more now.
         return kept.offer.most(level) >= tasks
 
-    def count(self, need: Need, usable: Mask) -> Offer:
+    def count(self, need: TaskDemand, usable: Mask) -> Offer:
         """Count what the usable nodes offer, and keep it."""
         if len(self._known) == KEPT_MAX:
             del self._known[next(iter(self._known))]
@@ -165,7 +165,7 @@ class Offers:
                 self._follow(kept, need, undone)
                 kept.seen = mark
 
-    def _follow(self, kept: _Kept, need: Need, changed: Collection[int]) -> None:
+    def _follow(self, kept: _Kept, need: TaskDemand, changed: Collection[int]) -> None:
         if kept.is_lent:
             kept.offer, kept.is_lent = kept.offer.copy(), False
         if len(changed) > ONE_BY_ONE_MAX:
@@ -177,11 +177,11 @@ class Offers:
             if kept.usable[node]:
                 kept.offer.put(node, self._slots_of(need, node))
 
-    def _among(self, need: Need, nodes: Ints) -> Ints:
+    def _among(self, need: TaskDemand, nodes: Ints) -> Ints:
         slots = self._limits(need, nodes)
         return slots if need.parts is None else np.minimum(slots, need.parts.among(self.parts, nodes))
 
-    def _limits(self, need: Need, nodes: Ints | slice) -> Ints:
+    def _limits(self, need: TaskDemand, nodes: Ints | slice) -> Ints:
         """How many tasks some nodes take, but for what they need in parts."""
         count = np.full(len(self.gpus[nodes]), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
         for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
@@ -189,7 +189,7 @@ class Offers:
                 np.minimum(count, np.maximum(free[nodes], 0) // each, out=count)
         return count
 
-    def _slots_of(self, need: Need, node: int) -> int:
+    def _slots_of(self, need: TaskDemand, node: int) -> int:
         count = SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING if need.parts is None else need.parts.at(self.parts, node)
         for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
             if each:

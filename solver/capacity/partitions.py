@@ -15,7 +15,7 @@ from solver.capacity.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settle
 from solver.capacity.pool_rules import PoolRules
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import DeviceId, MigInstance, Node
-from solver.model.mig import Geometry, Placed, cost_milli_gpu, mig_model
+from solver.model.mig import Geometry, PlacedInstance, cost_milli_gpu, mig_model
 from solver.model.mig_layout import geometry_of
 from solver.model.mig_table import MigProfile
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
@@ -23,7 +23,7 @@ from solver.model.shape import MigShape
 from solver.model.workload import MigSlot
 
 
-class Repartitioned(NamedTuple):
+class PartitionChange(NamedTuple):
     """A GPU of a node (by number) that has to be changed: what it is to have, None: nothing, as a whole GPU."""
 
     node: int
@@ -33,7 +33,7 @@ class Repartitioned(NamedTuple):
 
 
 @dataclass(slots=True)
-class Partitions:
+class MigPartitions:
     """`rules` and `gpus` by node: how its GPUs may be partitioned, and those of them in MIG mode that nobody has whole.
 
     `changes_left` by pool. `aside`: GPUs that were promised to somebody for whom they have to be partitioned anew.
@@ -191,16 +191,16 @@ class Partitions:
         profile = rule.profile(slot.instance.profile) if rule else None
         if profile is not None:
             gpu = self._gpu(node, slot.gpu)
-            self._put(node, gpu, gpu.with_held(Placed(slot.instance.start, profile)))
+            self._put(node, gpu, gpu.with_held(PlacedInstance(slot.instance.start, profile)))
 
     def confirm(self, node: int, slots: Iterable[MigSlot]) -> None:
         """Somebody has these instances already: they count as being there, and what they overlap as gone."""
         rule = self.rules.get(node)
         known = ((slot, rule.profile(slot.instance.profile)) for slot in slots) if rule else ()
-        placed: dict[DeviceId, list[Placed]] = defaultdict(list)
+        placed: dict[DeviceId, list[PlacedInstance]] = defaultdict(list)
         for slot, profile in known:
             if profile is not None:
-                placed[slot.gpu].append(Placed(slot.instance.start, profile))
+                placed[slot.gpu].append(PlacedInstance(slot.instance.start, profile))
         if placed:
             gpus = {gpu.device: gpu for gpu in self.gpus[node]}
             gpus |= {device: self._gpu(node, device).confirmed(tuple(mine)) for device, mine in placed.items()}
@@ -213,7 +213,7 @@ class Partitions:
         there = slot.gpu in whole or self.is_divided(node, slot.gpu)
         if rule is None or profile is None or not there:
             return False
-        gpu, placed = self._gpu(node, slot.gpu), Placed(slot.instance.start, profile)
+        gpu, placed = self._gpu(node, slot.gpu), PlacedInstance(slot.instance.start, profile)
         after = gpu.with_held(placed)
         paid = gpu.is_changed or self.changes_left[rule.pool] > 0
         return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
@@ -237,7 +237,7 @@ class Partitions:
         if profile is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):
             return False
         gpu = self._gpu(node, slot.gpu)
-        after = gpu.without(Placed(slot.instance.start, profile))
+        after = gpu.without(PlacedInstance(slot.instance.start, profile))
         if after.before is None and not after.held:
             self.have(node, tuple(other for other in self.gpus[node] if other.device != slot.gpu))
             return True
@@ -251,7 +251,7 @@ class Partitions:
         rule = self.rules[node]
         return sum(MILLI_PER_GPU - sum(_cost(rule, placed.profile) for placed in gpu.held) for gpu in self.gpus[node])
 
-    def repartitioned(self, then: Self) -> Iterator[Repartitioned]:
+    def repartitioned(self, then: Self) -> Iterator[PartitionChange]:
         """What has to change for the cluster to become as it is `then`."""
         for node, rule in self.rules.items():
             now = {gpu.device: gpu for gpu in self.gpus[node]}
@@ -259,9 +259,9 @@ class Partitions:
             for device in sorted({*now, *later}):
                 gpu = later.get(device)
                 if gpu is None:
-                    yield Repartitioned(node, device, now[device].before, None)
+                    yield PartitionChange(node, device, now[device].before, None)
                 elif gpu.is_changed:
-                    yield Repartitioned(node, device, gpu.before, settled(rule, gpu))
+                    yield PartitionChange(node, device, gpu.before, settled(rule, gpu))
 
     def have(self, node: int, gpus: tuple[MigGpu, ...]) -> None:
         """These are the node's GPUs in MIG mode now."""
@@ -287,7 +287,7 @@ class Partitions:
         self.have(node, tuple(sorted((*others, after), key=lambda known: known.device)))
         self.changes_left[self.rules[node].pool] -= after.is_changed - gpu.is_changed
 
-    def _slot(self, gpu: MigGpu, placed: Placed, shape: MigShape) -> MigSlot:
+    def _slot(self, gpu: MigGpu, placed: PlacedInstance, shape: MigShape) -> MigSlot:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
 
 

@@ -1,7 +1,7 @@
 """Judges a plan by the rules alone: an independent checker that shares no code with the model it judges.
 
 Written from PROMISES S1-S11 (docs/promises.md) with dictionaries and plain sums. A plan with a violation is never acted on.
-What rules look up again and again is indexed once for all of them (check_case); they are judged one after the other, and
+What rules look up again and again is indexed once for all of them (case); they are judged one after the other, and
 each looks at what the plan names, not at all pairs. Rules whose subject does not exist yet come with it.
 """
 
@@ -9,29 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from solver.checker.check_case import Case
-from solver.checker.check_declared import declared_violations
-from solver.checker.check_departures import departure_violations
-from solver.checker.check_entry import entry_violations
-from solver.checker.check_estimates import false_estimates
-from solver.checker.check_evictions import eviction_violations
-from solver.checker.check_fallback import fallback_violations
-from solver.checker.check_fit import fit_violations
-from solver.checker.check_gangs import gang_violations
-from solver.checker.check_leaves import leave_violations
-from solver.checker.check_lending import lending_violations
-from solver.checker.check_mig import mig_violations
-from solver.checker.check_moves import move_violations
-from solver.checker.check_order import order_violations
-from solver.checker.check_pledges import pledge_violations
-from solver.checker.check_quotas import quota_violations
-from solver.checker.check_reservations import reservation_violations
-from solver.checker.check_room import room_violations
-from solver.checker.check_sets import set_violations
-from solver.checker.check_sharing import sharing_violations
-from solver.checker.check_sizes import size_violations, with_parts_apart
-from solver.checker.check_turns import turn_violations
-from solver.checker.check_verdicts import verdict_violations
+from solver.checker.capacity import room_violations
+from solver.checker.case import JudgedPlan
+from solver.checker.departures import departure_violations
+from solver.checker.entry import entry_violations
+from solver.checker.estimates import false_estimates
+from solver.checker.evictions import eviction_violations
+from solver.checker.fallback import fallback_violations
+from solver.checker.fit import fit_violations
+from solver.checker.gangs import gang_violations
+from solver.checker.lending import lending_violations
+from solver.checker.mig import mig_violations
+from solver.checker.moves import move_violations
+from solver.checker.node_sets import set_violations
+from solver.checker.order import order_violations
+from solver.checker.pledges import pledge_violations
+from solver.checker.quotas import quota_violations
+from solver.checker.reservation_documents import declared_violations
+from solver.checker.reservations import reservation_violations
+from solver.checker.sharing import sharing_violations
+from solver.checker.sizes import size_violations, with_parts_apart
+from solver.checker.terminations import leave_violations
+from solver.checker.turns import turn_violations
+from solver.checker.verdicts import verdict_violations
 from solver.model.snapshot import Snapshot, foreseen
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink
 from solver.plan.violation import Violation
@@ -49,12 +49,12 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         yield Violation("stale", plan.snapshot, f"the plan is not for snapshot {snapshot.digest}")
     if plan.policy != policy.digest:
         yield Violation("stale", plan.policy, f"the plan is not for policy {policy.digest}")
-    case = Case.of(foreseen(snapshot), policy, plan)
+    case = JudgedPlan.of(foreseen(snapshot), policy, plan)
     strangers = tuple(_strangers(case))
     yield from strangers or _unlawful(case)
 
 
-def _unlawful(case: Case) -> Iterable[Violation]:
+def _unlawful(case: JudgedPlan) -> Iterable[Violation]:
     for rule in _OF_GANGS:
         yield from rule(case)
     apart = with_parts_apart(case)
@@ -66,7 +66,7 @@ _OnNodes = Bind | Nominate | Grow
 _OfJobs = _OnNodes | Evict | Shrink
 
 
-def _strangers(case: Case) -> Iterable[Violation]:
+def _strangers(case: JudgedPlan) -> Iterable[Violation]:
     jobs, nodes = case.jobs, case.ground.by_name
     for step in case.plan.steps:
         if isinstance(step, _OfJobs) and step.job not in jobs:
@@ -77,20 +77,20 @@ def _strangers(case: Case) -> Iterable[Violation]:
                     yield Violation("S1", step.job, f"task {task.group}/{task.index} is on unknown node {task.node}")
 
 
-def _estimate_violations(case: Case) -> Iterable[Violation]:
+def _estimate_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Nobody is told an earliest start that can't be."""
     for name, problem in false_estimates(case):
         yield Violation("estimate", name, problem)
 
 
-def _certificate_violations(case: Case) -> Iterable[Violation]:
+def _certificate_violations(case: JudgedPlan) -> Iterable[Violation]:
     """A plan never beats its own bound: where it does, the model is wrong."""
     for layer in case.plan.certificate.layers:
         if layer.value > layer.bound + 1e-5 * max(1.0, abs(layer.bound)):
             yield Violation("bound", layer.name, f"value {layer.value} is above its bound {layer.bound}")
 
 
-Rule = Callable[[Case], Iterable[Violation]]
+Rule = Callable[[JudgedPlan], Iterable[Violation]]
 
 _OF_GANGS: tuple[Rule, ...] = (
     verdict_violations,

@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.capacity.room import Room
-from solver.milp.certify import Proof
+from solver.capacity.free_capacity import FreeCapacity
+from solver.milp.certificate import Proof
 from solver.milp.entitled import EntitledBound, Manner
 from solver.milp.optimiser import Effort
 from solver.model.arrays import Floats
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
 from solver.policy.reclaim import reclaim_within
+from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.freeable import Freeable
-from solver.preemption.lawful import Lawful
-from solver.preemption.promise import Promise, Tier
-from solver.queueing.demand import Candidate, sub_layers_of
+from solver.preemption.new_nomination import NewNomination, Tier
+from solver.queueing.demand import StartCandidate, sub_layers_of
 from solver.quota.entitlement import Shares
-from solver.quota.victims import Taker
+from solver.quota.victims import PreemptorJob
 
 WHOLE_COLUMNS_MAX = 250
 """In programs of so few columns gangs are whole. In larger ones they may be parts: bounds are up to three per cent higher in sum,
@@ -39,13 +39,13 @@ class Bounding:
 
     snapshot: Snapshot
     policy: Policy
-    candidates: Sequence[Candidate]
+    candidates: Sequence[StartCandidate]
     shares: Shares
-    lawful: Lawful
-    room: Room
-    soon: Room
-    starts: Sequence[Start]
-    promises: Sequence[Promise]
+    evictable: EvictionCandidates
+    room: FreeCapacity
+    soon: FreeCapacity
+    starts: Sequence[JobStart]
+    promises: Sequence[NewNomination]
     displacing: Mapping[JobName, Tier]
 
     def proof(self, certificate: Certificate) -> Proof:
@@ -60,26 +60,26 @@ class Bounding:
     def stated(self) -> EntitledBound:
         """The program of the most that this round could have served, whoever it evicted."""
         layers = [layer for layer in sub_layers_of(self.candidates) if not layer.growth]
-        most = Freeable(self.lawful, self._takers(), self.soon, self.policy.scheduling.evictions.moves_per_round)
+        most = Freeable(self.evictable, self._takers(), self.soon, self.policy.scheduling.evictions.moves_per_round)
         bound = EntitledBound(self.candidates, layers, self.shares, self.room, most)
         bound.state()
         return bound
 
     def point(self, stated: EntitledBound) -> Floats:
         """What the round does, as a point of that program."""
-        free: list[tuple[Start, Manner]] = [(start, "free") for start in self.starts]
+        free: list[tuple[JobStart, Manner]] = [(start, "free") for start in self.starts]
         promised = [(promise.start, promise.tier) for promise in self.promises]
         served = [(start, self._manner(start, manner)) for start, manner in (*free, *promised)]
         holders = (victim.holder for promise in self.promises for victim in promise.victims)
         return stated.point(served, [(holder.job.spec.queue, holder.charge) for holder in holders])
 
-    def _manner(self, start: Start, otherwise: Manner) -> Manner | None:
+    def _manner(self, start: JobStart, otherwise: Manner) -> Manner | None:
         """In which manner these layers count it; None: in none, though its queue holds it."""
         tier = self.displacing.get(start.candidate.job.name)
         return otherwise if tier is None else "displacing" if tier == "entitled" else None
 
-    def _takers(self) -> Iterator[Taker]:
+    def _takers(self) -> Iterator[PreemptorJob]:
         for candidate in self.candidates:
             job, known = candidate.job, self.policy.priority_class(candidate.job)
             within = reclaim_within(self.policy, self.shares.tree, job.spec.queue)
-            yield Taker(job, known.value if known else 0, self.snapshot.time >= job.submitted_at.after(within))
+            yield PreemptorJob(job, known.value if known else 0, self.snapshot.time >= job.submitted_at.after(within))

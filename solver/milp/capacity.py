@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from solver.capacity.held import Against
+from solver.capacity.reserved_view import Against
 from solver.milp.builder import ProgramBuilder, summed
-from solver.milp.cells import Cell, Cells, bare, cost_in_slots, gpus_alone, reference_shapes
+from solver.milp.cell_parts import Portion
+from solver.milp.cells import CapacityCell, Cells, bare, cost_in_slots, gpus_alone, reference_shapes
 from solver.milp.classes import Group
-from solver.milp.split import Portion
-from solver.milp.ways import Kind, Part
+from solver.milp.ways import FlowKind, Part
 from solver.model.cluster import GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Circle, MigShape, Shape, SharedShape, kept_to, nodes_of
@@ -27,11 +27,11 @@ Circles = tuple[Circle, ...]
 """Of a share, in one cell: none or one."""
 
 
-class Opened(NamedTuple):
+class NewlySharedGpus(NamedTuple):
     """Whole GPUs of a cell that are divided for one trust domain, by those whom these reservations hold back."""
 
     view: Against
-    cell: Cell
+    cell: CapacityCell
     circles: Circles
 
 
@@ -45,9 +45,9 @@ class CapacityRows:
     builder: ProgramBuilder
     view: Against
     cells: Cells
-    flows: Mapping[Kind, Mapping[int, int]]
+    flows: Mapping[FlowKind, Mapping[int, int]]
     portions: Mapping[Portion, int] = field(default_factory=dict)
-    opened: dict[Opened, int] = field(default_factory=dict)
+    opened: dict[NewlySharedGpus, int] = field(default_factory=dict)
 
     def state(self) -> None:
         """Write them all."""
@@ -66,7 +66,7 @@ class CapacityRows:
             self._host_rows(cell, flows)
             self._partition_row(cell, flows)
 
-    def _opened_columns(self, cell: Cell, flows: Flows) -> dict[Circles, int]:
+    def _opened_columns(self, cell: CapacityCell, flows: Flows) -> dict[Circles, int]:
         """A column for each trust domain: whole GPUs that are divided for it. To all others each is a task of one GPU."""
         columns: dict[Circles, int] = {}
         shares = {gpus_alone(bare(shape)): None for _, parts in flows for shape, _ in parts}
@@ -75,7 +75,7 @@ class CapacityRows:
                 continue
             if reference.circles not in columns:
                 columns[reference.circles] = self.builder.column(self.cells.slots(ONE_GPU, cell))
-                self.opened[Opened(self.view, cell, reference.circles)] = columns[reference.circles]
+                self.opened[NewlySharedGpus(self.view, cell, reference.circles)] = columns[reference.circles]
             taken = [
                 (column, float(_cost([part for part in parts if isinstance(part[0], SharedShape)], reference)))
                 for column, parts in flows
@@ -84,7 +84,7 @@ class CapacityRows:
             self.builder.at_most(summed([*taken, divided]), self.cells.divided_slots(reference, cell))
         return columns
 
-    def _host_rows(self, cell: Cell, flows: Flows) -> None:
+    def _host_rows(self, cell: CapacityCell, flows: Flows) -> None:
         """CPU and memory of a cell as a whole; in thousandths of what is free, so that coefficients stay near one."""
         for free, need in zip(self.cells.free(cell), ("cpu", "memory"), strict=True):
             unit = max(1.0, free / 1000)
@@ -94,7 +94,7 @@ class CapacityRows:
             )
             self.builder.at_most(terms, free / unit)
 
-    def _partition_row(self, cell: Cell, flows: Flows) -> None:
+    def _partition_row(self, cell: CapacityCell, flows: Flows) -> None:
         """Whole GPUs and instances of all profiles of a cell together, by the memory slices they take, in GPUs."""
         if any(isinstance(shape, MigShape) for _, parts in flows for shape, _ in parts):
             terms = summed(
@@ -103,12 +103,12 @@ class CapacityRows:
             )
             self.builder.at_most(terms, self.cells.milli_with_instances(cell) / MILLI_PER_GPU)
 
-    def _flows_by_cell(self) -> dict[Cell, Flows]:
-        by_cell: dict[Cell, Flows] = defaultdict(list)
+    def _flows_by_cell(self) -> dict[CapacityCell, Flows]:
+        by_cell: dict[CapacityCell, Flows] = defaultdict(list)
         for kind, columns in self.flows.items():
             for gpu_type in sorted({gpu_type for _, gpu_type, _ in kind.parts}):
                 for domain, column in columns.items():
-                    cell = Cell(domain, gpu_type)
+                    cell = CapacityCell(domain, gpu_type)
                     if cell not in self.cells.parts:
                         mine = tuple(
                             (self.cells.local(shape, cell), count)
@@ -132,7 +132,7 @@ class CapacityRows:
                         if domain in domains:
                             per_domain[domain].append((column, float(bundles)))
             for domain, terms in per_domain.items():
-                limit = self.cells.bundles(shape, count, level, Cell(domain, gpu_type))
+                limit = self.cells.bundles(shape, count, level, CapacityCell(domain, gpu_type))
                 self.builder.at_most(summed(terms), limit)
 
     def _kept_together(self) -> dict[tuple[Level, Part], set[int]]:
@@ -150,7 +150,7 @@ class CapacityRows:
                 together[level, (kept_to(shape, ""), gpu_type, count)] |= domains
         return together
 
-    def _slots_taken(self, kind: Kind, reference: Shape, gpu_type: GpuType) -> int:
+    def _slots_taken(self, kind: FlowKind, reference: Shape, gpu_type: GpuType) -> int:
         return sum(cost_in_slots(shape, reference) * count for shape, other, count in kind.parts if other == gpu_type)
 
 

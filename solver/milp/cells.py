@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory
@@ -22,8 +22,8 @@ from solver.model.shape import MigShape, Shape, SharedShape, kept_to, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """The nodes of one GPU type in one domain; of these a `part`, where it is split by sets of nodes (solver/milp/split)."""
+class CapacityCell:
+    """The nodes of one GPU type in one domain; of these a `part`, where it is split by sets of nodes (solver/milp/cell_parts)."""
 
     domain: int
     gpu_type: GpuType
@@ -34,9 +34,9 @@ class Cell:
 class Cells:
     """Slots by reference shape, per cell and per closer domain, worked out once per shape. `parts`: of cells that are split."""
 
-    room: Room
+    room: FreeCapacity
     level: Level
-    parts: dict[Cell, tuple[Mask, ...]] = field(default_factory=dict)
+    parts: dict[CapacityCell, tuple[Mask, ...]] = field(default_factory=dict)
     _slots: dict[tuple[Shape, GpuType], Ints] = field(default_factory=dict)
     _in_parts: dict[tuple[Shape, GpuType], Ints] = field(default_factory=dict)
     _bundles: dict[tuple[Shape, int, Level, GpuType], Ints] = field(default_factory=dict)
@@ -46,23 +46,23 @@ class Cells:
         """How many domains the cluster has at the level of the cells."""
         return len(self.room.topology[self.level].names)
 
-    def all_of_type(self, gpu_type: GpuType) -> Iterable[Cell]:
+    def all_of_type(self, gpu_type: GpuType) -> Iterable[CapacityCell]:
         """The cells that have open nodes of a type."""
         mine = self.room.of_type(gpu_type) & self.room.open_nodes
         for domain in np.unique(self.room.topology[self.level].of_node[mine]):
-            yield Cell(int(domain), gpu_type)
+            yield CapacityCell(int(domain), gpu_type)
 
-    def slots(self, shape: Shape, cell: Cell) -> int:
+    def slots(self, shape: Shape, cell: CapacityCell) -> int:
         """Slots of a shape in a cell."""
         if cell.part is not None:
             return int(self._per_node(shape, cell.gpu_type)[self.mask_of(cell)].sum())
         return int(self._per_domain(shape, cell.gpu_type)[cell.domain])
 
-    def bundles(self, shape: Shape, tasks: int, level: Level, cell: Cell) -> int:
+    def bundles(self, shape: Shape, tasks: int, level: Level, cell: CapacityCell) -> int:
         """How many times `tasks` slots of a shape lie together in one domain of a closer level, over a cell."""
         return int(self._bundles_per_domain(shape, tasks, level, cell.gpu_type)[cell.domain])
 
-    def free(self, cell: Cell) -> tuple[int, int]:
+    def free(self, cell: CapacityCell) -> tuple[int, int]:
         """Free CPU (milli-cores) and memory (bytes) in a cell."""
         usable = self.mask_of(cell) & self.room.open_nodes
         return (
@@ -70,11 +70,11 @@ class Cells:
             int(np.maximum(self.room.free_memory[usable], 0).sum()),
         )
 
-    def milli_with_instances(self, cell: Cell) -> int:
+    def milli_with_instances(self, cell: CapacityCell) -> int:
         """Milli-GPU of a cell that nobody has: of whole GPUs, and of those in MIG mode."""
         return int(self.room.milli_free((MigShape(),))[self.mask_of(cell)].sum())
 
-    def local(self, shape: Shape, cell: Cell) -> Shape:
+    def local(self, shape: Shape, cell: CapacityCell) -> Shape:
         """The shape with what counts in a cell: one trust domain, as it lies in one pool; its set, unless all nodes are in it."""
         if nodes_of(shape) and not (self.mask_of(cell) & self.room.open_nodes & ~self.room.sets[nodes_of(shape)]).any():
             shape = kept_to(shape, "")
@@ -83,18 +83,18 @@ class Cells:
         pool = self.room.topology["pool"].names[self.pool_of(cell.domain)]
         return msgspec.structs.replace(shape, circles=tuple(circle for circle in shape.circles if circle.pool == pool))
 
-    def divided_slots(self, shape: SharedShape, cell: Cell) -> int:
+    def divided_slots(self, shape: SharedShape, cell: CapacityCell) -> int:
         """Slots of a share on the GPUs of a cell that are divided already."""
         slots = self.room.slots(shape, cell.gpu_type, fresh=False)
         return int(slots[self.mask_of(cell)].sum())
 
-    def cell_of(self, node: int) -> Cell:
+    def cell_of(self, node: int) -> CapacityCell:
         """The cell that a node is in, or the part of it."""
-        cell = Cell(self.domain_of(node), self.room.nodes[node].gpu_type)
+        cell = CapacityCell(self.domain_of(node), self.room.nodes[node].gpu_type)
         part = next((number for number, mask in enumerate(self.parts.get(cell, ())) if mask[node]), None)
         return replace(cell, part=part)
 
-    def mask_of(self, cell: Cell) -> Mask:
+    def mask_of(self, cell: CapacityCell) -> Mask:
         """Which nodes are in a cell."""
         if cell.part is not None:
             return self.parts[replace(cell, part=None)][cell.part]

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solver.capacity.held import Against
+from solver.capacity.reserved_view import Against
 from solver.model.shape import Shape
 from solver.model.workload import Bundle, QueueName, TopologyRequest
-from solver.queueing.demand import Candidate, SubLayer
+from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.options import Option
 
 Group = tuple[Shape, int]
@@ -31,7 +31,7 @@ class JobClass:
     bundles: tuple[Bundle | None, ...]
     topology: TopologyRequest
     options: tuple[Option, ...]
-    members: tuple[Candidate, ...]
+    members: tuple[StartCandidate, ...]
 
     def is_inside_only(self, option: Option) -> bool:
         """Whether it starts this way only inside its guarantee."""
@@ -53,9 +53,9 @@ class JobClass:
         return self.members[0].weight
 
 
-def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
+def classes_of(candidates: Iterable[StartCandidate]) -> tuple[JobClass, ...]:
     """Group candidates that differ in nothing the program sees, in the order of their first member."""
-    alike: dict[tuple[int, SubLayer, int, int], list[Candidate]] = defaultdict(list)
+    alike: dict[tuple[int, SubLayer, int, int], list[StartCandidate]] = defaultdict(list)
     stretches: dict[QueueName, tuple[int, int]] = {}
     for candidate in candidates:
         stretch = _stretch(candidate, stretches) if candidate.strict else 0
@@ -63,7 +63,7 @@ def classes_of(candidates: Iterable[Candidate]) -> tuple[JobClass, ...]:
     return tuple(_class(tuple(members)) for members in alike.values())
 
 
-def _stretch(candidate: Candidate, stretches: dict[QueueName, tuple[int, int]]) -> int:
+def _stretch(candidate: StartCandidate, stretches: dict[QueueName, tuple[int, int]]) -> int:
     """Counts how often a queue's order goes over from one likeness to another: in a strict one, who is between matters."""
     number, likeness = stretches.get(candidate.job.spec.queue, (0, candidate.likeness))
     number += likeness != candidate.likeness
@@ -71,7 +71,7 @@ def _stretch(candidate: Candidate, stretches: dict[QueueName, tuple[int, int]]) 
     return number
 
 
-def _class(members: tuple[Candidate, ...]) -> JobClass:
+def _class(members: tuple[StartCandidate, ...]) -> JobClass:
     first, spec = members[0], members[0].job.spec
     groups = tuple((group.shape, group.least) for group in spec.task_groups)
     extra = tuple(group.replicas - group.least for group in spec.task_groups)

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName
-from solver.policy.tree import Line
-from solver.queueing.demand import Candidate
-from solver.quota.entitlement import Headroom, Inside, Shares
+from solver.policy.tree import QuotaLine
+from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import Inside, QuotaHeadroom, Shares
 
 ALL_MAX = 500
 """Of so few likenesses all contend."""
@@ -27,15 +27,15 @@ FREE_TIMES = 4
 
 
 def contenders(
-    candidates: Sequence[Candidate], started: Collection[JobName], shares: Shares, room: Room
-) -> tuple[Candidate, ...]:
+    candidates: Sequence[StartCandidate], started: Collection[JobName], shares: Shares, room: FreeCapacity
+) -> tuple[StartCandidate, ...]:
     """The first in the order of the round who ask for some times what there is for them. `started`: by greedy; they stay.
 
     Jobs of strict queues stay, too: who stands behind somebody that is left out could not be kept in line.
     """
     if len({candidate.likeness for candidate in candidates}) <= ALL_MAX:
         return tuple(candidates)
-    contest = _Contest(Headroom(shares).entitled, _free_milli(room, candidates))
+    contest = _Contest(QuotaHeadroom(shares).entitled, _free_milli(room, candidates))
     return tuple(c for c in candidates if contest.enters(c) or c.strict or c.job.name in started)
 
 
@@ -45,30 +45,30 @@ class _Contest:
 
     entitled: Inside
     free: Mapping[GpuType, int]
-    of_guarantee: Counter[Line] = field(default_factory=Counter)
+    of_guarantee: Counter[QuotaLine] = field(default_factory=Counter)
     of_free: Counter[GpuType] = field(default_factory=Counter)
 
-    def enters(self, candidate: Candidate) -> bool:
+    def enters(self, candidate: StartCandidate) -> bool:
         """Whether there is something left for a candidate of what it may count with."""
-        queue, parts = candidate.job.spec.queue, dict[Line, int]()
+        queue, parts = candidate.job.spec.queue, dict[QuotaLine, int]()
         for option in candidate.options:
             for gpu_type, milli in option.charge.items():
-                line = Line(queue, gpu_type)
+                line = QuotaLine(queue, gpu_type)
                 parts[line] = max(parts.get(line, 0), min(milli, self._left(line)))
         open_lines = [line for line, part in parts.items() if part and self._is_open(line)]
         self.of_guarantee.update(parts)
         self.of_free.update({line.gpu_type: parts[line] for line in open_lines})
         return bool(open_lines)
 
-    def _left(self, line: Line) -> int:
+    def _left(self, line: QuotaLine) -> int:
         return min(self.entitled.left(each) for each in self.entitled.tree.lines(*line))
 
-    def _is_open(self, line: Line) -> bool:
+    def _is_open(self, line: QuotaLine) -> bool:
         asks_for_too_much = self.of_guarantee[line] >= GUARANTEE_TIMES * self._left(line)
         return not asks_for_too_much and self.of_free[line.gpu_type] < FREE_TIMES * self.free.get(line.gpu_type, 0)
 
 
-def _free_milli(room: Room, candidates: Iterable[Candidate]) -> dict[GpuType, int]:
+def _free_milli(room: FreeCapacity, candidates: Iterable[StartCandidate]) -> dict[GpuType, int]:
     """By type what is free for them, in parts or as a whole."""
     shapes = {shape for candidate in candidates for option in candidate.options for shape in option.shapes}
     free = room.milli_free(tuple(shapes)).clip(min=0)

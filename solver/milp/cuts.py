@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from solver.milp.builder import ProgramBuilder
-from solver.milp.ways import Growth, Way
+from solver.milp.ways import GrowthColumn, Way
 from solver.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedGangs:
     """Gangs served one way: how many, and tasks by which each of the ways' groups grows, over all of them."""
 
     gangs: int
     growth: tuple[tuple[int, int], ...] = ()
 
 
-Wanted = Mapping[Way, Served]
+Wanted = Mapping[Way, ServedGangs]
 """What is to be placed side by side."""
 
 
@@ -42,7 +42,7 @@ class Excuse:
 
 
 def forbid(
-    wanted: Wanted, builder: ProgramBuilder, ways: Mapping[Way, int], growth: Mapping[Growth, int]
+    wanted: Wanted, builder: ProgramBuilder, ways: Mapping[Way, int], growth: Mapping[GrowthColumn, int]
 ) -> list[Excuse]:
     """Write the rows that forbid one combination; returns their binaries, without which no point is complete."""
     excuses = list(_excuses(wanted, builder, ways, growth))
@@ -57,7 +57,7 @@ def forbid(
 
 
 def _excuses(
-    wanted: Wanted, builder: ProgramBuilder, ways: Mapping[Way, int], growth: Mapping[Growth, int]
+    wanted: Wanted, builder: ProgramBuilder, ways: Mapping[Way, int], growth: Mapping[GrowthColumn, int]
 ) -> Iterable[Excuse]:
     for way, served in wanted.items():
         yield Excuse(builder.column(1), ways[way], served.gangs - 1, above=False)
@@ -65,4 +65,4 @@ def _excuses(
         if growing and served.gangs < builder.most(ways[way]):
             yield Excuse(builder.column(1), ways[way], served.gangs + 1, above=True)
         for group, tasks in growing:
-            yield Excuse(builder.column(1), growth[Growth(way, group)], tasks - 1, above=False)
+            yield Excuse(builder.column(1), growth[GrowthColumn(way, group)], tasks - 1, above=False)

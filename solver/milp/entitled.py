@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.milp.builder import ProgramBuilder, summed
 from solver.milp.loosening import Loosening
 from solver.model.arrays import Floats
@@ -23,11 +23,11 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
 from solver.model.workload import QueueName
-from solver.placement.starts import ENTITLED, Segment, Start, parts_inside, segments_of
-from solver.policy.tree import Line
+from solver.placement.starts import ENTITLED, JobStart, Segment, parts_inside, segments_of
+from solver.policy.tree import QuotaLine
 from solver.preemption.freeable import Freeable
-from solver.queueing.demand import Candidate, SubLayer
-from solver.quota.entitlement import Charge, Headroom, Shares
+from solver.queueing.demand import StartCandidate, SubLayer
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.options import Option
 
 Manner = Literal["entitled", "fair", "displacing", "free"]
@@ -42,7 +42,7 @@ class Ask(NamedTuple):
     inside_only: bool
 
     @classmethod
-    def of(cls, candidate: Candidate, option: Option) -> Ask:
+    def of(cls, candidate: StartCandidate, option: Option) -> Ask:
         """That of a gang under one of its options."""
         counts: dict[tuple[GpuType, int], int] = defaultdict(int)
         for shape, gpu_type, group in zip(option.shapes, option.gpu_types, candidate.job.spec.task_groups, strict=True):
@@ -65,7 +65,7 @@ class Alike(NamedTuple):
     asks: tuple[Ask, ...]
 
     @classmethod
-    def of(cls, candidate: Candidate) -> Alike:
+    def of(cls, candidate: StartCandidate) -> Alike:
         """Those that a gang is one of."""
         asks = tuple(Ask.of(candidate, option) for option in candidate.options)
         return cls(candidate.job.spec.queue, candidate.sub_layer, candidate.band, asks)
@@ -97,14 +97,14 @@ class Served(NamedTuple):
 class EntitledBound:
     """The program, and what its columns mean. `room`: what is free now; `freeable`: what there is if all leave who may."""
 
-    candidates: Sequence[Candidate]
+    candidates: Sequence[StartCandidate]
     layers: Sequence[SubLayer]
     shares: Shares
-    room: Room
+    room: FreeCapacity
     freeable: Freeable
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     columns: dict[Served, int] = field(default_factory=dict)
-    leaving: dict[Line, tuple[int, int]] = field(default_factory=dict)
+    leaving: dict[QuotaLine, tuple[int, int]] = field(default_factory=dict)
     inside: dict[Segment, int] = field(default_factory=dict)
     _slots: dict[tuple[GpuType, int], int] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ class EntitledBound:
         fair = Loosening(self.shares, self.shares.fair, self.leaving)
         self._columns_for_gangs({"entitled": entitled, "fair": fair, "displacing": entitled})
         self._rows_of_room()
-        self._rows_of_ceilings()
+        self._rows_of_max()
         self._rows_inside(entitled, lambda known: known.manner == "entitled" or known.ask.inside_only)
         self._rows_inside(fair, lambda known: known.manner == "fair")
         self._columns_inside(entitled)
@@ -130,7 +130,9 @@ class EntitledBound:
                     terms[column] = weight[layer, known.alike.band] * known.gpus
             self.builder.maximise(f"{ENTITLED}{layer}", terms, exact=True)
 
-    def point(self, served: Sequence[tuple[Start, Manner | None]], gone: Sequence[tuple[QueueName, Charge]]) -> Floats:
+    def point(
+        self, served: Sequence[tuple[JobStart, Manner | None]], gone: Sequence[tuple[QueueName, Charge]]
+    ) -> Floats:
         """The columns' values where these are served and those have left. Manner None: it counts in no layer, but is held."""
         values, stated = np.zeros(self.builder.columns), {known.job.name: known for known in self.candidates}
         # What is served without GPUs counts in no layer, and has no column.
@@ -144,14 +146,14 @@ class EntitledBound:
         for queue, charge in gone:
             for gpu_type, count in charge.items():
                 if count:
-                    values[self.leaving[Line(queue, gpu_type)][0]] += count / MILLI_PER_GPU
+                    values[self.leaving[QuotaLine(queue, gpu_type)][0]] += count / MILLI_PER_GPU
         for segment, part in self._inside(with_gpus, gone).items():
             if not segment.sub_layer.growth and part:
                 values[self.inside[segment._replace(may_borrow=True)]] += part / MILLI_PER_GPU
         return values
 
     def _inside(
-        self, served: Sequence[tuple[Start, Manner | None]], gone: Sequence[tuple[QueueName, Charge]]
+        self, served: Sequence[tuple[JobStart, Manner | None]], gone: Sequence[tuple[QueueName, Charge]]
     ) -> dict[Segment, int]:
         """Milli-GPU inside guarantees, beside those of who displaces lower work: its queue holds these first."""
         milli, displaced = dict[Segment, int](), list[tuple[QueueName, Charge]]()
@@ -161,7 +163,7 @@ class EntitledBound:
                 continue
             for segment, count in segments_of(start.candidate, start.option, start.charge):
                 milli[segment] = milli.get(segment, 0) + count
-        return parts_inside(milli, Headroom(self.shares.without(gone).beside(displaced)).entitled)
+        return parts_inside(milli, QuotaHeadroom(self.shares.without(gone).beside(displaced)).entitled)
 
     def _columns_for_gangs(self, loosened: Mapping[Manner, Loosening]) -> None:
         members, lower = Counter[Alike](), dict[Alike, Charge]()
@@ -215,14 +217,14 @@ class EntitledBound:
             self.builder.at_most(terms[size], self.freeable.slots(*size))
             self.builder.at_most(free[size], self._free(*size))
 
-    def _rows_of_ceilings(self) -> None:
+    def _rows_of_max(self) -> None:
         for line, terms in self._charged(lambda _: True).items():
-            room = self.shares.room_under_max(line)
+            room = self.shares.left_under_max(line)
             if room is not None:
                 gone = [(column, -1.0) for column in self._leaving_below(line)]
                 self.builder.at_most(summed([*terms, *gone]), room / MILLI_PER_GPU)
 
-    def _leaving_below(self, line: Line) -> Iterator[int]:
+    def _leaving_below(self, line: QuotaLine) -> Iterator[int]:
         if line in self.leaving:
             yield self.leaving[line][0]
         for child in self.shares.tree.lines_below(line):
@@ -234,9 +236,9 @@ class EntitledBound:
             left, more = inside.left(line)
             self.builder.at_most(summed([*terms, *((column, -factor) for column, factor in more)]), left)
 
-    def _charged(self, which: Callable[[Served], bool]) -> dict[Line, list[tuple[int, float]]]:
+    def _charged(self, which: Callable[[Served], bool]) -> dict[QuotaLine, list[tuple[int, float]]]:
         """By line, the columns that are charged to it, with GPUs."""
-        terms: dict[Line, list[tuple[int, float]]] = defaultdict(list)
+        terms: dict[QuotaLine, list[tuple[int, float]]] = defaultdict(list)
         for served, column in self.columns.items():
             if which(served):
                 for gpu_type, milli in served.ask.charge:
@@ -250,7 +252,7 @@ class EntitledBound:
         for served, column in self.columns.items():
             for gpu_type, milli in served.ask.charge if served.manner != "displacing" else ():
                 takers[served.segment(gpu_type)].append((column, -milli / MILLI_PER_GPU))
-        lines: dict[Line, list[tuple[int, float]]] = defaultdict(list)
+        lines: dict[QuotaLine, list[tuple[int, float]]] = defaultdict(list)
         for segment, terms in sorted(takers.items()):
             path = self.shares.tree.lines(segment.queue, segment.gpu_type)
             most = min(map(entitled.most, path), default=0)

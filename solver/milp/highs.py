@@ -17,11 +17,11 @@ import pulp
 
 from solver.milp.layers import EXACT_TOLERANCE, Layers, Models
 from solver.milp.optimiser import Effort, Objective, Program, Solution
-from solver.milp.silent import SilentHighs
+from solver.milp.quiet_highs import QuietHighs
 from solver.milp.stages import Stages
 from solver.model.arrays import Floats
 
-SOLVER = f"HiGHS {SilentHighs().version()} through PuLP {pulp.__version__}"
+SOLVER = f"HiGHS {QuietHighs().version()} through PuLP {pulp.__version__}"
 
 ALL_BRANCHED_COLUMNS_MAX = 250
 """Programs of so few columns are branched over in every layer."""
@@ -97,7 +97,7 @@ def stated(program: Program) -> pulp.LpProblem:
 def loaded(program: Program, effort: Effort) -> highspy.Highs:
     """The program in HiGHS, by way of PuLP."""
     problem = stated(program)
-    problem.solverModel = model = SilentHighs()
+    problem.solverModel = model = QuietHighs()
     model.setOptionValue("threads", 1)
     model.setOptionValue("random_seed", effort.seed)
     model.setOptionValue("mip_rel_gap", effort.gap)

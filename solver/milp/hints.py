@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from solver.milp.cells import Cell
-from solver.milp.formulate import Formulation
-from solver.milp.split import Portion
-from solver.milp.ways import Growth, Kind, Way
+from solver.milp.cell_parts import Portion
+from solver.milp.cells import CapacityCell
+from solver.milp.formulation import Formulation
+from solver.milp.ways import FlowKind, GrowthColumn, Way
 from solver.model.arrays import Floats, Mask
 
 
@@ -20,8 +20,8 @@ class Hints:
 
     formulation: Formulation
     values: Floats
-    _domains: dict[Kind, list[int]] = field(default_factory=dict)
-    _parts: dict[tuple[Kind, int, Cell], list[Cell]] = field(default_factory=dict)
+    _domains: dict[FlowKind, list[int]] = field(default_factory=dict)
+    _parts: dict[tuple[FlowKind, int, CapacityCell], list[CapacityCell]] = field(default_factory=dict)
 
     def of(self, way: Way) -> Mask | None:
         """The nodes for the next gang that is served this way; None: any."""
@@ -42,12 +42,12 @@ class Hints:
                 yield from self._in(kind, domain) if self.formulation.cells.parts else [self._nodes_of(domain)]
             del domains[:times]
         for number in range(len(way.option.gpu_types)) if self.formulation.cells.parts else ():
-            if Growth(way, number) in self.formulation.growth:
-                kind = self.formulation.kind_of_growth(Growth(way, number))
+            if GrowthColumn(way, number) in self.formulation.growth:
+                kind = self.formulation.kind_of_growth(GrowthColumn(way, number))
                 for domain in dict.fromkeys(self._of_kind(kind)):
                     yield from self._in(kind, domain)
 
-    def _of_kind(self, kind: Kind) -> list[int]:
+    def _of_kind(self, kind: FlowKind) -> list[int]:
         """The domains that it flows into, each as often as it does, less those that were handed out."""
         if kind not in self._domains:
             columns = self.formulation.flows[kind].items()
@@ -57,11 +57,11 @@ class Hints:
     def _nodes_of(self, domain: int) -> Mask:
         return self.formulation.cells.nodes_of(domain)
 
-    def _in(self, kind: Kind, domain: int) -> Iterator[Mask]:
+    def _in(self, kind: FlowKind, domain: int) -> Iterator[Mask]:
         """The nodes of a domain for one of a kind."""
         cells = self.formulation.cells
         for number, (_, gpu_type, count) in enumerate(kind.parts):
-            whole = Cell(domain, gpu_type)
+            whole = CapacityCell(domain, gpu_type)
             if whole not in cells.parts:
                 yield cells.mask_of(whole)
                 continue
@@ -69,7 +69,7 @@ class Hints:
             yield from (cells.mask_of(cell) for cell in dict.fromkeys(parts[:count]))
             del parts[:count]
 
-    def _parts_of(self, kind: Kind, number: int, whole: Cell) -> list[Cell]:
+    def _parts_of(self, kind: FlowKind, number: int, whole: CapacityCell) -> list[CapacityCell]:
         """The parts of a cell that its tasks go to, each as often as one does, less those that were handed out."""
         key = (kind, number, whole)
         if key not in self._parts:

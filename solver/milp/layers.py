@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 
 from solver.milp.optimiser import TOLERANCE, Effort, Objective, Program, Reached
-from solver.milp.silent import SilentHighs
+from solver.milp.quiet_highs import QuietHighs
 from solver.model.arrays import Floats
 
 EXACT_TOLERANCE = 1e-9
@@ -36,7 +36,7 @@ class Models:
 
     def copy(self, *, reduced: bool) -> highspy.Highs:
         """Another one, as it was stated. `reduced`: presolved, to be branched over; else a linear one for many runs on end."""
-        made = SilentHighs()
+        made = QuietHighs()
         made.passOptions(self.stated.getOptions())
         made.setOptionValue("presolve", "choose" if reduced else "off")
         made.setOptionValue("solve_relaxation", not reduced)

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from solver.milp.builder import ProgramBuilder, summed
-from solver.milp.ways import Taker
+from solver.milp.ways import DemandColumn
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.workload import QueueName
-from solver.policy.tree import Line
-from solver.quota.entitlement import Charge, Headroom, Shares
+from solver.policy.tree import QuotaLine
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 
 Sum = tuple[int, list[tuple[int, float]]]
 """What a line weighs: milli-GPU in any case, and GPUs by column."""
@@ -28,36 +28,36 @@ class LendingRows:
 
     builder: ProgramBuilder
     shares: Shares
-    columns: dict[Line, int] = field(default_factory=dict)
-    _started: dict[Line, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
+    columns: dict[QuotaLine, int] = field(default_factory=dict)
+    _started: dict[QuotaLine, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
 
-    def state(self, takers: Iterable[Taker]) -> None:
+    def state(self, takers: Iterable[DemandColumn]) -> None:
         """Write them for every type of which anything is kept back."""
         for taker in takers:
             for gpu_type, milli in taker.charge.items():
-                line = Line(taker.job_class.queue, gpu_type)
+                line = QuotaLine(taker.job_class.queue, gpu_type)
                 self._started[line].append((taker.column, milli / MILLI_PER_GPU))
-        before = Headroom(self.shares).weights
+        before = QuotaHeadroom(self.shares).weights
         for gpu_type, weight in before.total.items():
-            roots = [Line(root.name, gpu_type) for root in self.shares.tree.children.get(None, ())]
+            roots = [QuotaLine(root.name, gpu_type) for root in self.shares.tree.children.get(None, ())]
             sure, terms = self._together(roots)
             most = max(before.lending.capacity.get(gpu_type, 0), weight)
             self.builder.at_most(summed(terms), (most - sure) / MILLI_PER_GPU)
 
     def point(self, starts: Iterable[tuple[QueueName, Charge]]) -> dict[int, float]:
         """The values of the columns once these have started."""
-        weights = Headroom(self.shares).weights
+        weights = QuotaHeadroom(self.shares).weights
         for queue, charge in starts:
             weights.take(queue, charge)
         above = {line: weights.below[line] - weights.lending.kept[line] for line in self.columns}
         return {column: max(0, above[line]) / MILLI_PER_GPU for line, column in self.columns.items()}
 
-    def _together(self, lines: Sequence[Line]) -> Sum:
+    def _together(self, lines: Sequence[QuotaLine]) -> Sum:
         parts = [self._weight(line) for line in lines]
         return sum(sure for sure, _ in parts), [term for _, terms in parts for term in terms]
 
-    def _weight(self, line: Line) -> Sum:
-        children = [Line(child.name, line.gpu_type) for child in self.shares.tree.children.get(line.queue, ())]
+    def _weight(self, line: QuotaLine) -> Sum:
+        children = [QuotaLine(child.name, line.gpu_type) for child in self.shares.tree.children.get(line.queue, ())]
         used = self.shares.used
         below, terms = self._together(children)
         below += used.get(line, 0) - sum(used.get(child, 0) for child in children)

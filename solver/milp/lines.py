@@ -14,7 +14,7 @@ from solver.milp.builder import ProgramBuilder
 from solver.milp.classes import JobClass
 from solver.milp.ways import Way
 from solver.model.cluster import GpuType
-from solver.queueing.strict import Reach, may_run_around
+from solver.queueing.strict_queues import Reach, may_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class LineRows:
 
     def _would_delay(self, way: Way, ahead: int) -> bool:
         spec = self.classes[way.job_class].members[0].job.spec
-        return not may_run_around(spec, way.option, self._reach(ahead))
+        return not may_pass(spec, way.option, self._reach(ahead))
 
     def _reach(self, number: int) -> Reach:
         return Reach.of(self.classes[number].members[0].job.spec)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from solver.model.quantities import MILLI_PER_GPU
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.quota.entitlement import Shares
 
 
@@ -19,21 +19,21 @@ class Loosening:
     """
 
     shares: Shares
-    limits: Mapping[Line, int]
-    leaving: Mapping[Line, tuple[int, int]]
-    _known: dict[Line, tuple[int, int, list[tuple[int, float]]]] = field(default_factory=dict)
+    limits: Mapping[QuotaLine, int]
+    leaving: Mapping[QuotaLine, tuple[int, int]]
+    _known: dict[QuotaLine, tuple[int, int, list[tuple[int, float]]]] = field(default_factory=dict)
 
-    def left(self, line: Line) -> tuple[float, list[tuple[int, float]]]:
+    def left(self, line: QuotaLine) -> tuple[float, list[tuple[int, float]]]:
         """GPUs that are left if nobody leaves, and what each column of those who do adds."""
         limit = self.limits.get(line, 0)
         now, _, terms = self._inside(line)
         return (limit - now) / MILLI_PER_GPU, terms
 
-    def most(self, line: Line) -> int:
+    def most(self, line: QuotaLine) -> int:
         """Milli-GPU that are left if all leave."""
         return self.limits.get(line, 0) - self._inside(line)[1]
 
-    def _inside(self, line: Line) -> tuple[int, int, list[tuple[int, float]]]:
+    def _inside(self, line: QuotaLine) -> tuple[int, int, list[tuple[int, float]]]:
         """Of the use inside the line: now, once all have left, and GPUs by which each column lowers it."""
         if line not in self._known:
             below = [self._inside(child) for child in self.shares.tree.lines_below(line)]

@@ -111,7 +111,7 @@ class Optimiser(Protocol):
         """The best solution found, or None where it found none, crashed or ran out of time."""
 
 
-class Beside(ABC):
+class ConcurrentOptimiser(ABC):
     """An Optimiser that can work while the round goes on."""
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
@@ -122,23 +122,25 @@ class Beside(ABC):
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """Ask, and go on at once."""
 
-    def for_a_round(self) -> Beside:
+    def for_a_round(self) -> ConcurrentOptimiser:
         """What answers the questions of one round: itself, unless it counts what a round asks."""
         return self
 
 
 def begun(optimiser: Optimiser, program: Program, start: Floats, effort: Effort) -> Awaited:
     """Ask beside the round where the optimiser can do that, else when the answer is waited for. The answers are the same."""
-    return (optimiser.begin if isinstance(optimiser, Beside) else partial(partial, optimiser))(program, start, effort)
+    return (optimiser.begin if isinstance(optimiser, ConcurrentOptimiser) else partial(partial, optimiser))(
+        program, start, effort
+    )
 
 
 def for_a_round(optimiser: Optimiser) -> Optimiser:
     """What answers the questions of one round."""
-    return optimiser.for_a_round() if isinstance(optimiser, Beside) else optimiser
+    return optimiser.for_a_round() if isinstance(optimiser, ConcurrentOptimiser) else optimiser
 
 
 @dataclass(slots=True)
-class Watched(Beside):
+class MonitoredOptimiser(ConcurrentOptimiser):
     """An Optimiser that asks another. `cut`: some answer was cut short, or did not come."""
 
     optimiser: Optimiser

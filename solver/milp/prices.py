@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import Sharing
 from solver.milp.builder import ProgramBuilder
 from solver.milp.optimiser import Effort, Optimiser
@@ -66,7 +66,7 @@ Kind = tuple[int, int, tuple[GpuType, ...]]
 class _Market:
     """One program being stated: columns of the primal are lists of (row, factor), with their worth."""
 
-    room: Room
+    room: FreeCapacity
     kinds: Mapping[Kind, tuple[float, float, float]]
     group_of_node: Ints
     types_of_group: list[GpuType]
@@ -135,7 +135,7 @@ class _Market:
 
 
 def fit_for(
-    snapshot: Snapshot, room: Room, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
+    snapshot: Snapshot, room: FreeCapacity, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
 ) -> Fit | None:
     """What chooses among places that are otherwise alike; None where nobody asks for a part of a GPU: best fit does there."""
     expected = expected_of(snapshot.jobs, room.gpu_types, sharing)
@@ -145,7 +145,7 @@ def fit_for(
     return Fit.of(expected, prices_of(room, expected, optimiser, effort) if optimiser else None, room)
 
 
-def prices_of(room: Room, expected: Expected, optimiser: Optimiser, effort: Effort) -> Prices | None:
+def prices_of(room: FreeCapacity, expected: Expected, optimiser: Optimiser, effort: Effort) -> Prices | None:
     """The prices of a room's free capacity; None where nothing is free or expected, or the optimiser gave no answer."""
     parts = sum(max(0, gpu.free_milli) for gpus in room.shared.values() for gpu in gpus)
     free = int(room.free_gpus.sum()) * MILLI_PER_GPU + parts
@@ -201,7 +201,7 @@ def _read(market: _Market, price: Mapping[Row, float]) -> Prices:
     return Prices(market.group_of_node, whole * scale, divided * scale, cpu * scale, memory * scale)
 
 
-def _market(room: Room, expected: Expected) -> _Market:
+def _market(room: FreeCapacity, expected: Expected) -> _Market:
     kinds = _kinds(expected)
     sizes = sorted({milli for _, milli, _ in kinds if milli})
     largest = max(gpus for gpus, _, _ in kinds)
@@ -230,7 +230,7 @@ def _kinds(expected: Expected) -> dict[Kind, tuple[float, float, float]]:
     }
 
 
-def _groups(room: Room, expected: Expected) -> tuple[Ints, list[GpuType]]:
+def _groups(room: FreeCapacity, expected: Expected) -> tuple[Ints, list[GpuType]]:
     """The group of each node, and a GPU type of each group, which stands for all that the same tasks may use."""
     wishes = sorted({need.gpu_types for need in expected.tasks if need.gpu_types})
     able = [tuple(gpu_type in wish for wish in wishes) for gpu_type in room.gpu_types]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solver.capacity.held import NOBODY, Against
+from solver.capacity.reserved_view import NOBODY, Against
 from solver.milp.classes import JobClass
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
@@ -21,7 +21,7 @@ Part = tuple[Shape, GpuType, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FlowKind:
     """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`.
 
     `against`: whose reservations hold it back.
@@ -45,7 +45,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class GrowthColumn:
     """Tasks of one group by which the gangs served one way grow, taken together: the column `g`."""
 
     way: Way
@@ -53,7 +53,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
+class DemandColumn:
     """A column that takes GPUs: gangs, or what they grow by.
 
     `charge`, `worth`, `misfit` and `excess_weight` are those of one of it.
@@ -70,7 +70,7 @@ class Taker:
     inside_only: bool
 
 
-def by_segment(takers: Iterable[Taker]) -> dict[Segment, list[tuple[int, float]]]:
+def by_segment(takers: Iterable[DemandColumn]) -> dict[Segment, list[tuple[int, float]]]:
     """For each segment the columns that take GPUs of it, with the GPUs that one of each takes."""
     segments: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
     for taker in takers:

@@ -22,7 +22,7 @@ class ProfileKey(NamedTuple):
     attributes: tuple[MigAttribute, ...] = ()
 
 
-class Placed(NamedTuple):
+class PlacedInstance(NamedTuple):
     """An instance at its start, in memory slices."""
 
     start: int
@@ -34,7 +34,7 @@ class Placed(NamedTuple):
         return self.start + self.profile.memory_slices
 
 
-Geometry = tuple[Placed, ...]
+Geometry = tuple[PlacedInstance, ...]
 """The instances of one GPU, sorted by start."""
 
 _MODEL_BY_NAME = {model.name: model for model in MODELS}
@@ -60,7 +60,7 @@ def cost_milli_gpu(model: MigModel, profile: MigProfile) -> int:
     return 1000 * profile.memory_slices // model.memory_slices
 
 
-def is_valid(model: MigModel, instances: Iterable[Placed]) -> bool:
+def is_valid(model: MigModel, instances: Iterable[PlacedInstance]) -> bool:
     """Whether one GPU of the model can have exactly these instances at a time."""
     end = 0
     engines_given = 0
@@ -83,7 +83,7 @@ def geometries(model: MigModel, profiles: Iterable[MigProfile] | None = None) ->
 def maximal_geometries(model: MigModel, profiles: Iterable[MigProfile] | None = None) -> Iterator[Geometry]:
     """The valid sets to which no further instance of the given profiles can be added."""
     usable = model.profiles if profiles is None else tuple(profiles)
-    single = [Placed(start, profile) for profile in usable for start in profile.starts]
+    single = [PlacedInstance(start, profile) for profile in usable for start in profile.starts]
     for geometry in geometries(model, usable):
         if not any(is_valid(model, (*geometry, more)) for more in single):
             yield geometry
@@ -98,5 +98,5 @@ def _extend(placed: Geometry, start: int, starting: list[tuple[MigProfile, ...]]
     engines_given = any("me" in instance.profile.attributes for instance in placed)
     for profile in starting[start]:
         if not (engines_given and "me" in profile.attributes):
-            instance = Placed(start, profile)
+            instance = PlacedInstance(start, profile)
             yield from _extend((*placed, instance), instance.end, starting)

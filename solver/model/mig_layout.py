@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from solver.model.cluster import GpuType, MigInstance
-from solver.model.mig import Geometry, Placed, geometries, mig_model
+from solver.model.mig import Geometry, PlacedInstance, geometries, mig_model
 from solver.model.mig_table import MODELS, MigModel, MigProfile
 
 _PART = re.compile(r"(?:([1-9])x )?([0-9a-z.]+(?:\+[a-z]+)?)")
@@ -38,7 +38,7 @@ def profile_on(model_name: str, name: str) -> MigProfile | None:
 def geometry_of(instances: tuple[MigInstance, ...], model_name: str) -> Geometry:
     """A GPU's instances, each once; those that its model does not have are left out, and used by nobody."""
     known = ((profile_on(model_name, instance.profile), instance.start) for instance in instances)
-    there = dict.fromkeys(Placed(start, profile) for profile, start in known if profile)
+    there = dict.fromkeys(PlacedInstance(start, profile) for profile, start in known if profile)
     return tuple(sorted(there, key=lambda placed: placed.start))
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId
 from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape, SharedShape
 from solver.model.workload import JobSpec, TaskPlacement
 from solver.placement.fit import Fit
-from solver.placement.placement import Placed, least_tasks, place
+from solver.placement.placement import PlacedGang, least_tasks, place
 from solver.quota.options import Option
 
 
 def place_best(
-    room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit | None, tasks: Sequence[int] | None = None
-) -> tuple[Option, Placed] | None:
+    room: FreeCapacity, spec: JobSpec, options: Sequence[Option], fit: Fit | None, tasks: Sequence[int] | None = None
+) -> tuple[Option, PlacedGang] | None:
     """Take room under one of several equally liked options: where `fit` finds the cheapest place, else the first that fits.
 
     `fit` chooses for jobs of one task that read no data, and knows nothing of GPUs in MIG mode. Gangs stay together as `place`
@@ -38,17 +38,19 @@ def _wants_instance(spec: JobSpec) -> bool:
     return any(group.shape.mig is not None for group in spec.task_groups)
 
 
-def _place_cheapest(room: Room, spec: JobSpec, options: Sequence[Option], fit: Fit) -> tuple[Option, Placed] | None:
+def _place_cheapest(
+    room: FreeCapacity, spec: JobSpec, options: Sequence[Option], fit: Fit
+) -> tuple[Option, PlacedGang] | None:
     number = next(number for number, group in enumerate(spec.task_groups) if group.replicas)
     spot = fit.cheapest(room, [(option.shapes[number], option.gpu_types[number]) for option in options])
     if spot is None:
         return None
     option = options[spot.way]
     task = _realise(room, spec.task_groups[number].name, option.shapes[number], spot.node, spot.left_milli)
-    return option, Placed((task,), strain=0.0)
+    return option, PlacedGang((task,), strain=0.0)
 
 
-def _realise(room: Room, group: str, shape: Shape, node: int, left_milli: int | None) -> TaskPlacement:
+def _realise(room: FreeCapacity, group: str, shape: Shape, node: int, left_milli: int | None) -> TaskPlacement:
     """One task on a node, its share on the first GPU of which so much is left; None: on one that is whole."""
     name, pool = room.nodes[node].name, room.nodes[node].pool
     circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
@@ -61,7 +63,7 @@ def _realise(room: Room, group: str, shape: Shape, node: int, left_milli: int | 
     return task
 
 
-def _divided(room: Room, shape: Shape, node: int, left_milli: int) -> DeviceId:
+def _divided(room: FreeCapacity, shape: Shape, node: int, left_milli: int) -> DeviceId:
     domain = shape.domain(room.nodes[node].pool) if isinstance(shape, SharedShape) else None
     return next(
         gpu.device for gpu in room.shared[node] if gpu.healthy and gpu.domain == domain and gpu.free_milli == left_milli

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import Offer
-from solver.capacity.room import Room
 from solver.model.arrays import Counts, Ints
 from solver.model.cluster import Level, SpreadLevel, is_wider
 from solver.model.topology import Topology
@@ -26,14 +26,14 @@ NESTED: tuple[Level, ...] = ("block", "rack", "island")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class DomainLimit:
     """How many more tasks each domain of one spread takes. Whoever chooses nodes counts them here."""
 
     of_node: Ints
     left: Ints
 
     @classmethod
-    def of(cls, room: Room, spread: Spread, nodes: Iterable[int]) -> Limit:
+    def of(cls, room: FreeCapacity, spread: Spread, nodes: Iterable[int]) -> DomainLimit:
         """The limit of a spread, with tasks on `nodes` already."""
         of_node = _domains(room, spread.level)
         left = np.full(int(of_node.max(initial=0)) + 1, spread.max_per_domain, dtype=np.int64)
@@ -42,7 +42,7 @@ class Limit:
         return cls(of_node, left)
 
 
-Limits = tuple[Limit, ...]
+Limits = tuple[DomainLimit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class Manners:
     beside: Ints | None
 
     @classmethod
-    def of(cls, room: Room, spec: JobSpec, placed: Sequence[TaskPlacement] = ()) -> Manners:
+    def of(cls, room: FreeCapacity, spec: JobSpec, placed: Sequence[TaskPlacement] = ()) -> Manners:
         """Those of a gang that already has these tasks."""
 
         def limits(spread: Spread | None, tasks: Iterable[TaskPlacement]) -> Limits:
-            return (Limit.of(room, spread, (room.index[task.node] for task in tasks)),) if spread else ()
+            return (DomainLimit.of(room, spread, (room.index[task.node] for task in tasks)),) if spread else ()
 
         groups = (
             limits(group.topology.spread, [task for task in placed if task.group == group.name])
@@ -92,7 +92,7 @@ class Manners:
 
 
 def choose(
-    room: Room, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, domain: Domain | None = None
+    room: FreeCapacity, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, domain: Domain | None = None
 ) -> Chosen | None:
     """Nodes for all the tasks, or None. After None the manner may have been counted on: begin with a new one.
 
@@ -109,7 +109,7 @@ def choose(
 
 
 def more_tasks(
-    room: Room, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, before: Sequence[int]
+    room: FreeCapacity, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, before: Sequence[int]
 ) -> Chosen:
     """Nodes for as many of the tasks as can be; `before` has the nodes of the group's earlier tasks, in order."""
     if bundle is None:
@@ -136,7 +136,7 @@ def more_tasks(
     return chosen
 
 
-def tasks_that_fit(room: Room, offer: Offer, spec: JobSpec, number: int) -> int:
+def tasks_that_fit(room: FreeCapacity, offer: Offer, spec: JobSpec, number: int) -> int:
     """How many of the tasks that one group needs to start its bundles and the spreads allow, were it alone; in whole bundles."""
     manner, group = Manners.of(room, spec).of_group(number), spec.task_groups[number]
     bundle = spec.bundle_of(group)
@@ -169,7 +169,7 @@ def room_in_domains(offer: Offer, level: Level, of_node: Ints, limits: Limits) -
     return totals
 
 
-def _fill(room: Room, offer: Offer, tasks: int, limits: Limits, domain: Domain | None = None) -> Chosen:
+def _fill(room: FreeCapacity, offer: Offer, tasks: int, limits: Limits, domain: Domain | None = None) -> Chosen:
     """Take nodes until the tasks have one or nothing is left: few racks and islands, then the nodes that are left fullest."""
     if limits:
         each: list[Ints | Counts] = [offer.slots, *(limit.left[limit.of_node] for limit in limits)]
@@ -213,7 +213,7 @@ def _closest(topology: Topology, offer: Offer, tasks: int, domain: Domain | None
     return (topology[domain[0]].nodes_of(domain[1]) if domain else np.arange(len(offer.slots))), closer
 
 
-def _scatter(room: Room, slots: Counts, tasks: int, limits: Limits, beside: Ints) -> Chosen:
+def _scatter(room: FreeCapacity, slots: Counts, tasks: int, limits: Limits, beside: Ints) -> Chosen:
     """Each task in the block, there in the rack and on the node with fewest of the gang's; of those on the node left fullest."""
     left, chosen = slots.astype(np.int64), list[tuple[int, int]]()
     for limit in limits:
@@ -241,7 +241,7 @@ def _scatter(room: Room, slots: Counts, tasks: int, limits: Limits, beside: Ints
     return chosen
 
 
-def _domains(room: Room, level: SpreadLevel) -> Ints:
+def _domains(room: FreeCapacity, level: SpreadLevel) -> Ints:
     if level == "node":
         return np.arange(len(room.nodes), dtype=np.int64)
     of_node: Ints = room.topology[level].of_node

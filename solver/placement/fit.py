@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
@@ -89,7 +89,7 @@ class _Alike(NamedTuple):
     takes: _Takes
     ways: tuple[Way, ...]
 
-    def way_on(self, room: Room, node: int) -> int:
+    def way_on(self, room: FreeCapacity, node: int) -> int:
         """The first of them that is served on a node."""
         types = (None, room.nodes[node].gpu_type)
         return next(number for number, way in zip(self.numbers, self.ways, strict=True) if way[1] in types)
@@ -150,14 +150,14 @@ class Fit:
     _by_node: dict[tuple[Way, ...], _Costly] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, expected: Expected, prices: Prices | None, room: Room) -> Fit:
+    def of(cls, expected: Expected, prices: Prices | None, room: FreeCapacity) -> Fit:
         """By prices and fragmentation, or where there are no prices by fragmentation alone."""
         gpus_max = max((len(node.gpus) for node in room.nodes), default=0)
         known = prices or Prices.none(len(room.nodes), gpus_max)
         weight = FRAGMENTATION_WEIGHT if prices else FRAGMENTATION_ALONE
         return cls(expected, known, weight, States(known.group_of_node))
 
-    def cheapest(self, room: Room, ways: Sequence[Way]) -> Spot | None:
+    def cheapest(self, room: FreeCapacity, ways: Sequence[Way]) -> Spot | None:
         """The cheapest place for a task over its ways to be served (type None: on any node); None where there is none.
 
         Takes nothing. Ties go to the smallest node name, then to the earlier way.
@@ -177,7 +177,7 @@ class Fit:
         most = float(self._costs[takes].price[self._states.of_node[cheapest.node]])
         return self._sharing(room, ways, most) or cheapest
 
-    def worth(self, room: Room) -> float:
+    def worth(self, room: FreeCapacity) -> float:
         """What all that is free is worth, in milli-GPU."""
         self._states.follow(room)
         states, counts = np.unique(self._states.of_node[room.open_nodes], return_counts=True)
@@ -185,7 +185,7 @@ class Fit:
         hosts = self.prices.cpu[nodes.group] * nodes.cpu + self.prices.memory[nodes.group] * nodes.memory
         return float((self._worth(nodes, nodes.whole, nodes.left) + hosts) @ counts)
 
-    def _sharing(self, room: Room, ways: Sequence[Way], most: float) -> Spot | None:
+    def _sharing(self, room: FreeCapacity, ways: Sequence[Way], most: float) -> Spot | None:
         """The divided GPU that a task leaves fullest, of those whose price is at most `most`; of alike ones on the fullest node."""
         spots = []
         for alike in _alike(tuple(ways)):
@@ -199,7 +199,7 @@ class Fit:
                 spots.append(Spot(shared, node, alike.way_on(room, node), shared))
         return min(spots, default=None, key=lambda spot: spot[:3])
 
-    def _cost_by_node(self, room: Room, alike: _Alike) -> Floats:
+    def _cost_by_node(self, room: FreeCapacity, alike: _Alike) -> Floats:
         changes, masks = self._states.changes, [room.usable(*way) for way in alike.ways]
         kept = self._by_node.get(alike.ways)
         if kept is None or any(known is not mask for known, mask in zip(kept.masks, masks, strict=True)):

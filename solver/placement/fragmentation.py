@@ -28,7 +28,7 @@ NEEDS_MAX = 64
 """Expected needs told apart by the measure, the most frequent ones: rarer ones hardly change it."""
 
 
-class Need(NamedTuple):
+class ExpectedTask(NamedTuple):
     """What one expected task asks for: whole GPUs, or `milli` of one; CPU in milli-cores, memory in bytes.
 
     `gpu_types` in sorted order; empty: any.
@@ -55,7 +55,7 @@ class Need(NamedTuple):
 class Expected:
     """The mix of tasks to keep room for: tasks by need. What waits and what runs stands for what will come."""
 
-    tasks: Mapping[Need, int]
+    tasks: Mapping[ExpectedTask, int]
     gpu_types: tuple[GpuType, ...]
 
     @property
@@ -64,7 +64,7 @@ class Expected:
         return any(need.milli for need in self.tasks)
 
     @cached_property
-    def _frequent(self) -> tuple[tuple[Need, ...], Floats]:
+    def _frequent(self) -> tuple[tuple[ExpectedTask, ...], Floats]:
         total = sum(self.tasks.values())
         ranked = sorted(((count, need) for need, count in self.tasks.items() if need.uses_gpus), reverse=True)
         kept = ranked[:NEEDS_MAX]
@@ -74,7 +74,7 @@ class Expected:
     def _table(self) -> tuple[Ints, Ints, Ints, Ints, Ints, npt.NDArray[np.bool_]]:
         needs, _ = self._frequent
         gpus, milli, cpu, memory = (
-            np.array([need[field] for need in needs], dtype=np.int64) for field in range(len(Need._fields) - 1)
+            np.array([need[field] for need in needs], dtype=np.int64) for field in range(len(ExpectedTask._fields) - 1)
         )
         thresholds, which = np.unique(np.where(milli, milli, MILLI_PER_GPU), return_inverse=True)
         fits_type = np.array(
@@ -105,7 +105,7 @@ class Expected:
 def expected_of(jobs: Iterable[Job], gpu_types: Iterable[GpuType], sharing: Sharing) -> Expected:
     """The mix of all tasks of a snapshot's jobs, waiting and running."""
     known = tuple(gpu_types)
-    tasks: Counter[Need] = Counter()
+    tasks: Counter[ExpectedTask] = Counter()
     # Alike jobs are many, and looking a need up is dear.
     groups = Counter((job.spec.queue, group) for job in jobs for group in job.spec.task_groups)
     for (queue, group), count in groups.items():
@@ -117,9 +117,9 @@ def expected_of(jobs: Iterable[Job], gpu_types: Iterable[GpuType], sharing: Shar
     return Expected(tasks, known)
 
 
-def need_of(shape: Shape, gpu_types: tuple[GpuType, ...]) -> Need:
+def need_of(shape: Shape, gpu_types: tuple[GpuType, ...]) -> ExpectedTask:
     """A settled shape as a need."""
     milli = int(shape.cost) if shape.is_shared else 0
     if milli >= MILLI_PER_GPU:
-        return Need(1, 0, int(shape.cpu), int(shape.memory), gpu_types)
-    return Need(shape.gpus, milli, int(shape.cpu), int(shape.memory), gpu_types)
+        return ExpectedTask(1, 0, int(shape.cpu), int(shape.memory), gpu_types)
+    return ExpectedTask(shape.gpus, milli, int(shape.cpu), int(shape.memory), gpu_types)

@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.workload import QueueName
 from solver.placement.fit import Fit
 from solver.placement.footprint import Footprint, finds_less_in_less, footprint_of
 from solver.placement.growth import grow_all
 from solver.placement.placement import least_tasks
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.placement.views import place_in_view
-from solver.queueing.demand import Candidate
-from solver.queueing.strict import Lines
-from solver.quota.entitlement import Charge, Headroom, Shares
+from solver.queueing.demand import StartCandidate
+from solver.queueing.strict_queues import Lines
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
 
-Eligible = Callable[[Headroom, QueueName, Charge], bool]
-Growing = Callable[[Sequence[Start], Room, Headroom, UserRoom], list[Start]]
+Eligible = Callable[[QuotaHeadroom, QueueName, Charge], bool]
+Growing = Callable[[Sequence[JobStart], FreeCapacity, QuotaHeadroom, UserRoom], list[JobStart]]
 
 
-def _nobody_grows(starts: Sequence[Start], *_: object) -> list[Start]:
+def _nobody_grows(starts: Sequence[JobStart], *_: object) -> list[JobStart]:
     return list(starts)
 
 
@@ -53,19 +53,19 @@ share, then everybody; and who grows once they are: whoever can inside guarantee
 
 
 def greedy(
-    candidates: Iterable[Candidate],
-    room: Room,
+    candidates: Iterable[StartCandidate],
+    room: FreeCapacity,
     shares: Shares,
-    already: Sequence[Start] = (),
+    already: Sequence[JobStart] = (),
     fit: Fit | None = None,
-) -> tuple[Start, ...]:
+) -> tuple[JobStart, ...]:
     """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
     room before; they count against quota and come back first. `fit` chooses among places that a job likes equally.
     """
     known = tuple(candidates)
-    handed_out = _HandedOut(Headroom(shares), UserRoom(shares.users), Lines(known))
+    handed_out = _HandedOut(QuotaHeadroom(shares), UserRoom(shares.users), Lines(known))
     for start in already:
         handed_out.take(start.candidate, start.charge)
     taken = {start.candidate.job.name for start in already}
@@ -89,13 +89,13 @@ class _HandedOut:
     `full`: for whom there is no room any more, whoever asks; `hopeless`: the likenesses of whom that is so in every way.
     """
 
-    headroom: Headroom
+    headroom: QuotaHeadroom
     users: UserRoom
     lines: Lines
     full: set[Footprint] = field(default_factory=set)
     hopeless: set[int] = field(default_factory=set)
 
-    def allows(self, candidate: Candidate, option: Option) -> bool:
+    def allows(self, candidate: StartCandidate, option: Option) -> bool:
         """Nothing but room could keep the gang from starting this way."""
         job, charge = candidate.job, option.charge
         if candidate.is_inside_only(option) and self.headroom.entitled.part(job.spec.queue, charge) < sum(
@@ -108,17 +108,17 @@ class _HandedOut:
             or self.lines.blocker(candidate, option)
         )
 
-    def take(self, candidate: Candidate, charge: Charge) -> None:
+    def take(self, candidate: StartCandidate, charge: Charge) -> None:
         """The gang starts, at this cost."""
         self.headroom.take(candidate.job.spec.queue, charge)
         self.users.take(candidate.job, charge)
         self.lines.start(candidate)
 
-    def refuse(self, candidate: Candidate, options: Iterable[Option]) -> None:
+    def refuse(self, candidate: StartCandidate, options: Iterable[Option]) -> None:
         """There is no room for the gang under any of these options."""
         self.full.update(footprint_of(candidate, option) for option in options if finds_less_in_less(candidate, option))
 
-    def not_full(self, candidate: Candidate) -> list[Option]:
+    def not_full(self, candidate: StartCandidate) -> list[Option]:
         """The options under which there may be room for a gang."""
         left = [option for option in candidate.options if footprint_of(candidate, option) not in self.full]
         if not left:
@@ -127,8 +127,8 @@ class _HandedOut:
 
 
 def _pass(
-    waiting: Iterable[Candidate], room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
-) -> Iterator[Start]:
+    waiting: Iterable[StartCandidate], room: FreeCapacity, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
+) -> Iterator[JobStart]:
     # Room and headroom only shrink, and who stands in line stays ahead: what one could not have, none of its like can have
     # later in the same pass.
     without: set[int] = set()
@@ -142,8 +142,8 @@ def _pass(
 
 
 def _start(
-    candidate: Candidate, room: Room, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
-) -> Start | None:
+    candidate: StartCandidate, room: FreeCapacity, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
+) -> JobStart | None:
     spec = candidate.job.spec
     able = [
         option
@@ -157,6 +157,6 @@ def _start(
         if chosen is not None:
             option, placed = chosen
             handed_out.take(candidate, option.charge)
-            return Start(candidate, option, placed, least)
+            return JobStart(candidate, option, placed, least)
         handed_out.refuse(candidate, equals)
     return None

@@ -6,20 +6,20 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from solver.capacity.room import Room
-from solver.placement.starts import Start
+from solver.capacity.free_capacity import FreeCapacity
+from solver.placement.starts import JobStart
 from solver.placement.views import grow_in_view
-from solver.quota.entitlement import Charge, Headroom, Inside
+from solver.quota.entitlement import Charge, Inside, QuotaHeadroom
 from solver.quota.options import charge_of
 from solver.quota.users import UserRoom
 
-Lines = Callable[[Headroom], Inside]
+Lines = Callable[[QuotaHeadroom], Inside]
 """The lines that growth has to touch the inside of: guarantees, or fair shares."""
 
 
 def grow_all(
-    starts: Sequence[Start], room: Room, headroom: Headroom, users: UserRoom, lines: Lines | None
-) -> list[Start]:
+    starts: Sequence[JobStart], room: FreeCapacity, headroom: QuotaHeadroom, users: UserRoom, lines: Lines | None
+) -> list[JobStart]:
     """Let all starts grow, the first in the order first; `lines` None: beyond guarantees and fair shares too."""
     grown = list(starts)
     for place in sorted(
@@ -29,7 +29,9 @@ def grow_all(
     return grown
 
 
-def _grown(start: Start, room: Room, headroom: Headroom, users: UserRoom, lines: Lines | None) -> Start:
+def _grown(
+    start: JobStart, room: FreeCapacity, headroom: QuotaHeadroom, users: UserRoom, lines: Lines | None
+) -> JobStart:
     for number, group in enumerate(start.candidate.job.spec.task_groups):
         missing = group.replicas - start.tasks[number]
         # Tasks without GPUs are in no layer: they come when everything else has been handed out.
@@ -51,8 +53,10 @@ def _grown(start: Start, room: Room, headroom: Headroom, users: UserRoom, lines:
     return start
 
 
-def _allowed(start: Start, number: int, missing: int, headroom: Headroom, users: UserRoom, lines: Lines | None) -> int:
-    """How many more tasks of a group no ceiling forbids, of which each lies at least in part inside the lines."""
+def _allowed(
+    start: JobStart, number: int, missing: int, headroom: QuotaHeadroom, users: UserRoom, lines: Lines | None
+) -> int:
+    """How many more tasks of a group no max forbids, of which each lies at least in part inside the lines."""
     job, queue = start.candidate.job, start.queue
 
     def charge(more: int) -> Charge:

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.changes import NOTHING_READ, Mark
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import ONE_BY_ONE_MAX
-from solver.capacity.room import Room
 from solver.capacity.shared_gpus import SharedGpus
 from solver.model.arrays import Ints, Mask
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape, SharedShape, TrustDomain
 
 
-class Part(NamedTuple):
+class DividedGpu(NamedTuple):
     """What is left of a divided GPU, and for whom; nothing where it is broken or over-full."""
 
     left_milli: int
@@ -33,7 +33,7 @@ class State(NamedTuple):
     cpu: int
     memory: int
     whole: int
-    shared: tuple[Part, ...]
+    shared: tuple[DividedGpu, ...]
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class States:
     of_node: Ints = field(init=False)
     changes: list[int] = field(default_factory=list)
     _numbers: dict[State, int] = field(default_factory=dict)
-    _room: Room | None = None
+    _room: FreeCapacity | None = None
     _mark: Mark = NOTHING_READ
     _free: tuple[Ints, Ints, Ints] = field(init=False)
     _shared: dict[int, SharedGpus] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class States:
         self.of_node = np.full(nodes, -1, dtype=np.int64)
         self._free = tuple(np.full(nodes, np.iinfo(np.int64).min) for _ in range(3))  # type: ignore[assignment]
 
-    def follow(self, room: Room) -> None:
+    def follow(self, room: FreeCapacity) -> None:
         """Bring the states up to what a room is now: only nodes that differ from the last one seen."""
         changed = room.changes.since(self._mark) if room is self._room else None
         nodes = set(self._different(room) if changed is None else changed)
@@ -71,7 +71,7 @@ class States:
                 self.changes.append(node)
         self._room, self._mark = room, room.changes.mark
 
-    def _number_many(self, room: Room, nodes: Ints) -> None:
+    def _number_many(self, room: FreeCapacity, nodes: Ints) -> None:
         """Nodes with no divided GPU, now or before: each state that some of them are in is looked at once."""
         pools, free = room.topology["pool"], (room.free_cpu, room.free_memory, room.free_gpus)
         for known, now in zip(self._free, free, strict=True):
@@ -87,14 +87,14 @@ class States:
         self.of_node[nodes] = numbers
         self.changes += nodes[differs].tolist()
 
-    def _different(self, room: Room) -> Iterable[int]:
+    def _different(self, room: FreeCapacity) -> Iterable[int]:
         differs = np.zeros(len(self.of_node), dtype=bool)
         for now, before in zip((room.free_cpu, room.free_memory, room.free_gpus), self._free, strict=True):
             differs |= now != before
         shared = {node for node, gpus in room.shared.items() if self._shared.get(node, ()) is not gpus}
         return {*np.flatnonzero(differs).tolist(), *shared, *(self._shared.keys() - room.shared.keys())}
 
-    def _number(self, room: Room, node: int) -> int:
+    def _number(self, room: FreeCapacity, node: int) -> int:
         free, shared = (room.free_cpu[node], room.free_memory[node], room.free_gpus[node]), room.shared.get(node, ())
         for known, now in zip(self._free, free, strict=True):
             known[node] = now
@@ -113,8 +113,8 @@ class States:
         return number
 
 
-def _parts(gpus: SharedGpus) -> tuple[Part, ...]:
-    parts = (Part(max(0, gpu.free_milli) if gpu.healthy else 0, gpu.domain) for gpu in gpus)
+def _parts(gpus: SharedGpus) -> tuple[DividedGpu, ...]:
+    parts = (DividedGpu(max(0, gpu.free_milli) if gpu.healthy else 0, gpu.domain) for gpu in gpus)
     return tuple(sorted(parts, key=lambda part: (part.left_milli, part.domain or "")))
 
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import Offer
-from solver.capacity.partitions import Partitions
-from solver.capacity.room import Room
+from solver.capacity.partitions import MigPartitions
 from solver.model.arrays import Mask
 from solver.model.cluster import LEVELS, Level, is_wider
 from solver.model.pledges import Pledged
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.workload import JobSpec, TaskPlacement, TopologyRequest
 from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
-from solver.placement.plain import has_room, is_plain, lies_anyhow, says_it_all
-from solver.placement.realising import ServedGroup, by_node, realise, take
+from solver.placement.device_assignment import ServedGroup, assign_devices, by_node, take
+from solver.placement.homogeneous_gangs import has_room, is_homogeneous, lies_anyhow, says_it_all
 from solver.placement.strain import near_data, strain_of, strains_at
 from solver.quota.options import Option
 
@@ -25,13 +25,13 @@ ONE_GPU = Shape(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedGang:
     """A gang on its devices, and what it pays per GPU for lying further apart than it wishes (solver/placement/strain)."""
 
     tasks: tuple[TaskPlacement, ...]
     strain: float
 
-    def pledged(self, before: Partitions, after: Room) -> Pledged:
+    def pledged(self, before: MigPartitions, after: FreeCapacity) -> Pledged:
         """The GPUs that have to be partitioned anew before it is all there: as they were, and in the room where it is placed."""
         instances = ((task.node, task.mig) for task in self.tasks if task.mig)
         wholes = ((task.node, device) for task in self.tasks if not task.mig for device in task.devices)
@@ -44,8 +44,8 @@ class Placed:
 
 
 def place(
-    room: Room, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None
-) -> Placed | None:
+    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None
+) -> PlacedGang | None:
     """Take room for so many tasks of each group (None: the least it starts with) and say where; or take nothing, for None.
 
     Domains are tried from the levels the job prefers, then from the closest, to the widest it allows, in each level the
@@ -58,7 +58,7 @@ def place(
     return _place(room, spec, option, within, tasks)
 
 
-def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
+def has_place(room: FreeCapacity, spec: JobSpec, option: Option) -> bool:
     """Whether `place` finds one; takes nothing."""
     tasks = least_tasks(spec)
     if says_it_all(room, spec, option):
@@ -68,7 +68,9 @@ def has_place(room: Room, spec: JobSpec, option: Option) -> bool:
     return _found(room, spec, option, None, tasks) is not None
 
 
-def _near_data(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Mask | None:
+def _near_data(
+    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]
+) -> Mask | None:
     """The nodes near its data, if a gang finds place there and pays no more than it would elsewhere; else all it may use."""
     near = near_data(room, spec.data) & (True if within is None else within)
     with room.trying():
@@ -78,16 +80,20 @@ def _near_data(room: Room, spec: JobSpec, option: Option, within: Mask | None, t
     return within if here is None or (elsewhere and elsewhere.strain < here.strain) else near
 
 
-def _place(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Placed | None:
+def _place(
+    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]
+) -> PlacedGang | None:
     found = _found(room, spec, option, within, tasks)
     if found is None:
         return None
-    placed = tuple(task for group, chosen in found for task in realise(room, group, chosen))
-    return Placed(placed, strain_of(room, spec, placed))
+    placed = tuple(task for group, chosen in found for task in assign_devices(room, group, chosen))
+    return PlacedGang(placed, strain_of(room, spec, placed))
 
 
-def _found(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Found | None:
-    if is_plain(spec, option) and not has_room(room, spec, option, tasks[0]):
+def _found(
+    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]
+) -> Found | None:
+    if is_homogeneous(spec, option) and not has_room(room, spec, option, tasks[0]):
         return None
     able: list[_Gang] = []
     coming = (gang for gang in _gangs(room, spec, option, within, tasks) if gang.fits_somewhere())
@@ -107,7 +113,9 @@ def _each(known: list[_Gang], coming: Iterator[_Gang]) -> Iterator[_Gang]:
         yield gang
 
 
-def _gangs(room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]) -> Iterator[_Gang]:
+def _gangs(
+    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]
+) -> Iterator[_Gang]:
     """The gang as it is tried at each level: one that asks for parts of GPUs first on those that are divided already."""
     in_parts = any(isinstance(shape, SharedShape | MigShape) for shape in option.shapes)
     made_whole = any(room.is_partitioned(*way) for way in zip(option.shapes, option.gpu_types, strict=True))
@@ -123,7 +131,7 @@ def least_tasks(spec: JobSpec) -> tuple[int, ...]:
     return tuple(group.least for group in spec.task_groups)
 
 
-def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int, most: int) -> Placed:
+def grow(room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, number: int, most: int) -> PlacedGang:
     """Take room for up to `most` more tasks of one group, as near to the others as can be, and say where all are."""
     group, asked = ServedGroup.of(spec, option, number), spec.effective_topology
     tasks = list(placed.tasks)
@@ -138,18 +146,18 @@ def grow(room: Room, spec: JobSpec, option: Option, placed: Placed, number: int,
         offer = room.offer(group.shape, group.gpu_type, within=near & room.open_nodes).within(near)
         hosts = [room.index[task.node] for task in own]
         chosen = more_tasks(room, offer, first + most - len(own), group.bundle, manners.of_group(number), hosts)
-        tasks += realise(room, group, chosen, {task.index for task in own})
-    return Placed(tuple(tasks), strain_of(room, spec, tuple(tasks)))
+        tasks += assign_devices(room, group, chosen, {task.index for task in own})
+    return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
-def realised(room: Room, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> Placed:
+def realised(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> PlacedGang:
     """Take room on exactly these nodes, one for each task of each group. The room must be there."""
     tasks = tuple(
         task
         for number, nodes in enumerate(hosts)
-        for task in realise(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
+        for task in assign_devices(room, ServedGroup.of(spec, option, number), [(node, 1) for node in nodes])
     )
-    return Placed(tasks, strain_of(room, spec, tasks))
+    return PlacedGang(tasks, strain_of(room, spec, tasks))
 
 
 def _levels(asked: TopologyRequest) -> Iterator[Level | None]:
@@ -179,7 +187,7 @@ class _Gang:
     `within` None: on any node.
     """
 
-    room: Room
+    room: FreeCapacity
     spec: JobSpec
     groups: tuple[tuple[ServedGroup, int], ...]
     offers: list[Offer]
@@ -188,7 +196,14 @@ class _Gang:
 
     @classmethod
     def of(
-        cls, room: Room, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int], *, fresh: bool
+        cls,
+        room: FreeCapacity,
+        spec: JobSpec,
+        option: Option,
+        within: Mask | None,
+        tasks: Sequence[int],
+        *,
+        fresh: bool,
     ) -> _Gang:
         # Groups with GPUs are harder to place and go first.
         order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)

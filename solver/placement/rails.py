@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId
 
 
-def rails_of(room: Room, nodes: Collection[int]) -> Mapping[int, Sequence[DeviceId]]:
+def rails_of(room: FreeCapacity, nodes: Collection[int]) -> Mapping[int, Sequence[DeviceId]]:
     """The free GPUs of each node in the order in which a gang on these nodes takes them: first those free on most of its nodes.
 
     Empty where it is on one node, and takes whatever comes first.
@@ -28,6 +28,6 @@ def rails_of(room: Room, nodes: Collection[int]) -> Mapping[int, Sequence[Device
     }
 
 
-def _places(room: Room, node: int) -> dict[DeviceId, int]:
+def _places(room: FreeCapacity, node: int) -> dict[DeviceId, int]:
     at = {gpu.id: gpu.index for gpu in room.nodes[node].gpus}
     return {device: at[device] for device in room.free_devices[node]}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Mask
 from solver.model.cluster import GpuType
 from solver.model.shape import nodes_of
 from solver.quota.options import Option
 
 
-def reach(room: Room, option: Option, gpu_type: GpuType | None) -> Mask:
+def reach(room: FreeCapacity, option: Option, gpu_type: GpuType | None) -> Mask:
     """The nodes of a type that some group of a gang may be on which is served with it."""
     mask: Mask = np.zeros(len(room.nodes), dtype=bool)
     for shape, served in zip(option.shapes, option.gpu_types, strict=True):
@@ -20,7 +20,7 @@ def reach(room: Room, option: Option, gpu_type: GpuType | None) -> Mask:
     return mask
 
 
-def limits_of(room: Room, option: Option, gpu_type: GpuType | None) -> tuple[str, int]:
+def limits_of(room: FreeCapacity, option: Option, gpu_type: GpuType | None) -> tuple[str, int]:
     """The sets of nodes that all groups are limited to which are served with a type, and how many nodes those have.
 
     "" and 0 where one of the groups may be on any.

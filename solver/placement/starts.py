@@ -10,9 +10,9 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
 from solver.model.workload import JobSpec, QueueName, TaskPlacement
-from solver.placement.placement import Placed
-from solver.queueing.demand import Candidate, SubLayer
-from solver.quota.entitlement import Charge, Headroom, Inside, Shares
+from solver.placement.placement import PlacedGang
+from solver.queueing.demand import StartCandidate, SubLayer
+from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, Shares
 from solver.quota.options import Option, charge_of
 
 ENTITLED = "entitled."
@@ -24,12 +24,12 @@ TYPE_WEIGHT = "type-weight"
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class JobStart:
     """A job that starts in this round: how it is served, where, and with how many tasks of each group."""
 
-    candidate: Candidate
+    candidate: StartCandidate
     option: Option
-    placed: Placed
+    placed: PlacedGang
     tasks: tuple[int, ...]
     charge: Charge = field(init=False, compare=False)
     """What it costs its queue."""
@@ -99,7 +99,7 @@ class Segment(NamedTuple):
     gpu_type: GpuType
 
 
-def segments_of(candidate: Candidate, option: Option, charge: Charge) -> Iterable[tuple[Segment, int]]:
+def segments_of(candidate: StartCandidate, option: Option, charge: Charge) -> Iterable[tuple[Segment, int]]:
     """The segments that a gang of a size falls into, and its milli-GPU in each: those it starts with, those it has grown by."""
     queue, layer, may_borrow = candidate.job.spec.queue, candidate.sub_layer, not candidate.is_inside_only(option)
     for gpu_type, milli in sorted(charge.items()):
@@ -124,7 +124,7 @@ def layer_names(sub_layers: Sequence[SubLayer]) -> tuple[str, ...]:
 
 
 def layer_values(
-    starts: Sequence[Start], sub_layers: Sequence[SubLayer], shares: Shares, outside: Sequence[Start] = ()
+    starts: Sequence[JobStart], sub_layers: Sequence[SubLayer], shares: Shares, outside: Sequence[JobStart] = ()
 ) -> tuple[float, ...]:
     """What the starts are worth in each layer, in GPUs, in the order of `layer_names`; the last two count downwards from 0.
 
@@ -137,7 +137,7 @@ def layer_values(
         for segment, count in segments_of(start.candidate, start.option, start.charge):
             milli[segment] = milli.get(segment, 0) + count
             weight[segment] = start.candidate.weight
-    every, headroom = (*starts, *outside), Headroom(shares)
+    every, headroom = (*starts, *outside), QuotaHeadroom(shares)
     entitled = _by_layer(parts_inside(milli, headroom.entitled), weight, sub_layers)
     fair = _by_layer(parts_inside(milli, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Floats
 from solver.model.cluster import LEVELS, Level, is_wider
 from solver.model.topology import Topology
@@ -22,13 +22,13 @@ FAST_ENOUGH = 900.0
 """GB/s of a link that costs nothing."""
 
 
-def level_of(room: Room, tasks: Iterable[TaskPlacement]) -> Level | None:
+def level_of(room: FreeCapacity, tasks: Iterable[TaskPlacement]) -> Level | None:
     """The closest level at which all tasks are in one domain; None: not even in one pool."""
     nodes = [room.index[task.node] for task in tasks]
     return next((level for level in LEVELS if len(set(room.topology[level].of_node[nodes].tolist())) <= 1), None)
 
 
-def strain_of(room: Room, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> float:
+def strain_of(room: FreeCapacity, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> float:
     """What these tasks of a gang pay."""
     asked, nodes = spec.effective_topology, [room.index[task.node] for task in tasks]
     far = float(sum(any(name not in room.nodes[node].data for node in nodes) for name in spec.data))
@@ -40,7 +40,7 @@ def strain_of(room: Room, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> fl
     return far + _strain(asked, level, bandwidth)
 
 
-def near_data(room: Room, names: Collection[str]) -> npt.NDArray[np.bool_]:
+def near_data(room: FreeCapacity, names: Collection[str]) -> npt.NDArray[np.bool_]:
     """The nodes at which all of these data are near."""
     nowhere = np.zeros(len(room.nodes), dtype=bool)
     near: npt.NDArray[np.bool_] = np.logical_and.reduce([room.near.get(name, nowhere) for name in names])

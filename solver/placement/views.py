@@ -1,30 +1,30 @@
-"""Places for those whom reservations hold back: found without what is kept for others, and taken from the room itself."""
+"""Places for gangs that reservations hold back: found without what is kept for others, taken from what is really free."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solver.capacity.held import seen
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import seen
 from solver.model.arrays import Mask
 from solver.placement.best_place import place_best
 from solver.placement.fit import Fit
-from solver.placement.placement import Placed, grow, has_place, place, realised
+from solver.placement.placement import PlacedGang, grow, has_place, place, realised
 from solver.placement.starts import held_by
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.options import Option
 
-Chosen = tuple[Option, Placed]
+Chosen = tuple[Option, PlacedGang]
 
 
-def fits(room: Room, candidate: Candidate, option: Option) -> bool:
+def fits(room: FreeCapacity, candidate: StartCandidate, option: Option) -> bool:
     """Whether the gang would find its place, if nothing else started."""
     return has_place(seen(room, candidate.against), candidate.job.spec, option)
 
 
 def place_in_view(
-    room: Room,
-    candidate: Candidate,
+    room: FreeCapacity,
+    candidate: StartCandidate,
     options: Sequence[Option],
     fit: Fit | None,
     tasks: Sequence[int] | None = None,
@@ -33,7 +33,7 @@ def place_in_view(
     """Take room for a gang under one of several equally liked options; `within` these nodes first, where they are named."""
     spec = candidate.job.spec
 
-    def placing(view: Room) -> Chosen | None:
+    def placing(view: FreeCapacity) -> Chosen | None:
         for option in options if within is not None else ():
             placed = place(view, spec, option, within, tasks)
             if placed is not None:
@@ -48,7 +48,9 @@ def place_in_view(
     return chosen
 
 
-def place_at(room: Room, candidate: Candidate, option: Option, hosts: Sequence[Sequence[int]]) -> Placed | None:
+def place_at(
+    room: FreeCapacity, candidate: StartCandidate, option: Option, hosts: Sequence[Sequence[int]]
+) -> PlacedGang | None:
     """Take room for a gang on exactly these nodes, one for each task of each group; None where its view has too little there."""
     spec, view = candidate.job.spec, seen(room, candidate.against)
     with view.trying():
@@ -63,7 +65,9 @@ def place_at(room: Room, candidate: Candidate, option: Option, hosts: Sequence[S
     return placed
 
 
-def grow_in_view(room: Room, candidate: Candidate, option: Option, placed: Placed, number: int, most: int) -> Placed:
+def grow_in_view(
+    room: FreeCapacity, candidate: StartCandidate, option: Option, placed: PlacedGang, number: int, most: int
+) -> PlacedGang:
     """Take room for at most so many more tasks of one group of a gang."""
     spec = candidate.job.spec
     if not candidate.against:

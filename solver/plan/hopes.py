@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 from solver.model.inflight import declared_name
 from solver.model.quantities import MilliGpu
-from solver.plan.mig_reasons import MigGeometry
+from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reason import among
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
     Bundles,
-    Capacity,
+    CapacityReason,
     EntitledDemandFirst,
     GuaranteeFragmented,
-    Held,
+    HeldReason,
     HostResources,
-    NoRoom,
+    NoRoomReason,
     Outranked,
     QuotaMax,
     ReservedFor,
@@ -42,7 +42,7 @@ def _of_policy(reason: AnyReason) -> str:
             return _of_max(reason)
         case StrictOrder(first=first):
             return f"{first} started"
-        case Held(queue=queue):
+        case HeldReason(queue=queue):
             return f"queue {queue} not on hold"
         case BeyondGuarantee(until=None, queue=queue, gpu_type=gpu_type, room=room, wanted=wanted):
             return f"{_lacking(wanted, room)} {gpu_type} more in the guarantee of queue {queue}, or a class that may borrow"
@@ -71,9 +71,9 @@ def _of_max(reason: QuotaMax) -> str:
 def _of_room(reason: AnyReason) -> str:
     """What more nodes, or work that ends, would bring."""
     match reason:
-        case Capacity(gpu_type=gpu_type, free=free, wanted=wanted):
+        case CapacityReason(gpu_type=gpu_type, free=free, wanted=wanted):
             return f"{_lacking(wanted, free)} {gpu_type} more free{among(reason.node_set, reason.nodes_allowed)}"
-        case NoRoom(gpu_type=gpu_type, gpus_per_task=each):
+        case NoRoomReason(gpu_type=gpu_type, gpus_per_task=each):
             there = among(reason.node_set, reason.nodes_allowed)
             return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}{there}"
         case HostResources(group=group):
@@ -88,7 +88,7 @@ def _of_room(reason: AnyReason) -> str:
             return f"another {level} with room for {_tasks_left(reason)}"
         case GuaranteeFragmented(gpu_type=gpu_type):
             return f"{gpu_type} free in the shape that it asks for"
-        case MigGeometry(gpu_type=gpu_type, profile=profile, tasks=tasks, fit_as_it_is=fit):
+        case MigGeometryReason(gpu_type=gpu_type, profile=profile, tasks=tasks, fit_as_it_is=fit):
             return f"{tasks - fit} more of {profile or 'whole GPUs'} on {gpu_type}"
         case _:
             return ""
@@ -98,6 +98,6 @@ def _lacking(wanted: MilliGpu, there: MilliGpu) -> MilliGpu:
     return MilliGpu(max(0, wanted - there))
 
 
-def _tasks_left(reason: NoRoom | HostResources | Bundles | TooClose) -> str:
+def _tasks_left(reason: NoRoomReason | HostResources | Bundles | TooClose) -> str:
     left = reason.tasks - reason.tasks_that_fit
     return "one more task" if left == 1 else f"{left} more tasks"

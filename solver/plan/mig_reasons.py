@@ -15,7 +15,7 @@ class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):
         return f"group {self.group} asks for MIG instances in one island; an instance reaches no other GPU by NVLink"
 
 
-class MigGeometry(Reason, frozen=True, tag="mig-geometry"):
+class MigGeometryReason(Reason, frozen=True, tag="mig-geometry"):
     """How GPUs are partitioned leaves too little. `profile` "": whole GPUs, of which some are partitioned for nobody.
 
     So many tasks fit as GPUs are partitioned, with the changes that are left in this hour, and with any number of changes.

@@ -9,7 +9,7 @@ from solver.model.cluster import GpuType, Level, SpreadLevel
 from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
-from solver.plan.mig_reasons import MigGeometry, MigHasNoPeers
+from solver.plan.mig_reasons import MigGeometryReason, MigHasNoPeers
 from solver.plan.reason import Reason, among, at, count, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
@@ -60,7 +60,7 @@ class StrictOrder(Reason, frozen=True, tag="strict-order"):
         return f"queue {self.queue} serves strictly by {self.by}: {self.first} comes first and waits"
 
 
-class Held(Reason, frozen=True, tag="held"):
+class HeldReason(Reason, frozen=True, tag="held"):
     """A queue on the job's path starts no more jobs."""
 
     queue: QueueName
@@ -70,7 +70,7 @@ class Held(Reason, frozen=True, tag="held"):
         return f"queue {self.queue} is on hold{at(self.origin)} and starts no jobs"
 
 
-class Capacity(Reason, frozen=True, tag="capacity"):
+class CapacityReason(Reason, frozen=True, tag="capacity"):
     """Fewer GPUs of the type are free than the gang needs, on the nodes of a `node_set` where it is limited to that."""
 
     gpu_type: GpuType
@@ -83,7 +83,7 @@ class Capacity(Reason, frozen=True, tag="capacity"):
         return f"needs {self.wanted} {self.gpu_type}, {self.free} free{among(self.node_set, self.nodes_allowed)}"
 
 
-class NoRoom(Reason, frozen=True, tag="no-room"):
+class NoRoomReason(Reason, frozen=True, tag="no-room"):
     """Enough GPUs are free, but scattered: too few nodes, or too few of a `node_set`, can take a task of this shape."""
 
     group: str
@@ -274,9 +274,9 @@ class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
 AnyReason = (
     QuotaMax
     | StrictOrder
-    | Held
-    | Capacity
-    | NoRoom
+    | HeldReason
+    | CapacityReason
+    | NoRoomReason
     | HostResources
     | Topology
     | Bundles
@@ -294,7 +294,7 @@ AnyReason = (
     | NotDivided
     | GpuTooSmall
     | MigHasNoPeers
-    | MigGeometry
+    | MigGeometryReason
     | AboveMax
     | NeverFits
 )

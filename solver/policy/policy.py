@@ -277,7 +277,13 @@ def _sorted_inside(queue: Queue) -> Queue:
     )
 
 
-_UNREAD_BY_ROUNDS = {"guardrails": Guardrails(), "images": ImagePolicy(), "keep_rounds": None, "logs": TaskLogs()}
+_UNREAD_BY_ROUNDS = {
+    "guardrails": Guardrails(),
+    "images": ImagePolicy(),
+    "keep_rounds": None,
+    # The very default, which is left out of what is digested: a policy of before this field was there keeps its digest.
+    "logs": SchedulingPolicy().logs,
+}
 
 
 def _without_origins(policy: Policy) -> Policy:

@@ -15,7 +15,7 @@ from solver.policy.ordering import Ordering
 from solver.policy.tree import QueueTree
 
 
-class Place(NamedTuple):
+class QueuePlace(NamedTuple):
     """Where a live job stands in a queue that goes by cost: SLO class, value (higher ones first), cost."""
 
     slo: int
@@ -27,14 +27,14 @@ class Place(NamedTuple):
 class Precedence:
     """Who comes before whom where queues go by cost, and whose turn it is where they take turns (queueing/rotation)."""
 
-    places: Mapping[JobName, Place] = field(default_factory=dict)
+    places: Mapping[JobName, QueuePlace] = field(default_factory=dict)
     in_turn: frozenset[JobName] = frozenset()
 
-    def yields(self, running: JobName, taker: JobName) -> bool:
+    def yields(self, running: JobName, preemptor: JobName) -> bool:
         """Whether a running job gives way to one whose turn it is: alike in SLO class and value, it costs more to run on."""
-        if taker not in self.in_turn or running not in self.places:
+        if preemptor not in self.in_turn or running not in self.places:
             return False
-        mine, theirs = self.places[running], self.places[taker]
+        mine, theirs = self.places[running], self.places[preemptor]
         return mine[:2] == theirs[:2] and theirs.cost < mine.cost
 
 

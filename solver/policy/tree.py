@@ -12,7 +12,7 @@ from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue
 
 
-class Line(NamedTuple):
+class QuotaLine(NamedTuple):
     """One limit line of the tree: a queue and a GPU type."""
 
     queue: QueueName
@@ -30,9 +30,9 @@ class QueueTree:
     children: dict[QueueName | None, tuple[Queue, ...]]
     orderings: dict[QueueName, Ordering] = field(default_factory=dict)
     _paths: dict[QueueName, tuple[QueueName, ...]] = field(default_factory=dict)
-    _lines: dict[tuple[QueueName, GpuType], tuple[Line, ...]] = field(default_factory=dict)
-    _below_lines: dict[Line, tuple[Line, ...]] = field(default_factory=dict)
-    _upwards: dict[GpuType, tuple[tuple[Line, tuple[Line, ...]], ...]] = field(default_factory=dict)
+    _lines: dict[tuple[QueueName, GpuType], tuple[QuotaLine, ...]] = field(default_factory=dict)
+    _below_lines: dict[QuotaLine, tuple[QuotaLine, ...]] = field(default_factory=dict)
+    _upwards: dict[GpuType, tuple[tuple[QuotaLine, tuple[QuotaLine, ...]], ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, policy: Policy) -> QueueTree:
@@ -50,22 +50,24 @@ class QueueTree:
             self._paths[name] = tuple(self._climb(name))
         return self._paths[name]
 
-    def lines(self, name: QueueName, gpu_type: GpuType) -> tuple[Line, ...]:
+    def lines(self, name: QueueName, gpu_type: GpuType) -> tuple[QuotaLine, ...]:
         """The limit lines of one type on the path of a queue, from the queue up."""
         known = self._lines.get((name, gpu_type))
         if known is None:
-            known = self._lines[Line(name, gpu_type)] = tuple(Line(queue, gpu_type) for queue in self.path(name))
+            known = self._lines[QuotaLine(name, gpu_type)] = tuple(
+                QuotaLine(queue, gpu_type) for queue in self.path(name)
+            )
         return known
 
-    def lines_below(self, line: Line) -> tuple[Line, ...]:
+    def lines_below(self, line: QuotaLine) -> tuple[QuotaLine, ...]:
         """Those of the queues right below a line's; () at a leaf."""
         known = self._below_lines.get(line)
         if known is None:
             children = self.children.get(line.queue, ())
-            known = self._below_lines[line] = tuple(Line(child.name, line.gpu_type) for child in children)
+            known = self._below_lines[line] = tuple(QuotaLine(child.name, line.gpu_type) for child in children)
         return known
 
-    def upwards(self, gpu_type: GpuType) -> tuple[tuple[Line, tuple[Line, ...]], ...]:
+    def upwards(self, gpu_type: GpuType) -> tuple[tuple[QuotaLine, tuple[QuotaLine, ...]], ...]:
         """All lines of a type, each after those right below it, which stand beside it."""
         known = self._upwards.get(gpu_type)
         if known is None:
@@ -75,9 +77,9 @@ class QueueTree:
             known = self._upwards[gpu_type] = tuple((line, self.lines_below(line)) for line in reversed(lines))
         return known
 
-    def roots(self, gpu_type: GpuType) -> list[Line]:
+    def roots(self, gpu_type: GpuType) -> list[QuotaLine]:
         """The lines of a type with none above them."""
-        return [Line(root.name, gpu_type) for root in self.children.get(None, ())]
+        return [QuotaLine(root.name, gpu_type) for root in self.children.get(None, ())]
 
     def parting(self, one: QueueName, other: QueueName) -> tuple[QueueName, QueueName, QueueName | None]:
         """Where the paths of two queues part: the last queue of each that is only on its own, and the first that both share.

@@ -1,22 +1,22 @@
-"""What a taker would get if certain victims left: whether it may have that, and where it would be."""
+"""What a preemptor would get if certain victims left: whether it may have that, and where it would be."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from solver.capacity.held import seen
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import seen
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.pledges import NOTHING, Pledged
 from solver.placement.placement import place
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.preemption.counting import says_it_all
+from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
-from solver.preemption.lawful import Lawful
-from solver.preemption.trial import Trial, Wish, leave
-from solver.queueing.strict import Lines
-from solver.quota.entitlement import Headroom
+from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
+from solver.queueing.strict_queues import Lines
+from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.users import UserRoom
 from solver.quota.vacated import Leaving, allows, lies_inside
 from solver.quota.victims import Victim
@@ -24,21 +24,21 @@ from solver.quota.victims import Victim
 
 @dataclass(slots=True)
 class Attempts:
-    """Tries takers on what a round has left. `room` is free now; `soon` will be once everybody who was asked to leave has left."""
+    """Tries preemptors on what a round has left. `room` is free now; `soon` once all that were asked to leave have left."""
 
-    lawful: Lawful
-    room: Room
-    soon: Room
-    headroom: Headroom
+    evictable: EvictionCandidates
+    room: FreeCapacity
+    soon: FreeCapacity
+    headroom: QuotaHeadroom
     users: UserRoom
     lines: Lines
 
-    def claim(self, wish: Wish, room: Room) -> Trial | None:
-        """Take a place in one of the rooms, as it is, for a taker that may have what it asks for; None where it finds none."""
-        candidate, option = wish.candidate, wish.option
-        if room is self.soon and not says_it_all(wish, room):
+    def claim(self, request: PlacementRequest, room: FreeCapacity) -> PreemptionResult | None:
+        """Take a place in one of the rooms, as it is, for a preemptor that may have what it asks for; None where it finds none."""
+        candidate, option = request.candidate, request.option
+        if room is self.soon and not says_it_all(request, room):
             # What waits for others to leave is not partitioned anew for it: only once it is placed that is known.
-            found = self.attempt(wish, ())
+            found = self.attempt(request, ())
             if found:
                 room.occupy(found.held)
             return found
@@ -46,78 +46,83 @@ class Attempts:
         placed = place(view, candidate.job.spec, option)
         if placed is None:
             return None
-        found = Trial(wish, (), placed)
+        found = PreemptionResult(request, (), placed)
         if view is not room:
             room.occupy(found.held)
         return found
 
-    def attempt(self, wish: Wish, victims: Collection[Victim]) -> Trial | None:
-        """The taker served once these have left; None where it is not inside its share then, or finds no place."""
-        victims, room = self.lawful.law.with_all_parts(tuple(victims)), self.soon
-        if not self.may(wish, charges_of(victims)):
+    def attempt(self, request: PlacementRequest, victims: Collection[Victim]) -> PreemptionResult | None:
+        """The preemptor served once these have left; None where it is not inside its share then, or finds no place."""
+        victims, room = self.evictable.rules.with_all_parts(tuple(victims)), self.soon
+        if not self.may(request, charges_of(victims)):
             return None
-        draining = room.partitions.draining(self.room.partitions) if wish.drains else None
+        draining = room.partitions.draining(self.room.partitions) if request.drains else None
         with room.trying() as before:
             if draining:
                 room.partition_as(draining)
             for victim in victims:
                 leave(room, victim.holder.job)
-            narrowed = seen(room, wish.candidate.against)
-            placed = place(narrowed, wish.candidate.job.spec, wish.option)
+            narrowed = seen(room, request.candidate.against)
+            placed = place(narrowed, request.candidate.job.spec, request.option)
             if placed is None:
                 return None
             pledged = placed.pledged(before, narrowed)
-        if pledged and not (wish.drains and all(self._may_become(*known) for known in pledged)):
+        if pledged and not (request.drains and all(self._may_become(*known) for known in pledged)):
             return None
-        return Trial(wish, victims, placed, pledged=pledged)
+        return PreemptionResult(request, victims, placed, pledged=pledged)
 
     def _may_become(self, node: NodeName, device: DeviceId) -> bool:
         """Whether a GPU may be promised as what it is not: work may have to leave it, or none is there."""
         number, partitions = self.room.index[node], self.room.partitions
         return partitions.rules[number].drains or partitions.is_idle(number, device)
 
-    def may(self, wish: Wish, leaving: Leaving) -> bool:
-        """Whether the taker would be inside its share, and below all limits, once this is charged less."""
-        return self.lies_inside(wish, leaving) and self.is_below_limits(wish, leaving)
+    def may(self, request: PlacementRequest, leaving: Leaving) -> bool:
+        """Whether the preemptor would be inside its share, and below all limits, once this is charged less."""
+        return self.lies_inside(request, leaving) and self.is_below_limits(request, leaving)
 
-    def is_below_limits(self, wish: Wish, leaving: Leaving) -> bool:
-        """Whether no limit would forbid what the taker asks for, once this is charged less."""
-        candidate, option = wish.candidate, wish.option
+    def is_below_limits(self, request: PlacementRequest, leaving: Leaving) -> bool:
+        """Whether no limit would forbid what the preemptor asks for, once this is charged less."""
+        candidate, option = request.candidate, request.option
         if self.users.blocking(candidate.job, option.charge) or self.lines.blocker(candidate, option):
             return False
         return allows(self.headroom, candidate.job.spec.queue, option.charge, leaving)
 
-    def lies_inside(self, wish: Wish, leaving: Leaving) -> bool:
-        """Whether the taker would be inside its share. Only its queue's own work makes room there; that of others below a max."""
-        queue, option = wish.candidate.job.spec.queue, wish.option
-        if wish.tier == "fair" and wish.candidate.is_inside_only(option):
+    def lies_inside(self, request: PlacementRequest, leaving: Leaving) -> bool:
+        """Whether the preemptor would be inside its share. Its own queue's work makes room there; that of others below a max."""
+        queue, option = request.candidate.job.spec.queue, request.option
+        if request.tier == "fair" and request.candidate.is_inside_only(option):
             return False
         gone = leaving.get(queue, {})
-        if wish.displaces:
+        if request.displaces:
             return all(gone.get(gpu_type, 0) >= milli for gpu_type, milli in option.charge.items())
-        return lies_inside(self.headroom, wish.tier, queue, option.charge, gone)
+        return lies_inside(self.headroom, request.tier, queue, option.charge, gone)
 
-    def could_displace(self, wish: Wish, lower: Leaving) -> bool:
-        """Whether the taker would be inside its share, if all of this lower work of its queue stood behind it."""
-        queue, option = wish.candidate.job.spec.queue, wish.option
-        is_inside = lies_inside(self.headroom, wish.tier, queue, option.charge, lower.get(queue, {}))
-        return is_inside and not wish.candidate.is_inside_only(option)
+    def could_displace(self, request: PlacementRequest, lower: Leaving) -> bool:
+        """Whether the preemptor would be inside its share, if all of this lower work of its queue stood behind it."""
+        queue, option = request.candidate.job.spec.queue, request.option
+        is_inside = lies_inside(self.headroom, request.tier, queue, option.charge, lower.get(queue, {}))
+        return is_inside and not request.candidate.is_inside_only(option)
 
-    def frees_quota(self, victim: Victim, wish: Wish) -> bool:
+    def frees_quota(self, victim: Victim, request: PlacementRequest) -> bool:
         """Whether a limit binds both: that of their own queue, or a max above them."""
-        mine, theirs = wish.candidate.job.spec.queue, victim.holder.job.spec.queue
-        above, shares = set(self.lawful.law.tree.path(theirs)), self.headroom.shares
+        mine, theirs = request.candidate.job.spec.queue, victim.holder.job.spec.queue
+        above, shares = set(self.evictable.rules.tree.path(theirs)), self.headroom.shares
         return mine == theirs or any(
-            line in shares.ceiling
+            line in shares.max
             for gpu_type in victim.holder.charge
-            for line in self.lawful.law.tree.lines(mine, gpu_type)
+            for line in self.evictable.rules.tree.lines(mine, gpu_type)
             if line.queue in above
         )
 
     def hold(
-        self, start: Start, pledged: Pledged = NOTHING, claimed: Room | None = None, *, displaces: bool = False
+        self,
+        start: JobStart,
+        pledged: Pledged = NOTHING,
+        claimed: FreeCapacity | None = None,
+        *,
+        displaces: bool = False,
     ) -> None:
-        """What a taker was given is nobody else's. `claimed`: where its place is taken already.
+        """What a preemptor was given is nobody else's. `claimed`: where its place is taken already.
 
         `displaces`: its queue holds that as it holds what runs: it is inside before the lower work is.
         """

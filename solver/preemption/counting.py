@@ -1,7 +1,7 @@
-"""Whether a taker fits once certain victims have left, by counting: no place is sought, and no room copied.
+"""Whether a preemptor fits once certain victims have left, by counting: no placement, and no copy of what is free.
 
-Of a taker that is one group of tasks with whole GPUs, without bundles and spreads, and of victims with whole GPUs, counting says
-it all: it fits where as many tasks do as it needs, in one domain where it requires one.
+Of a preemptor that is one group of tasks with whole GPUs, without bundles and spreads, and of victims with whole GPUs, counting
+says it all: it fits where as many tasks do as it needs, in one domain where it requires one.
 """
 
 from __future__ import annotations
@@ -10,40 +10,40 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask
 from solver.model.shape import Shape
 from solver.model.sums import begins, running_sums
-from solver.placement import plain
-from solver.preemption.lawful import Lawful
-from solver.preemption.trial import Wish
+from solver.placement import homogeneous_gangs as plain
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.trial import PlacementRequest
 
 
-def says_it_all(wish: Wish, room: Room) -> bool:
-    """Whether counting decides that a taker fits."""
-    return can_count(wish) and plain.says_it_all(room, wish.candidate.job.spec, wish.option)
+def says_it_all(request: PlacementRequest, room: FreeCapacity) -> bool:
+    """Whether counting decides that a preemptor fits."""
+    return can_count(request) and plain.says_it_all(room, request.candidate.job.spec, request.option)
 
 
-def can_count(wish: Wish) -> bool:
-    """Whether a taker fits wherever counting finds room, which it does on nodes whose GPUs are never in parts."""
-    if wish.drains or wish.candidate.against or not wish.option.shapes[0].gpus:
+def can_count(request: PlacementRequest) -> bool:
+    """Whether a preemptor fits wherever counting finds room, which it does on nodes whose GPUs are never in parts."""
+    if request.drains or request.candidate.against or not request.option.shapes[0].gpus:
         return False
-    return plain.is_plain(wish.candidate.job.spec, wish.option)
+    return plain.is_homogeneous(request.candidate.job.spec, request.option)
 
 
-def could_fit(wish: Wish, room: Room) -> bool:
-    """Whether a taker of whom counting says it all fits as it is."""
-    spec = wish.candidate.job.spec
-    return plain.has_room(room, spec, wish.option, spec.task_groups[0].least)
+def could_fit(request: PlacementRequest, room: FreeCapacity) -> bool:
+    """Whether a preemptor of whom counting says it all fits as it is."""
+    spec = request.candidate.job.spec
+    return plain.has_room(room, spec, request.option, spec.task_groups[0].least)
 
 
 class Counting:
-    """How many tasks of a taker fit that does not as it is, once holders have left, and while some of them come back."""
+    """How many tasks of a preemptor fit that does not as it is, once holders have left, and while some of them come back."""
 
-    def __init__(self, wish: Wish, room: Room, lawful: Lawful) -> None:
-        spec = wish.candidate.job.spec
-        self._room, self._holdings, self._freeing = room, lawful.holdings, lawful.freeing(room)
-        self._shape, gpu_type = wish.option.shapes[0], wish.option.gpu_types[0]
+    def __init__(self, request: PlacementRequest, room: FreeCapacity, evictable: EvictionCandidates) -> None:
+        spec = request.candidate.job.spec
+        self._room, self._holdings, self._freeing = room, evictable.allocations, evictable.released(room)
+        self._shape, gpu_type = request.option.shapes[0], request.option.gpu_types[0]
         self._needed = spec.task_groups[0].least
         self._usable = room.usable(self._shape, gpu_type)
         self._at_first = room.slots(self._shape, gpu_type, fresh=False)
@@ -58,11 +58,11 @@ class Counting:
 
     @property
     def fits(self) -> bool:
-        """Whether the taker does now."""
+        """Whether the preemptor does now."""
         return bool(self._able)
 
     def fewest(self, holders: Ints) -> int | None:
-        """How many of the holders have to leave, the first of them first, until the taker fits; None where all do not suffice."""
+        """How many of the holders have to leave, the first of them first, until the preemptor fits; None if all are too few."""
         when = self._when_they_leave(holders)[self._freeing.holder]
         leaves = (when < len(holders)) & self._usable[self._freeing.node]
         when, node = when[leaves], self._freeing.node[leaves]
@@ -98,10 +98,10 @@ class Counting:
 
     def leave(self, gone: Mask) -> None:
         """All of these have left; nobody has before."""
-        freeing, room = self._freeing, self._room
-        leaves = gone[freeing.holder] & self._usable[freeing.node]
-        node, free = freeing.node[leaves], (room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy())
-        for of, freed in zip(free, (freeing.gpus, freeing.cpu, freeing.memory), strict=True):
+        released, room = self._freeing, self._room
+        leaves = gone[released.holder] & self._usable[released.node]
+        node, free = released.node[leaves], (room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy())
+        for of, freed in zip(free, (released.gpus, released.cpu, released.memory), strict=True):
             np.add.at(of, node, freed[leaves])
         touched = np.unique(node)
         left = [of[touched] for of in free]
@@ -118,17 +118,17 @@ class Counting:
 
     def helpful(self) -> Mask:
         """By number, whom of those that left `helps` speaks of; later they are no more."""
-        freeing, able = self._freeing, np.array(self._in_domain) >= self._needed
+        released, able = self._freeing, np.array(self._in_domain) >= self._needed
         now = self._at_first.copy()
         now[list(self._slots)] = list(self._slots.values())
         gained: Mask = (now > self._at_first) & able[self._domain_at]
         helping = np.zeros(len(self._holdings.holders), dtype=bool)
-        holders = freeing.holder[gained[freeing.node]]
+        holders = released.holder[gained[released.node]]
         helping[holders] = helping[self._holdings.base[holders]] = True
         return helping
 
     def helps(self, number: int) -> bool:
-        """Whether more of the taker fits where these left, in a domain that takes all of it; else they could stay, all at once."""
+        """Whether more of the preemptor fits where these left, in a domain that takes all of it; else all of them could stay."""
         slots, needed = self._slots, self._needed
         return any(
             node in slots

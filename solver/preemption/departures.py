@@ -1,4 +1,4 @@
-"""Who has to leave because a rule says so: queues that drain, limits lowered below what runs, devices to be given back."""
+"""Evictions that a rule asks for: a queue drains, a max was lowered below what runs, lent devices are to be given back."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Convergence, Rule
 from solver.policy.policy import Policy, PriorityClass
-from solver.policy.tree import Line, QueueTree
-from solver.preemption.law import Law
+from solver.policy.tree import QueueTree, QuotaLine
+from solver.preemption.eviction_rules import EvictionRules
 from solver.queueing.entry import draining
 from solver.queueing.loans import ends_by, loans_in
 from solver.quota.entitlement import Shares, shares_of
@@ -24,7 +24,7 @@ from solver.quota.victims import STANDINGS, Holder, gangs_first, holders_of, pro
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class RuleEviction:
     """A job, or a part of one, that a rule of `queue` makes leave, and what that throws away, in GPU-seconds.
 
     `to`: the gang for which what it holds is reserved.
@@ -47,26 +47,26 @@ class Departure:
         return owner_of(self.name) != self.name
 
 
-def departures(snapshot: Snapshot, policy: Policy) -> tuple[Departure, ...]:
+def departures(snapshot: Snapshot, policy: Policy) -> tuple[RuleEviction, ...]:
     """Who is to be asked to leave in this round, at most `evictions.perRound` jobs; the least harm first."""
     if not _any_reason(snapshot, policy):
         return ()
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
-    law = Law.of(snapshot, policy, shares)
-    drained = list(_drained(snapshot, policy, law))
+    rules = EvictionRules.of(snapshot, policy, shares)
+    drained = list(_drained(snapshot, policy, rules))
     returned = [
         known
-        for known in _returned(snapshot, policy, law, shares)
+        for known in _returned(snapshot, policy, rules, shares)
         if owner_of(known.name) not in {owner_of(other.name) for other in drained}
     ]
     gone = [(known.holder.job.spec.queue, known.holder.charge) for known in (*drained, *returned)]
     leaving = {known.name for known in (*drained, *returned)}
-    converging = _converging(snapshot, policy, law, shares.without(gone), leaving)
+    converging = _converging(snapshot, policy, rules, shares.without(gone), leaving)
     return _of_first_jobs((*_least_loss_first(drained), *returned, *converging), policy.scheduling.evictions.per_round)
 
 
-def _least_loss_first(drained: Iterable[Departure]) -> list[Departure]:
+def _least_loss_first(drained: Iterable[RuleEviction]) -> list[RuleEviction]:
     """Gangs by what is lost with all their parts."""
     lost: dict[JobName, float] = defaultdict(float)
     for known in drained:
@@ -74,7 +74,7 @@ def _least_loss_first(drained: Iterable[Departure]) -> list[Departure]:
     return sorted(drained, key=lambda known: (lost[owner_of(known.name)], known.name))
 
 
-def _of_first_jobs(found: Sequence[Departure], most: int | None) -> tuple[Departure, ...]:
+def _of_first_jobs(found: Sequence[RuleEviction], most: int | None) -> tuple[RuleEviction, ...]:
     """Whatever leaves of the first jobs: an elastic gang is one job in all its parts."""
     jobs = list(dict.fromkeys(owner_of(known.name) for known in found))[:most]
     return tuple(known for known in found if owner_of(known.name) in jobs)
@@ -86,43 +86,45 @@ def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
     return drains or lends or any(clock.deadline <= snapshot.time for clock in snapshot.in_flight.convergence)
 
 
-def _drained(snapshot: Snapshot, policy: Policy, law: Law) -> Iterator[Departure]:
+def _drained(snapshot: Snapshot, policy: Policy, rules: EvictionRules) -> Iterator[RuleEviction]:
     for holder in holders_of(snapshot, policy, ("starting", "running"), otherwise=PriorityClass("")):
-        queue = draining(law.tree, holder.job.spec.queue)
+        queue = draining(rules.tree, holder.job.spec.queue)
         if queue is not None and holder.job.leaves != "not":
-            yield Departure(holder, "drain", queue.name, law.lost_gpu_s(holder))
+            yield RuleEviction(holder, "drain", queue.name, rules.lost_gpu_s(holder))
 
 
-def _returned(snapshot: Snapshot, policy: Policy, law: Law, shares: Shares) -> Iterator[Departure]:
+def _returned(snapshot: Snapshot, policy: Policy, rules: EvictionRules, shares: Shares) -> Iterator[RuleEviction]:
     """Who runs on what is reserved for others, in time for all of it to be free when their gangs start."""
     queue_of = {job.name: job.spec.queue for job in snapshot.pending}
     for name, held in sorted(loans_in(snapshot, policy, shares).items()):
-        parts = [one for one in law.holders if owner_of(one.job.name) == name and one.job.leaves != "not"]
+        parts = [one for one in rules.holders if owner_of(one.job.name) == name and one.job.leaves != "not"]
         for holder in parts:
             job, known = holder.job, holder.priority_class
             due = snapshot.time.after(policy.grace(job)) >= held.start
             if due and not ends_by(job, held.start) and not protected(job, known.protection, snapshot.time):
-                yield Departure(holder, "return", queue_of[held.holder], law.lost_gpu_s(holder), held.holder)
+                yield RuleEviction(holder, "return", queue_of[held.holder], rules.lost_gpu_s(holder), held.holder)
 
 
 def _converging(
-    snapshot: Snapshot, policy: Policy, law: Law, shares: Shares, leaving: set[JobName]
-) -> Sequence[Departure]:
+    snapshot: Snapshot, policy: Policy, rules: EvictionRules, shares: Shares, leaving: set[JobName]
+) -> Sequence[RuleEviction]:
     """The least harmful that suffice, clock by clock; without those that can be spared in the end."""
     overdue = [clock for clock in snapshot.in_flight.convergence if clock.deadline <= snapshot.time]
-    chosen: dict[JobName, Departure] = {}
+    chosen: dict[JobName, RuleEviction] = {}
 
-    def excess(clock: ConvergenceClock, without: Iterable[Departure]) -> int:
+    def excess(clock: ConvergenceClock, without: Iterable[RuleEviction]) -> int:
         left = shares.without([(known.holder.job.spec.queue, known.holder.charge) for known in without])
-        return left.used.get(Line(clock.queue, clock.gpu_type), 0) - clock.limit
+        return left.used.get(QuotaLine(clock.queue, clock.gpu_type), 0) - clock.limit
 
     for clock in overdue:
-        for holder in _in_order_of_harm(clock, policy, law):
+        for holder in _in_order_of_harm(clock, policy, rules):
             if excess(clock, chosen.values()) <= 0:
                 break
             if holder.job.name not in leaving:
-                for part in law.whole(holder):
-                    chosen.setdefault(part.job.name, Departure(part, "converge", clock.queue, law.lost_gpu_s(part)))
+                for part in rules.whole(holder):
+                    chosen.setdefault(
+                        part.job.name, RuleEviction(part, "converge", clock.queue, rules.lost_gpu_s(part))
+                    )
     helped = [clock for clock in overdue if excess(clock, chosen.values()) <= 0]
     for known in gangs_first(list(chosen.values())):
         if known.is_part and owner_of(known.name) in chosen:
@@ -134,20 +136,20 @@ def _converging(
     return list(chosen.values())
 
 
-def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, law: Law) -> list[Holder]:
+def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, rules: EvictionRules) -> list[Holder]:
     """Who may be made to leave for a clock: borrowed work first, then by base priority, then by what is lost."""
-    evict = convergence_of(policy, law.tree, clock.queue).evict
+    evict = convergence_of(policy, rules.tree, clock.queue).evict
     found = []
-    for holder in law.holders:
-        path = law.tree.path(holder.job.spec.queue)
+    for holder in rules.holders:
+        path = rules.tree.path(holder.job.spec.queue)
         if clock.queue not in path or not holder.charge.get(clock.gpu_type) or holder.job.leaves == "not":
             continue
-        standing = law.standing_on(holder, path[: path.index(clock.queue) + 1])
+        standing = rules.standing_on(holder, path[: path.index(clock.queue) + 1])
         may_leave = holder.priority_class.preemptible or (holder.priority_class.may_borrow and standing == "borrowed")
         if evict == "all" or (evict == "preemptible" and may_leave):
-            rank = law.ranks[holder.job.spec.queue, holder.base_priority]
+            rank = rules.ranks[holder.job.spec.queue, holder.base_priority]
             last_first = -place_in_gang(holder.job.name)
-            key = (STANDINGS.index(standing), rank, law.lost_gpu_s(holder), holder.gpus, last_first, holder.job.name)
+            key = (STANDINGS.index(standing), rank, rules.lost_gpu_s(holder), holder.gpus, last_first, holder.job.name)
             found.append((key, holder))
     return [holder for _, holder in sorted(found, key=lambda known: known[0])]
 
@@ -167,14 +169,14 @@ def clocks_of(snapshot: Snapshot, policy: Policy, commit: str) -> tuple[Converge
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
     running: list[ConvergenceClock] = []
-    for line, limit in sorted(shares.ceiling.items()):
+    for line, queue_max in sorted(shares.max.items()):
         convergence = convergence_of(policy, tree, line.queue)
-        if shares.used.get(line, 0) > limit and convergence.evict != "none":
+        if shares.used.get(line, 0) > queue_max and convergence.evict != "none":
             known = [c for c in snapshot.in_flight.convergence if (c.queue, c.gpu_type) == (line.queue, line.gpu_type)]
             fresh = ConvergenceClock(
-                commit, line.queue, line.gpu_type, MilliGpu(limit), snapshot.time.after(convergence.within)
+                commit, line.queue, line.gpu_type, MilliGpu(queue_max), snapshot.time.after(convergence.within)
             )
-            running += _still_running([*known, fresh], limit, shares.used[line])
+            running += _still_running([*known, fresh], queue_max, shares.used[line])
     return tuple(sorted(running, key=msgspec.structs.astuple))
 
 

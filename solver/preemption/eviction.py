@@ -1,7 +1,7 @@
-"""Makes room for waiting work by evicting: the fewest, least harmful victims that the law allows for each taker in turn.
+"""Preemption: for each waiting job in turn, the fewest and least harmful victims that the rules allow.
 
-Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/moving), then victims from
-the least harm up. A taker is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
+Means come in the order of harm: free capacity, a fallback type, jobs that move (solver/preemption/consolidation), then victims from
+the least harm up. A preemptor is nominated for the devices it will have; it is bound in a later round, when its victims are gone.
 """
 
 from __future__ import annotations
@@ -10,43 +10,43 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
-from solver.placement.placement import Placed, least_tasks
-from solver.placement.starts import Start
+from solver.placement.placement import PlacedGang, least_tasks
+from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
 from solver.policy.reclaim import may_reclaim_fair_share, reclaim_within
 from solver.preemption.attempts import Attempts
+from solver.preemption.consolidation import ConsolidationSearch, Move
 from solver.preemption.fewest import Fewest
-from solver.preemption.givers import Givers, Side
-from solver.preemption.moving import Move, Moving
-from solver.preemption.promise import Promise, Tier
-from solver.preemption.trial import Trial, Wish, leave
+from solver.preemption.givers import Givers, VictimSet
+from solver.preemption.new_nomination import NewNomination, Tier
+from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.preemption.unserved import Unserved
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.fairshare import fairer
-from solver.quota.victims import Taker
+from solver.quota.victims import PreemptorJob
 
 
 @dataclass(slots=True)
-class MakingRoom:
+class Preemptor:
     """Evictions of one round. `attempts`: what is left to give, and what it would do.
 
-    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: takers that got something though their queue holds
-    more than its share, by lower work, which stands behind them; each with its tier.
+    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: preemptors that got something though their queue
+    holds more than its share, by lower work, which stands behind them; each with its tier.
     """
 
     snapshot: Snapshot
     policy: Policy
     attempts: Attempts
     gone: set[JobName]
-    moving: Moving
-    starts: list[Start] = field(default_factory=list)
-    promises: list[Promise] = field(default_factory=list)
+    moving: ConsolidationSearch
+    starts: list[JobStart] = field(default_factory=list)
+    promises: list[NewNomination] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
@@ -54,10 +54,10 @@ class MakingRoom:
     givers: Givers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.givers = Givers(self.attempts.lawful)
+        self.givers = Givers(self.attempts.evictable)
         self.givers.ask(self.gone)
 
-    def serve_all(self, candidates: Sequence[Candidate], tier: Tier) -> None:
+    def serve_all(self, candidates: Sequence[StartCandidate], tier: Tier) -> None:
         """Serve them in order; again while somebody was promised something, since a victim may have freed more than was used."""
         waiting, promised = list(candidates), -1
         self._unserved.begin()
@@ -69,66 +69,72 @@ class MakingRoom:
             served = {start.candidate.job.name for start in self.starts} | {known.job.name for known in self.promises}
             waiting = [candidate for candidate in waiting if candidate.job.name not in served]
 
-    def serve(self, candidate: Candidate, tier: Tier) -> None:
-        """Start a taker where it can now, else promise it its devices with the least harm found, if there are any for it."""
-        taker = self._taker(candidate, tier)
-        alike = (candidate.likeness, tier, taker.overdue)
+    def serve(self, candidate: StartCandidate, tier: Tier) -> None:
+        """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
+        preemptor = self._taker(candidate, tier)
+        alike = (candidate.likeness, tier, preemptor.overdue)
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
-        wishes = self._wishes(candidate, taker, tier)
-        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, {})]
-        allowed = [wish for wish in inside if self.attempts.is_below_limits(wish, {})]
-        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(wishes, taker)
-        if wishes and found is None:
-            found = next(self._with_harm(wishes, allowed, taker, tier), None)
+        requests = self._wishes(candidate, preemptor, tier)
+        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
+        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
+        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(requests, preemptor)
+        if requests and found is None:
+            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
-        start = Start(candidate, found.wish.option, found.placed, least_tasks(candidate.job.spec))
+        start = JobStart(candidate, found.request.option, found.placed, least_tasks(candidate.job.spec))
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
-            self.promises.append(Promise(start, found.victims, tier, found.moves, found.pledged))
+            self.promises.append(NewNomination(start, found.victims, tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
 
-    def _wishes(self, candidate: Candidate, taker: Taker, tier: Tier) -> list[Wish]:
+    def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
         if not any(sum(option.charge.values()) for option in candidate.options):
             return []
-        most = self.givers.own_at_most(taker)
-        wishes = (Wish(candidate, option, tier) for option in candidate.options)
-        return [wish for wish in wishes if self.attempts.lies_inside(wish, most)]
+        most = self.givers.own_at_most(preemptor)
+        requests = (PlacementRequest(candidate, option, tier) for option in candidate.options)
+        return [request for request in requests if self.attempts.lies_inside(request, most)]
 
-    def _as_it_is(self, wishes: Sequence[Wish]) -> tuple[Trial, Room] | tuple[None, None]:
+    def _as_it_is(
+        self, requests: Sequence[PlacementRequest]
+    ) -> tuple[PreemptionResult, FreeCapacity] | tuple[None, None]:
         """The first of these with a place on what is free now, else on what will be once all have left who were asked to."""
         for room in (self.attempts.room, self.attempts.soon):
-            for wish in wishes:
-                found = self.attempts.claim(wish, room)
+            for request in requests:
+                found = self.attempts.claim(request, room)
                 if found:
                     return found, room
         return None, None
 
-    def _before_lower_work(self, wishes: Sequence[Wish], taker: Taker) -> tuple[Trial, Room | None] | tuple[None, None]:
-        """A place for a taker whose queue holds more than its share, though only by lower work, which stands behind it in line.
+    def _before_lower_work(
+        self, requests: Sequence[PlacementRequest], preemptor: PreemptorJob
+    ) -> tuple[PreemptionResult, FreeCapacity | None] | tuple[None, None]:
+        """A place for a preemptor whose queue holds more than its share, though only by lower work, which stands behind it in line.
 
         What is free, else the place of that work, GPU for GPU. Else it would take all to leave that lies beyond the share.
         """
-        lower = self.givers.own(taker).charges
-        before = [replace(wish, displaces=True) for wish in wishes if self.attempts.could_displace(wish, lower)]
-        found, claimed = self._as_it_is([wish for wish in before if self.attempts.is_below_limits(wish, {})])
+        lower = self.givers.own(preemptor).charges
+        before = [
+            replace(request, displaces=True) for request in requests if self.attempts.could_displace(request, lower)
+        ]
+        found, claimed = self._as_it_is([request for request in before if self.attempts.is_below_limits(request, {})])
         if found:
             return found, claimed
-        patient = replace(taker, overdue=False)
-        for wish in before:
-            victims = self._each_lawful(self.givers.own(patient), wish, patient)
-            found = Fewest(self.attempts).find(wish, victims)
+        patient = replace(preemptor, overdue=False)
+        for request in before:
+            victims = self._each_lawful(self.givers.own(patient), request, patient)
+            found = Fewest(self.attempts).find(request, victims)
             if found and self._keeps_to_limits(found, patient):
                 return found, None
             self._refused |= found is not None
         return None, None
 
-    def keep(self, start: Start) -> bool:
+    def keep(self, start: JobStart) -> bool:
         """Hold on to a start that was decided before, if nobody has been given its room since, or what it may have.
 
         Nor may it pass anybody of its strict queue whom nobody held on to.
@@ -144,103 +150,117 @@ class MakingRoom:
         self.attempts.hold(start)
         return True
 
-    def _with_harm(self, wishes: Sequence[Wish], allowed: Sequence[Wish], taker: Taker, tier: Tier) -> Iterator[Trial]:
+    def _with_harm(
+        self,
+        requests: Sequence[PlacementRequest],
+        allowed: Sequence[PlacementRequest],
+        preemptor: PreemptorJob,
+        tier: Tier,
+    ) -> Iterator[PreemptionResult]:
         """How it could be served if others move or leave, the least harmful first; by partitioning what they leave only where
         nothing else does. `allowed`: what it may have even if nobody leaves.
         """
         yield from self._by_moving(allowed)
-        wishes = self._within_limits(wishes, taker, tier)
-        if not wishes:
+        requests = self._within_limits(requests, preemptor, tier)
+        if not requests:
             return
-        yield from self._by_evicting(wishes, taker, tier)
-        drains = [replace(wish, drains=True) for wish in wishes if tier == "entitled" and self._may_drain(wish)]
+        yield from self._by_evicting(requests, preemptor, tier)
+        drains = [
+            replace(request, drains=True) for request in requests if tier == "entitled" and self._may_drain(request)
+        ]
         if drains:
-            yield from filter(None, (self.attempts.attempt(wish, ()) for wish in drains))
-            yield from self._by_evicting(drains, taker, tier)
+            yield from filter(None, (self.attempts.attempt(request, ()) for request in drains))
+            yield from self._by_evicting(drains, preemptor, tier)
 
-    def _may_drain(self, wish: Wish) -> bool:
+    def _may_drain(self, request: PlacementRequest) -> bool:
         """Whether GPUs may be partitioned anew for it once others have left: these, or some that are partitioned for nobody."""
-        room, ways = self.attempts.room, zip(wish.option.shapes, wish.option.gpu_types, strict=True)
+        room, ways = self.attempts.room, zip(request.option.shapes, request.option.gpu_types, strict=True)
         partitions = room.partitions
         return partitions.may_drain or (partitions.may_change and any(room.is_partitioned(*way) for way in ways))
 
-    def _within_limits(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> list[Wish]:
+    def _within_limits(
+        self, requests: Sequence[PlacementRequest], preemptor: PreemptorJob, tier: Tier
+    ) -> list[PlacementRequest]:
         """Of these those in which it could be served for all that shares and limits say, if everybody left who may have to now."""
-        own = self.givers.own(taker).charges
-        inside = [wish for wish in wishes if self.attempts.lies_inside(wish, own)]
+        own = self.givers.own(preemptor).charges
+        inside = [request for request in requests if self.attempts.lies_inside(request, own)]
         return [
-            wish for wish in inside if any(self.attempts.may(wish, side.charges) for side in self._sides(taker, tier))
+            request
+            for request in inside
+            if any(self.attempts.may(request, side.charges) for side in self._sides(preemptor, tier))
         ]
 
-    def _by_evicting(self, wishes: Sequence[Wish], taker: Taker, tier: Tier) -> Iterator[Trial]:
+    def _by_evicting(
+        self, requests: Sequence[PlacementRequest], preemptor: PreemptorJob, tier: Tier
+    ) -> Iterator[PreemptionResult]:
         # Where taking from others would not be fair, its own queue may still make room.
-        for side in self._sides(taker, tier):
-            for wish in wishes:
-                found = Fewest(self.attempts).find(wish, self._each_lawful(side, wish, taker))
-                if found and self._keeps_to_limits(found, taker) and self._is_fair(found):
+        for side in self._sides(preemptor, tier):
+            for request in requests:
+                found = Fewest(self.attempts).find(request, self._each_lawful(side, request, preemptor))
+                if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
                     yield found
                 self._refused |= found is not None
 
-    def _each_lawful(self, side: Side, wish: Wish, taker: Taker) -> Side:
+    def _each_lawful(self, side: VictimSet, request: PlacementRequest, preemptor: PreemptorJob) -> VictimSet:
         """Of some who may give way those whose leaving alone is neither unfair nor too much for what is gained."""
-        if wish.tier == "fair":
-            side = self.givers.fairly(side, wish, self.attempts.headroom)
+        if request.tier == "fair":
+            side = self.givers.fairly(side, request, self.attempts.headroom)
         min_gain = self.policy.scheduling.evictions.min_gain
-        if taker.overdue or not min_gain:
+        if preemptor.overdue or not min_gain:
             return side
-        return self.givers.no_larger(side, ceil(sum(wish.option.charge.values()) / min_gain))
+        return self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
 
-    def _sides(self, taker: Taker, tier: Tier) -> Iterator[Side]:
-        """Everybody who may have to give way for a taker, then those of its own queue alone."""
-        if self._may_reclaim(taker, tier):
-            yield self.givers.everybody(taker, straddling=tier == "entitled")
-        yield self.givers.own(taker)
+    def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
+        """Everybody who may have to give way for a preemptor, then those of its own queue alone."""
+        if self._may_reclaim(preemptor, tier):
+            yield self.givers.everybody(preemptor, straddling=tier == "entitled")
+        yield self.givers.own(preemptor)
 
-    def _may_reclaim(self, taker: Taker, tier: Tier) -> bool:
-        tree = self.attempts.lawful.law.tree
-        return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, taker.job.spec.queue)
+    def _may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
+        tree = self.attempts.evictable.rules.tree
+        return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, preemptor.job.spec.queue)
 
-    def _by_moving(self, wishes: Sequence[Wish]) -> Iterator[Trial]:
+    def _by_moving(self, requests: Sequence[PlacementRequest]) -> Iterator[PreemptionResult]:
         """Who moves keeps what it has: that takes from nobody."""
-        for wish in wishes:
-            found = self._moving_for(wish)
+        for request in requests:
+            found = self._moving_for(request)
             if found:
-                yield Trial(wish, (), *found)
+                yield PreemptionResult(request, (), *found)
 
-    def _moving_for(self, wish: Wish) -> tuple[Placed, tuple[Move, ...]] | None:
+    def _moving_for(self, request: PlacementRequest) -> tuple[PlacedGang, tuple[Move, ...]] | None:
         rooms = self.attempts.room, self.attempts.soon
-        return self.moving.find(wish.candidate, wish.option, *rooms, self.gone)
+        return self.moving.find(request.candidate, request.option, *rooms, self.gone)
 
-    def _taker(self, candidate: Candidate, tier: Tier) -> Taker:
+    def _taker(self, candidate: StartCandidate, tier: Tier) -> PreemptorJob:
         job = candidate.job
         known = self.policy.priority_class(job)
-        queue, tree = job.spec.queue, self.attempts.lawful.law.tree
+        queue, tree = job.spec.queue, self.attempts.evictable.rules.tree
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue)
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
-        return Taker(job, known.value if known else 0, overdue)
+        return PreemptorJob(job, known.value if known else 0, overdue)
 
-    def _keeps_to_limits(self, found: Trial, taker: Taker) -> bool:
+    def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
         limits: Evictions = self.policy.scheduling.evictions
         leaving = {owner_of(victim.name) for victim in found.victims}
         given_up = sum(victim.holder.gpus for victim in found.victims)
-        gained = sum(found.wish.option.charge.values())
+        gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
-        return taker.overdue or (within_round and gained >= limits.min_gain * given_up)
+        return preemptor.overdue or (within_round and gained >= limits.min_gain * given_up)
 
-    def _is_fair(self, found: Trial) -> bool:
+    def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""
-        wish = found.wish
-        if wish.tier == "entitled":
+        request = found.request
+        if request.tier == "entitled":
             return True
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
-        return fairer(self.attempts.headroom, wish.candidate.job.spec.queue, wish.option.charge, losses)
+        return fairer(self.attempts.headroom, request.candidate.job.spec.queue, request.option.charge, losses)
 
-    def _keep(self, start: Start, found: Trial, claimed: Room | None) -> None:
+    def _keep(self, start: JobStart, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
         attempts = self.attempts
-        if found.wish.displaces:
-            self.displacing[start.candidate.job.name] = found.wish.tier
+        if found.request.displaces:
+            self.displacing[start.candidate.job.name] = found.request.tier
         for victim in found.victims:
             leave(attempts.soon, victim.holder.job)
             self._unserved.open(victim.holder.charge)
@@ -252,7 +272,7 @@ class MakingRoom:
         if start.candidate.strict:
             self._unserved.open([None])
         attempts.charge_less(found.victims)
-        attempts.hold(start, found.pledged, claimed, displaces=found.wish.displaces)
+        attempts.hold(start, found.pledged, claimed, displaces=found.request.displaces)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
 
     def _ask(self, name: JobName) -> None:

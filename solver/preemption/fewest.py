@@ -1,6 +1,6 @@
-"""The fewest, least harmful victims that make room for a taker: the shortest prefix of those it may have, without the needless.
+"""The fewest, least harmful victims that make room for a preemptor: the shortest prefix of those it may have, without the needless.
 
-Where counting says whether the taker fits (preemption/counting), it is only placed once its victims are known; else in every trial.
+Where counting says whether the preemptor fits (preemption/counting), it is placed once its victims are known; else in every trial.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from solver.model.cluster import GpuType
 from solver.placement.placement import ONE_GPU
 from solver.preemption.attempts import Attempts
 from solver.preemption.counting import Counting, can_count, could_fit, says_it_all
-from solver.preemption.givers import Side, charges_of
-from solver.preemption.trial import Trial, Wish
-from solver.quota.holdings import Leaving
+from solver.preemption.givers import VictimSet, charges_of
+from solver.preemption.trial import PlacementRequest, PreemptionResult
+from solver.quota.allocation_table import RemovedHolders
 from solver.quota.victims import Victim, gangs_first
 
 ALL_SPARED_MAX = 64
@@ -28,32 +28,32 @@ ALL_SPARED_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Fewest:
-    """Searches for the victims of one taker at a time."""
+    """Searches for the victims of one preemptor at a time."""
 
     attempts: Attempts
 
-    def find(self, wish: Wish, side: Side) -> Trial | None:
-        """The taker with its victims, of those on this side; None where all of them do not suffice."""
-        attempts, lawful = self.attempts, self.attempts.lawful
-        if self._lacks_gpus(wish, side) or not attempts.may(wish, side.charges):
+    def find(self, request: PlacementRequest, side: VictimSet) -> PreemptionResult | None:
+        """The preemptor with its victims, of those on this side; None where all of them do not suffice."""
+        attempts, evictable = self.attempts, self.attempts.evictable
+        if self._lacks_gpus(request, side) or not attempts.may(request, side.charges):
             return None
-        useful = lawful.holdings.with_any(wish.option.charge)
-        places = side.places[useful[lawful.holders_of(side.places)]]
-        if can_count(wish):
-            countable = lawful.countable[lawful.holders_of(places)]
-            found = self._by_counting(wish, places[countable])
-            if found or (says_it_all(wish, attempts.soon) and lawful.countable[side.leaving & useful].all()):
+        useful = evictable.allocations.with_any(request.option.charge)
+        places = side.places[useful[evictable.holders_of(side.places)]]
+        if can_count(request):
+            countable = evictable.countable[evictable.holders_of(places)]
+            found = self._by_counting(request, places[countable])
+            if found or (says_it_all(request, attempts.soon) and evictable.countable[side.leaving & useful].all()):
                 return found
-        matters = self._mattering(wish)
-        victims = [lawful.victim(place) for place in places[matters[lawful.holders_of(places)]].tolist()]
-        found = attempts.attempt(wish, victims) if victims else None
+        matters = self._mattering(request)
+        victims = [evictable.victim(place) for place in places[matters[evictable.holders_of(places)]].tolist()]
+        found = attempts.attempt(request, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
 
-    def _lacks_gpus(self, wish: Wish, side: Side) -> bool:
-        """Whether the taker asks for more whole GPUs of a type than there are, wherever they are, once all of these have left."""
-        groups = wish.candidate.job.spec.task_groups
+    def _lacks_gpus(self, request: PlacementRequest, side: VictimSet) -> bool:
+        """Whether the preemptor asks for more whole GPUs of a type than there are anywhere once all of these have left."""
+        groups = request.candidate.job.spec.task_groups
         asked = Counter[GpuType]()
-        for group, shape, gpu_type in zip(groups, wish.option.shapes, wish.option.gpu_types, strict=True):
+        for group, shape, gpu_type in zip(groups, request.option.shapes, request.option.gpu_types, strict=True):
             if gpu_type is not None:
                 asked[gpu_type] += shape.gpus * group.least
         soon = self.attempts.soon
@@ -61,102 +61,104 @@ class Fewest:
             gpus > soon.offer(ONE_GPU, gpu_type).total + side.gpus.get(gpu_type, 0) for gpu_type, gpus in asked.items()
         )
 
-    def _by_counting(self, wish: Wish, places: Ints) -> Trial | None:
-        lawful, bears = self.attempts.lawful, self._bearing_on_quota(wish)
-        if could_fit(wish, self.attempts.soon):
-            places = places[bears[lawful.holders_of(places)]]
-            needed = self._needed_for_quota(wish, lawful.holders_of(places))
+    def _by_counting(self, request: PlacementRequest, places: Ints) -> PreemptionResult | None:
+        evictable, bears = self.attempts.evictable, self._bearing_on_quota(request)
+        if could_fit(request, self.attempts.soon):
+            places = places[bears[evictable.holders_of(places)]]
+            needed = self._needed_for_quota(request, evictable.holders_of(places))
         else:
-            needed = self._needed(wish, lawful.holders_of(places), bears)
+            needed = self._needed(request, evictable.holders_of(places), bears)
         if needed is None:
             return None
-        numbers = lawful.holders_of(places).tolist()
+        numbers = evictable.holders_of(places).tolist()
         chosen = [place for place, number in zip(places.tolist(), numbers, strict=True) if number in needed]
-        return self.attempts.attempt(wish, [lawful.victim(place) for place in chosen])
+        return self.attempts.attempt(request, [evictable.victim(place) for place in chosen])
 
-    def _fewest_allowed(self, wish: Wish, holders: Ints) -> int | None:
-        """How many of the holders have to leave until the taker may have what it asks for; None where all do not suffice."""
-        holdings = self.attempts.lawful.holdings
+    def _fewest_allowed(self, request: PlacementRequest, holders: Ints) -> int | None:
+        """How many of the holders have to leave until the preemptor may have what it asks for; None where all do not suffice."""
+        allocations = self.attempts.evictable.allocations
 
         def allowed(count: int) -> bool:
-            return self.attempts.may(wish, Leaving(holdings, holders[:count]).charges)
+            return self.attempts.may(request, RemovedHolders(allocations, holders[:count]).charges)
 
-        if self.attempts.may(wish, {}):
+        if self.attempts.may(request, {}):
             return 0
         return _fewest_that(allowed, len(holders)) if allowed(len(holders)) else None
 
-    def _needed_for_quota(self, wish: Wish, holders: Ints) -> set[int] | None:
+    def _needed_for_quota(self, request: PlacementRequest, holders: Ints) -> set[int] | None:
         """Who has to leave where there is room enough: without who can be spared, the most harmful asked first."""
-        allowed = self._fewest_allowed(wish, holders)
+        allowed = self._fewest_allowed(request, holders)
         if allowed is None:
             return None
-        needed, leaving = set[int](), Leaving(self.attempts.lawful.holdings, holders[:allowed])
+        needed, leaving = set[int](), RemovedHolders(self.attempts.evictable.allocations, holders[:allowed])
         for number in holders[:allowed][::-1].tolist():
             leaving.come_back(number)
-            if not self.attempts.may(wish, leaving.charges):
+            if not self.attempts.may(request, leaving.charges):
                 leaving.leave_again(number)
                 needed.add(number)
         return needed
 
-    def _needed(self, wish: Wish, holders: Ints, bears: Mask) -> set[int] | None:
+    def _needed(self, request: PlacementRequest, holders: Ints, bears: Mask) -> set[int] | None:
         """The same where room has to be made, too. `bears`: by number, who bears on the quota."""
         attempts = self.attempts
-        counting = Counting(wish, attempts.soon, attempts.lawful)
+        counting = Counting(request, attempts.soon, attempts.evictable)
         to_fit = counting.fewest(holders)
-        allowed = None if to_fit is None else self._fewest_allowed(wish, holders)
+        allowed = None if to_fit is None else self._fewest_allowed(request, holders)
         if to_fit is None or allowed is None:
             return None
         first = holders[: max(to_fit, allowed)]
-        needed, leaving = set[int](), Leaving(attempts.lawful.holdings, first)
+        needed, leaving = set[int](), RemovedHolders(attempts.evictable.allocations, first)
         counting.leave(leaving.gone)
         may_be_needed = bears | counting.helpful()
         for number in first[may_be_needed[first]][::-1].tolist():
             if not bears[number] and not counting.helps(number):
                 continue
             counting.change(leaving.come_back(number), -1)
-            if not counting.fits or (bears[number] and not attempts.may(wish, leaving.charges)):
+            if not counting.fits or (bears[number] and not attempts.may(request, leaving.charges)):
                 counting.change(leaving.leave_again(number), 1)
                 needed.add(number)
         return needed
 
-    def _mattering(self, wish: Wish) -> Mask:
-        """By number, without whom it could be that the taker may not have what it asks for, or that it finds no place."""
-        lawful, room = self.attempts.lawful, self.attempts.soon
-        holdings, freeing = lawful.holdings, lawful.freeing(room)
-        parts = zip(wish.option.shapes, wish.option.gpu_types, strict=True)
+    def _mattering(self, request: PlacementRequest) -> Mask:
+        """By number, without whom it could be that the preemptor may not have what it asks for, or that it finds no place."""
+        evictable, room = self.attempts.evictable, self.attempts.soon
+        allocations, released = evictable.allocations, evictable.released(room)
+        parts = zip(request.option.shapes, request.option.gpu_types, strict=True)
         nodes = np.logical_or.reduce([room.conceivable(*part) for part in parts])
-        matters = self._bearing_on_quota(wish) | ~lawful.countable
-        matters[freeing.holder[nodes[freeing.node]]] = True
+        matters = self._bearing_on_quota(request) | ~evictable.countable
+        matters[released.holder[nodes[released.node]]] = True
         # What a gang can't be without leaves with all of its parts.
-        matters[holdings.base[matters]] = True
+        matters[allocations.base[matters]] = True
         return matters
 
-    def _bearing_on_quota(self, wish: Wish) -> Mask:
-        """By number, on whom it could depend that the taker may have what it asks for; as `Attempts.frees_quota`."""
-        holdings, shares = self.attempts.lawful.holdings, self.attempts.headroom.shares
+    def _bearing_on_quota(self, request: PlacementRequest) -> Mask:
+        """By number, on whom it could depend that the preemptor may have what it asks for; as `Attempts.frees_quota`."""
+        allocations, shares = self.attempts.evictable.allocations, self.attempts.headroom.shares
         if shares.lending.kept:
-            return np.ones(len(holdings.holders), dtype=bool)
-        bears, queue = np.zeros(len(holdings.holders), dtype=bool), wish.candidate.job.spec.queue
-        bears[holdings.own[queue]] = True
-        for number, gpu_type in enumerate(holdings.gpu_types):
+            return np.ones(len(allocations.holders), dtype=bool)
+        bears, queue = np.zeros(len(allocations.holders), dtype=bool), request.candidate.job.spec.queue
+        bears[allocations.own[queue]] = True
+        for number, gpu_type in enumerate(allocations.gpu_types):
             for line in shares.tree.lines(queue, gpu_type):
-                if line in shares.ceiling:
-                    bears[holdings.below[line.queue]] |= holdings.has[holdings.below[line.queue], number]
+                if line in shares.max:
+                    bears[allocations.below[line.queue]] |= allocations.has[allocations.below[line.queue], number]
         return bears
 
-    def _shortest(self, found: Trial, rest: list[Victim], needed: Sequence[Victim] = ()) -> tuple[list[Victim], Trial]:
+    def _shortest(
+        self, found: PreemptionResult, rest: list[Victim], needed: Sequence[Victim] = ()
+    ) -> tuple[list[Victim], PreemptionResult]:
         """The shortest prefix that suffices beside those that are needed; all of it does, as `found` says."""
         best = found
 
         def suffices(count: int) -> bool:
             nonlocal best
-            fewer = self.attempts.attempt(found.wish, [*rest[:count], *needed])
+            fewer = self.attempts.attempt(found.request, [*rest[:count], *needed])
             best = fewer or best
             return fewer is not None
 
         return rest[: _fewest_that(suffices, len(rest))], best
 
-    def _spare(self, found: Trial) -> Trial:
+    def _spare(self, found: PreemptionResult) -> PreemptionResult:
         """Fewer victims: the last of the shortest prefix that suffices is needed, then the last of the shortest beside it."""
         if len(found.victims) > ALL_SPARED_MAX:
             found = self._without_the_useless(found)
@@ -166,24 +168,24 @@ class Fewest:
             needed, rest = needed + shortest[-1:], shortest[:-1]
         return self._without_the_useless(found)
 
-    def _without_the_useless(self, found: Trial) -> Trial:
+    def _without_the_useless(self, found: PreemptionResult) -> PreemptionResult:
         """The same place without those who free neither room there nor quota."""
         attempts = self.attempts
         is_near = [found.uses_nodes_of(victim) for victim in found.victims]
         of_use = [
-            near or attempts.frees_quota(victim, found.wish)
+            near or attempts.frees_quota(victim, found.request)
             for victim, near in zip(found.victims, is_near, strict=True)
         ]
         for kept in (list(compress(found.victims, is_near)), list(compress(found.victims, of_use))):
-            victims = attempts.lawful.law.with_all_parts(kept)
-            if attempts.may(found.wish, charges_of(victims)):
+            victims = attempts.evictable.rules.with_all_parts(kept)
+            if attempts.may(found.request, charges_of(victims)):
                 found = replace(found, victims=victims)
                 break
         for victim in gangs_first(found.victims):
             if found.uses_nodes_of(victim):
                 continue
-            others = attempts.lawful.law.with_all_parts([other for other in found.victims if other is not victim])
-            if attempts.may(found.wish, charges_of(others)):
+            others = attempts.evictable.rules.with_all_parts([other for other in found.victims if other is not victim])
+            if attempts.may(found.request, charges_of(others)):
                 found = replace(found, victims=others)
         return found
 

@@ -8,50 +8,52 @@ from heapq import nlargest
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName, QueueName
-from solver.policy.tree import Line
-from solver.preemption.lawful import Lawful
+from solver.policy.tree import QuotaLine
+from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.quota.entitlement import Charge
-from solver.quota.victims import Taker
+from solver.quota.victims import PreemptorJob
 
 
 @dataclass(slots=True)
 class Freeable:
-    """Who may leave for any of the takers, and what they leave. `soon`: the room once all have left who were asked before.
+    """Who may leave for any of the preemptors, and what they leave. `soon`: the room once all have left who were asked before.
 
-    `moves`: how many jobs may move in a round; which they are is left open. `lower`: by taker, what work of its own queue is
+    `moves`: how many jobs may move in a round; which they are is left open. `lower`: by preemptor, what work of its own queue is
     charged that may leave for it.
     """
 
-    lawful: Lawful
-    takers: Iterable[Taker]
-    soon: Room
+    evictable: EvictionCandidates
+    preemptors: Iterable[PreemptorJob]
+    soon: FreeCapacity
     moves: int
     lower: Mapping[JobName, Charge] = field(init=False)
     leaving: Mask = field(init=False)
     _gpus: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        takers = tuple(self.takers)
-        self.lower, self.leaving = self._lower(takers), self._leaving(takers)
-        freeing = self.lawful.freeing(self.soon)
-        gone = self.leaving[freeing.holder]
+        preemptors = tuple(self.preemptors)
+        self.lower, self.leaving = self._lower(preemptors), self._leaving(preemptors)
+        released = self.evictable.released(self.soon)
+        gone = self.leaving[released.holder]
         self._gpus = self.soon.free_gpus.copy()
-        np.add.at(self._gpus, freeing.node[gone], freeing.gpus[gone])
+        np.add.at(self._gpus, released.node[gone], released.gpus[gone])
         # GPUs in parts may be made whole, or are counted by their parts elsewhere: all of their nodes are taken for free.
         for node in {*self.soon.shared, *self.soon.partitions.rules, *self._left_by_who_holds_parts()}:
             self._gpus[node] = len(self.soon.nodes[node].gpus)
         self._gpus[~self.soon.open_nodes] = 0
 
-    def charges(self) -> Mapping[Line, int]:
+    def charges(self) -> Mapping[QuotaLine, int]:
         """Milli-GPU that they are charged, by their queue and type."""
-        holdings, found = self.lawful.holdings, dict[Line, int]()
-        for queue, own in holdings.own.items():
-            milli = holdings.charge[own][self.leaving[own]].sum(axis=0).tolist()
-            found |= {Line(queue, known): most for known, most in zip(holdings.gpu_types, milli, strict=True) if most}
+        allocations, found = self.evictable.allocations, dict[QuotaLine, int]()
+        for queue, own in allocations.own.items():
+            milli = allocations.charge[own][self.leaving[own]].sum(axis=0).tolist()
+            found |= {
+                QuotaLine(queue, known): most for known, most in zip(allocations.gpu_types, milli, strict=True) if most
+            }
         return found
 
     def slots(self, gpu_type: GpuType, gpus: int) -> int:
@@ -61,37 +63,43 @@ class Freeable:
 
     def _left_by_who_holds_parts(self) -> Iterator[int]:
         """The nodes of those who leave and hold a part of a GPU somewhere: nothing of what they leave is counted."""
-        for number in np.flatnonzero(self.leaving & ~self.lawful.countable).tolist():
-            tasks = self.lawful.holdings.holders[number].job.placement
+        for number in np.flatnonzero(self.leaving & ~self.evictable.countable).tolist():
+            tasks = self.evictable.allocations.holders[number].job.placement
             yield from (self.soon.index[task.node] for task in tasks if task.node in self.soon.index)
 
     def _slots_by_moving(self, gpus: int) -> int:
-        freeing, stays = self.lawful.freeing(self.soon), ~self.leaving
-        slots = np.bincount(freeing.holder, -(-freeing.gpus // gpus), minlength=len(stays)) * stays
-        gangs = (sum(slots[number] for number in gang) for gang in self.lawful.holdings.of_gang.values())
+        released, stays = self.evictable.released(self.soon), ~self.leaving
+        slots = np.bincount(released.holder, -(-released.gpus // gpus), minlength=len(stays)) * stays
+        gangs = (sum(slots[number] for number in gang) for gang in self.evictable.allocations.of_gang.values())
         return int(sum(nlargest(self.moves, gangs)))
 
-    def _lower(self, takers: Iterable[Taker]) -> dict[JobName, Charge]:
-        lawful, known = self.lawful, dict[object, Charge]()
+    def _lower(self, preemptors: Iterable[PreemptorJob]) -> dict[JobName, Charge]:
+        evictable, known = self.evictable, dict[object, Charge]()
         found = dict[JobName, Charge]()
-        for taker in takers:
-            alike = lawful.likeness(taker)
+        for preemptor in preemptors:
+            alike = evictable.likeness(preemptor)
             if alike not in known:
-                milli = lawful.holdings.charge[lawful.holders_of(lawful.of_its_own(taker))].sum(axis=0).tolist()
-                known[alike] = {kind: most for kind, most in zip(lawful.holdings.gpu_types, milli, strict=True) if most}
-            found[taker.job.name] = known[alike]
+                milli = (
+                    evictable.allocations.charge[evictable.holders_of(evictable.of_its_own(preemptor))]
+                    .sum(axis=0)
+                    .tolist()
+                )
+                known[alike] = {
+                    kind: most for kind, most in zip(evictable.allocations.gpu_types, milli, strict=True) if most
+                }
+            found[preemptor.job.name] = known[alike]
         return found
 
-    def _leaving(self, takers: Iterable[Taker]) -> Mask:
-        lawful, leaving = self.lawful, np.zeros(len(self.lawful.holdings.holders), dtype=bool)
-        alike = {lawful.likeness(taker): taker for taker in takers}
-        for taker in alike.values():
-            leaving[lawful.holders_of(lawful.of_its_own(taker))] = True
-        for branch, overdue in sorted(set(_branches(lawful, alike.values()))):
-            leaving[lawful.holders_of(lawful.beside(branch, overdue=overdue))] = True
-        return lawful.holdings.with_all_parts(leaving)
+    def _leaving(self, preemptors: Iterable[PreemptorJob]) -> Mask:
+        evictable, leaving = self.evictable, np.zeros(len(self.evictable.allocations.holders), dtype=bool)
+        alike = {evictable.likeness(preemptor): preemptor for preemptor in preemptors}
+        for preemptor in alike.values():
+            leaving[evictable.holders_of(evictable.of_its_own(preemptor))] = True
+        for branch, overdue in sorted(set(_branches(evictable, alike.values()))):
+            leaving[evictable.holders_of(evictable.beside(branch, overdue=overdue))] = True
+        return evictable.allocations.with_all_parts(leaving)
 
 
-def _branches(lawful: Lawful, takers: Iterable[Taker]) -> Iterator[tuple[QueueName, bool]]:
-    for taker in takers:
-        yield from ((branch, taker.overdue) for branch in lawful.law.tree.path(taker.job.spec.queue))
+def _branches(evictable: EvictionCandidates, preemptors: Iterable[PreemptorJob]) -> Iterator[tuple[QueueName, bool]]:
+    for preemptor in preemptors:
+        yield from ((branch, preemptor.overdue) for branch in evictable.rules.tree.path(preemptor.job.spec.queue))

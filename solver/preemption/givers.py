@@ -1,4 +1,4 @@
-"""Who may still have to give way for a taker in this round: those whom the law names, without whoever was asked already."""
+"""The victims that are left for a preemptor in this round: those that the rules allow, without jobs that were asked already."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName, QueueName
-from solver.preemption.lawful import Lawful
-from solver.preemption.trial import Wish
-from solver.quota.entitlement import Charge, Headroom
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.trial import PlacementRequest
+from solver.quota.allocation_table import Charges
+from solver.quota.entitlement import Charge, QuotaHeadroom
 from solver.quota.fairshare import to_spare
-from solver.quota.holdings import Charges
-from solver.quota.victims import Taker, Victim
+from solver.quota.victims import PreemptorJob, Victim
 
 
 def charges_of(victims: Iterable[Victim]) -> dict[QueueName, dict[GpuType, int]]:
@@ -34,7 +34,7 @@ def add_charge(charges: dict[GpuType, int], charge: Charge, sign: int) -> None:
         charges[gpu_type] = charges.get(gpu_type, 0) + sign * milli
 
 
-class Side(NamedTuple):
+class VictimSet(NamedTuple):
     """Some who may give way, by their places in the order of harm, ascending.
 
     `leaving`: they and what leaves with them, by number; `charges`: what these are charged; `gpus`: how many, at most, they leave
@@ -51,66 +51,68 @@ class Side(NamedTuple):
 class Givers:
     """Of everybody who holds anything, who is left to be asked."""
 
-    lawful: Lawful
+    evictable: EvictionCandidates
     _stays: Mask = field(init=False)
     _asked: int = 0
-    _known: dict[object, tuple[int, Side]] = field(default_factory=dict)
+    _known: dict[object, tuple[int, VictimSet]] = field(default_factory=dict)
     _at_first: dict[object, Charges] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._stays = np.ones(len(self.lawful.holdings.holders), dtype=bool)
+        self._stays = np.ones(len(self.evictable.allocations.holders), dtype=bool)
 
     def ask(self, names: Iterable[JobName]) -> None:
         """These jobs are not asked again, whatever part of them was."""
         for name in names:
-            self._stays[list(self.lawful.holdings.of_gang.get(name, ()))] = False
+            self._stays[list(self.evictable.allocations.of_gang.get(name, ()))] = False
             self._asked += 1
 
-    def own(self, taker: Taker) -> Side:
-        """Those of the taker's own queue."""
-        return self._left((self.lawful.likeness(taker),), lambda: self.lawful.of_its_own(taker))
+    def own(self, preemptor: PreemptorJob) -> VictimSet:
+        """Those of the preemptor's own queue."""
+        return self._left((self.evictable.likeness(preemptor),), lambda: self.evictable.of_its_own(preemptor))
 
-    def own_at_most(self, taker: Taker) -> Charges:
-        """What is charged to more of the taker's own queue than are left: to all who were when their like was first asked for."""
-        key = self.lawful.likeness(taker)
+    def own_at_most(self, preemptor: PreemptorJob) -> Charges:
+        """What is charged to more of the preemptor's own queue than are left: to all that were when first asked for."""
+        key = self.evictable.likeness(preemptor)
         if key not in self._at_first:
-            self._at_first[key] = self.own(taker).charges
+            self._at_first[key] = self.own(preemptor).charges
         return self._at_first[key]
 
-    def everybody(self, taker: Taker, *, straddling: bool) -> Side:
+    def everybody(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
         """Those of all other queues, too."""
 
         def found() -> Ints:
-            branches = self.lawful.law.tree.path(taker.job.spec.queue)
-            others = [self.lawful.beside(branch, overdue=taker.overdue, straddling=straddling) for branch in branches]
-            return np.sort(np.concatenate([self.lawful.of_its_own(taker), *others]))
+            branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
+            others = [
+                self.evictable.beside(branch, overdue=preemptor.overdue, straddling=straddling) for branch in branches
+            ]
+            return np.sort(np.concatenate([self.evictable.of_its_own(preemptor), *others]))
 
-        return self._left((self.lawful.likeness(taker), straddling), found)
+        return self._left((self.evictable.likeness(preemptor), straddling), found)
 
-    def fairly(self, side: Side, wish: Wish, headroom: Headroom) -> Side:
-        """Of some who may give way those of the taker's own queue, and those whose leaving alone is not unfair to theirs."""
-        held, queue = self.lawful.holdings, wish.candidate.job.spec.queue
+    def fairly(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
+        """Of some who may give way those of the preemptor's own queue, and those whose leaving alone is not unfair to theirs."""
+        held, queue = self.evictable.allocations, request.candidate.job.spec.queue
         may: Mask = np.ones(len(held.holders), dtype=bool)
         for number, gpu_type in enumerate(held.gpu_types):
-            if gpu_type in wish.option.charge:
+            if gpu_type in request.option.charge:
                 fair = ~held.has[:, number]
                 fair[held.own[queue]] = True
                 for giver, spare in to_spare(headroom, queue, gpu_type):
                     fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
                 may &= fair
-        return side._replace(places=side.places[may[self.lawful.holders_of(side.places)]])
+        return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
 
-    def no_larger(self, side: Side, most: int) -> Side:
+    def no_larger(self, side: VictimSet, most: int) -> VictimSet:
         """Of some who may give way those with whom no more leaves than so much, in milli-GPU."""
         return side._replace(
-            places=side.places[self.lawful.holdings.leave[self.lawful.holders_of(side.places)] <= most]
+            places=side.places[self.evictable.allocations.leave[self.evictable.holders_of(side.places)] <= most]
         )
 
-    def _left(self, key: object, found: Callable[[], Ints]) -> Side:
+    def _left(self, key: object, found: Callable[[], Ints]) -> VictimSet:
         known = self._known.get(key)
         if known is None or known[0] < self._asked:
             places = found() if known is None else known[1].places
-            numbers = self.lawful.holders_of(places)
+            numbers = self.evictable.holders_of(places)
             left = self._stays[numbers]
             if known and left.all():
                 # None of these was asked.
@@ -118,7 +120,7 @@ class Givers:
                 return known[1]
             leaving = np.zeros(len(self._stays), dtype=bool)
             leaving[numbers[left]] = True
-            leaving = self.lawful.holdings.with_all_parts(leaving)
-            charges, gpus = Charges(self.lawful.holdings, leaving), self.lawful.gpus_of(leaving)
-            known = self._known[key] = self._asked, Side(places[left], leaving, charges, gpus)
+            leaving = self.evictable.allocations.with_all_parts(leaving)
+            charges, gpus = Charges(self.evictable.allocations, leaving), self.evictable.gpus_of(leaving)
+            known = self._known[key] = self._asked, VictimSet(places[left], leaving, charges, gpus)
         return known[1]

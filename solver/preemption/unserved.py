@@ -1,4 +1,4 @@
-"""Takers for whom no room could be made: none of their like is tried again before something has opened that they could use."""
+"""Preemptors for whom no room could be made: none of their like is tried again before something has opened that they could use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from solver.model.cluster import GpuType
-from solver.preemption.promise import Tier
-from solver.queueing.demand import Candidate
+from solver.preemption.new_nomination import Tier
+from solver.queueing.demand import StartCandidate
 
 Alike = tuple[int, Tier, bool]
-"""The same for takers of one sub-layer who can have the same: likeness, tier, and whether a guarantee is overdue."""
+"""The same for preemptors of one sub-layer who can have the same: likeness, tier, and whether a guarantee is overdue."""
 
 
 @dataclass(slots=True)
@@ -30,25 +30,25 @@ class Unserved:
         self._failed.clear()
 
     def begin_again(self) -> None:
-        """Its takers are gone through from the first on."""
+        """Its preemptors are gone through from the first on."""
         self._passed.clear()
 
     def open(self, gpu_types: Iterable[GpuType | None]) -> None:
         """Somebody was asked to leave GPUs of these types; None: anybody may have become able."""
         self._opened.update(gpu_types)
 
-    def fails_again(self, candidate: Candidate, alike: Alike) -> bool:
+    def fails_again(self, candidate: StartCandidate, alike: Alike) -> bool:
         """Whether one of its like failed in this pass, or before, with nothing opened to it since."""
         if alike not in self._passed and self._failed.get(alike) == self._opened_to(candidate):
             self._passed.add(alike)
         return alike in self._passed
 
-    def add(self, candidate: Candidate, alike: Alike, *, was_refused: bool) -> None:
+    def add(self, candidate: StartCandidate, alike: Alike, *, was_refused: bool) -> None:
         """It failed. `was_refused`: for the harm that it would have done, which may be less, or fairer, the next time."""
         self._passed.add(alike)
         if not was_refused:
             self._failed[alike] = self._opened_to(candidate)
 
-    def _opened_to(self, candidate: Candidate) -> int:
+    def _opened_to(self, candidate: StartCandidate) -> int:
         types = {gpu_type for option in candidate.options for gpu_type in option.gpu_types}
         return self._opened.total() if None in types else sum(self._opened[of] for of in (*types, None))

@@ -18,7 +18,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.ordering import Ordering
 from solver.policy.policy import SLO_CLASSES, Policy
-from solver.policy.precedence import Place, ordering_of, waiting_since
+from solver.policy.precedence import QueuePlace, ordering_of, waiting_since
 from solver.policy.tree import QueueTree
 from solver.queueing.gittins import NEIGHBOURS, Lived, indices
 
@@ -26,7 +26,7 @@ LONG_AGO = 1e18
 """More than any instant in ms: what makes the cost of those who waited for too long negative."""
 
 
-def places_in(snapshot: Snapshot, policy: Policy, tree: QueueTree) -> dict[JobName, Place]:
+def places_in(snapshot: Snapshot, policy: Policy, tree: QueueTree) -> dict[JobName, QueuePlace]:
     """The places of all live jobs of queues that go by cost."""
     costs: dict[JobName, float] = {}
     for queue, jobs in _by_queue(snapshot, tree).items():
@@ -61,9 +61,13 @@ def _by_queue(snapshot: Snapshot, tree: QueueTree) -> dict[QueueName, list[Job]]
     return found
 
 
-def _place(job: Job, cost: float, policy: Policy) -> Place:
+def _place(job: Job, cost: float, policy: Policy) -> QueuePlace:
     known = policy.priority_class(job)
-    return Place(SLO_CLASSES.index(known.slo_class), -known.value, cost) if known else Place(len(SLO_CLASSES), 0, cost)
+    return (
+        QueuePlace(SLO_CLASSES.index(known.slo_class), -known.value, cost)
+        if known
+        else QueuePlace(len(SLO_CLASSES), 0, cost)
+    )
 
 
 def _costs(

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from solver.capacity.held import NOBODY, Against
+from solver.capacity.reserved_view import NOBODY, Against
 from solver.model.quantities import Instant
 from solver.model.workload import Job, JobName, JobSpec, QueueName
 from solver.policy.policy import SLO_CLASSES, Policy
 from solver.policy.precedence import ordering_of
-from solver.policy.tree import Line, QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 from solver.queueing.entry import may_borrow
 from solver.queueing.fallback import as_open_at
 from solver.queueing.ranks import RANKS_MAX, ranks_of
 from solver.queueing.turns import Seniority, in_turn, rising, with_those_behind
-from solver.quota.dominance import Beside, Owed, beside_wanted
+from solver.quota.dominance import HostUse, Owed, beside_wanted
 from solver.quota.entitlement import Charge, Shares
 from solver.quota.options import Option
 
@@ -65,7 +65,7 @@ Turn = tuple[Seniority, float, tuple[Instant, JobName], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class StartCandidate:
     """A pending job that may start, with its place in the order.
 
     `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
@@ -97,7 +97,7 @@ class Candidate:
         return any(option.growth for option in self.options)
 
 
-def sub_layers_of(candidates: Iterable[Candidate]) -> tuple[SubLayer, ...]:
+def sub_layers_of(candidates: Iterable[StartCandidate]) -> tuple[SubLayer, ...]:
     """The sub-layers that candidates fall into, in the order in which they are served."""
     layers = set()
     for candidate in candidates:
@@ -116,7 +116,7 @@ def age_band(job: Job, policy: Policy, now: Instant) -> int:
 
 def in_order(
     jobs: Iterable[tuple[Job, tuple[Option, ...]]], policy: Policy, shares: Shares, now: Instant
-) -> tuple[Candidate, ...]:
+) -> tuple[StartCandidate, ...]:
     """Sort admissible jobs into the order in which they are served; `now` is what waiting is counted up to."""
     admitted = [(job, as_open_at(choices, job, policy, now)) for job, choices in jobs]
     options = {job.name: choices for job, choices in admitted}
@@ -132,7 +132,7 @@ def in_order(
         return _likeness(job, options[job.name], shares, likeness, inside_only=inside_only[job.name])
 
     return tuple(
-        Candidate(
+        StartCandidate(
             job,
             layer,
             place * BANDS // len(members),
@@ -214,8 +214,8 @@ class _Standing:
 
     def __init__(self, queue: QueueName, shares: Shares) -> None:
         self._queue, self._shares = queue, shares
-        self._held = {gpu_type: shares.used.get(Line(queue, gpu_type), 0) for gpu_type in shares.cluster.gpus}
-        self._beside = shares.cluster.held_beside.get(queue, Beside())
+        self._held = {gpu_type: shares.used.get(QuotaLine(queue, gpu_type), 0) for gpu_type in shares.cluster.gpus}
+        self._beside = shares.cluster.held_beside.get(queue, HostUse())
         self._not_counted: list[JobSpec] = []
 
     def serve(self, job: Job, charge: Charge) -> None:
@@ -228,7 +228,7 @@ class _Standing:
         """Below 1: how much of its guarantee the queue has of the types charged. From 1: its dominant share above, by weight."""
         filled = 0.0
         for gpu_type in charge:
-            guaranteed = self._shares.guaranteed.get(Line(self._queue, gpu_type), 0)
+            guaranteed = self._shares.guaranteed.get(QuotaLine(self._queue, gpu_type), 0)
             held = self._held.get(gpu_type, 0)
             if held >= guaranteed:
                 return self._above()

@@ -16,9 +16,9 @@ from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.policy.policy import Policy
+from solver.quota.allocation_table import AllocationTable
+from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Charge, Inside, Shares
-from solver.quota.holdings import Holdings
-from solver.quota.standings import standings
 from solver.quota.victims import BORROWED, gangs_of, protected
 
 Loans = Mapping[JobName, Reservation]
@@ -32,11 +32,11 @@ def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares) -> Loans:
     taken = {job.name: held for job in snapshot.jobs if (held := first_on(gangs, job.placement)) is not None}
     if not taken:
         return {}
-    holdings = Holdings.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
-    borrows = (standings(holdings, shares) == BORROWED).any(axis=(1, 2)).tolist()
+    allocations = AllocationTable.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
+    borrows = (borrowing_of(allocations, shares) == BORROWED).any(axis=(1, 2)).tolist()
     return {
         name: taken[name]
-        for holder, borrowed in zip(holdings.holders, borrows, strict=True)
+        for holder, borrowed in zip(allocations.holders, borrows, strict=True)
         if (name := holder.job.name) in taken and holder.priority_class.preemptible and borrowed
     }
 

@@ -17,14 +17,14 @@ from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.policy import Policy
-from solver.policy.precedence import Place, Precedence, ordering_of
+from solver.policy.precedence import Precedence, QueuePlace, ordering_of
 from solver.queueing.costs import places_in
 from solver.quota.entitlement import Charge, Shares
 from solver.quota.lending import Weights
 from solver.quota.options import Option
 from solver.quota.victims import Holder, holders_of
 
-Standing = tuple[Place, Job, Sequence[Charge]]
+Standing = tuple[QueuePlace, Job, Sequence[Charge]]
 """A job in line, and what it holds, or each of the ways in which it could be served."""
 
 
@@ -48,7 +48,7 @@ def _lines(
     snapshot: Snapshot,
     policy: Policy,
     waiting: Iterable[tuple[Job, Sequence[Option]]],
-    places: dict[JobName, Place],
+    places: dict[JobName, QueuePlace],
 ) -> dict[QueueName, list[Standing]]:
     """The line of each queue that takes turns: who can't be made to leave first, then by place."""
     lines: dict[QueueName, list[Standing]] = defaultdict(list)
@@ -67,7 +67,7 @@ def _lines(
     }
 
 
-def _standing(holder: Holder, places: dict[JobName, Place]) -> Standing:
+def _standing(holder: Holder, places: dict[JobName, QueuePlace]) -> Standing:
     return places[owner_of(holder.job.name)], holder.job, [holder.charge]
 
 
@@ -95,7 +95,7 @@ def _room(
                 held[types[task.node]] += task.gpus
     weights, rooms = Weights.of(shares.tree, shares.lending, shares.used), {}
     for gpu_type, milli in free.items():
-        limits = [shares.room_under_max(above) for above in shares.tree.lines(queue, gpu_type)]
+        limits = [shares.left_under_max(above) for above in shares.tree.lines(queue, gpu_type)]
         limits.append(weights.room(queue, gpu_type))
         rooms[gpu_type] = held[gpu_type] + max(0, min(milli, *(room for room in limits if room is not None), milli))
     return rooms

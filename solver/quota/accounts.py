@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from solver.model.workload import Job, QueueName
-from solver.policy.tree import Line
-from solver.quota.dominance import Beside, beside_wanted
+from solver.policy.tree import QuotaLine
+from solver.quota.dominance import HostUse, beside_wanted
 from solver.quota.entitlement import Charge, Shares, add_up_again
 from solver.quota.users import UserLine
 
@@ -17,10 +17,10 @@ class Accounts:
     """`shares` are over the other fields, and follow them; what is fair is not among them, for that depends on who waits."""
 
     shares: Shares
-    _used: dict[Line, int]
-    _inside: dict[Line, int]
+    _used: dict[QuotaLine, int]
+    _inside: dict[QuotaLine, int]
     _used_by_user: dict[UserLine, int]
-    _held_beside: dict[QueueName, Beside]
+    _held_beside: dict[QueueName, HostUse]
 
     @classmethod
     def of(cls, shares: Shares) -> Self:
@@ -52,4 +52,4 @@ class Accounts:
             add_up_again(tree, lines, self.shares.guaranteed, self._used, self._inside)
             for user_line in self.shares.users.lines(job, (gpu_type,)):
                 self._used_by_user[user_line] = self._used_by_user.get(user_line, 0) + times * milli
-        self._held_beside[queue] = self._held_beside.get(queue, Beside()).plus(beside_wanted(job.spec), times)
+        self._held_beside[queue] = self._held_beside.get(queue, HostUse()).plus(beside_wanted(job.spec), times)

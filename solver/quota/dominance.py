@@ -16,36 +16,36 @@ from typing import NamedTuple
 from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobSpec, QueueName
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.policy.type_weights import TypeWeights, weighed
 
 
-class Beside(NamedTuple):
+class HostUse(NamedTuple):
     """What tasks take beside GPUs: CPU in milli-cores, memory in bytes."""
 
     cpu: int = 0
     memory: int = 0
 
-    def plus(self, other: Beside, times: int = 1) -> Beside:
+    def plus(self, other: HostUse, times: int = 1) -> HostUse:
         """Both together."""
-        return Beside(self.cpu + times * other.cpu, self.memory + times * other.memory)
+        return HostUse(self.cpu + times * other.cpu, self.memory + times * other.memory)
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterTotals:
     """All that the cluster has, broken or not; what each leaf queue holds of it beside GPUs, and has held of GPUs on average.
 
     `weights`: by which GPUs of several types are added up.
     """
 
     gpus: Mapping[GpuType, int] = field(default_factory=dict)
-    beside: Beside = field(default_factory=Beside)
-    held_beside: Mapping[QueueName, Beside] = field(default_factory=dict)
+    beside: HostUse = field(default_factory=HostUse)
+    held_beside: Mapping[QueueName, HostUse] = field(default_factory=dict)
     held_before: Mapping[tuple[QueueName, GpuType], float] = field(default_factory=dict)
     weights: TypeWeights = field(default_factory=dict)
 
 
-def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> Cluster:
+def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> ClusterTotals:
     """Add up a snapshot; `gpus` are its GPUs by type."""
     cpu: dict[QueueName, int] = {}
     memory: dict[QueueName, int] = {}
@@ -55,14 +55,14 @@ def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> Cluster:
             if task.group in shapes:
                 cpu[queue] = cpu.get(queue, 0) + shapes[task.group].cpu
                 memory[queue] = memory.get(queue, 0) + shapes[task.group].memory
-    whole = Beside(sum(node.cpu for node in snapshot.nodes), sum(node.memory for node in snapshot.nodes))
-    return Cluster(gpus, whole, {queue: Beside(cpu[queue], memory[queue]) for queue in cpu})
+    whole = HostUse(sum(node.cpu for node in snapshot.nodes), sum(node.memory for node in snapshot.nodes))
+    return ClusterTotals(gpus, whole, {queue: HostUse(cpu[queue], memory[queue]) for queue in cpu})
 
 
-def beside_wanted(spec: JobSpec) -> Beside:
+def beside_wanted(spec: JobSpec) -> HostUse:
     """What the whole gang takes."""
     cpu = sum(group.replicas * group.shape.cpu for group in spec.task_groups)
-    return Beside(cpu, sum(group.replicas * group.shape.memory for group in spec.task_groups))
+    return HostUse(cpu, sum(group.replicas * group.shape.memory for group in spec.task_groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class Owed:
     gpus: Mapping[GpuType, int]
     part: float
     before: float
-    cluster: Cluster
+    cluster: ClusterTotals
 
     @classmethod
-    def to(cls, queue: QueueName, guaranteed: Mapping[Line, int], cluster: Cluster) -> Owed:
+    def to(cls, queue: QueueName, guaranteed: Mapping[QuotaLine, int], cluster: ClusterTotals) -> Owed:
         """What this queue is owed."""
-        owed = {gpu_type: guaranteed.get(Line(queue, gpu_type), 0) for gpu_type in cluster.gpus}
+        owed = {gpu_type: guaranteed.get(QuotaLine(queue, gpu_type), 0) for gpu_type in cluster.gpus}
         every = weighed(cluster.gpus, cluster.weights)
         before = [
             (cluster.held_before.get((queue, gpu_type), 0.0) - owed[gpu_type]) / gpus
@@ -87,7 +87,7 @@ class Owed:
         part = weighed(owed, cluster.weights) / every if every else 0.0
         return cls(owed, part, max(0.0, *before, 0.0), cluster)
 
-    def dominant_share(self, held: Mapping[GpuType, int], beside: Beside) -> float:
+    def dominant_share(self, held: Mapping[GpuType, int], beside: HostUse) -> float:
         """The largest of its shares of the cluster above its guarantees, between 0 and 1 (2 with the past), if it held this."""
         gpus, whole = self.cluster.gpus, self.cluster.beside
         shares = [(held.get(gpu_type, 0) - self.gpus[gpu_type]) / all_of for gpu_type, all_of in gpus.items() if all_of]

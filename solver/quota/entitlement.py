@@ -10,10 +10,10 @@ from solver.model.quantities import Duration, MilliGpu
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import QueueName, TaskPlacement
 from solver.policy.precedence import Precedence
-from solver.policy.tree import Line, QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import TypeWeights
-from solver.quota.dominance import Cluster, cluster_of
-from solver.quota.guaranteed import guarantees
+from solver.quota.dominance import ClusterTotals, cluster_of
+from solver.quota.guarantees import guarantees
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.quota.usage import gpus_on_average
 from solver.quota.users import UserCaps, user_caps_of
@@ -24,9 +24,9 @@ Charge = Mapping[GpuType, int]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Guarantees, ceilings, use and fair shares of every queue, per GPU type, in milli-GPU.
+    """Guarantees, max, use and fair shares of every queue, per GPU type, in milli-GPU.
 
-    `ceiling` holds only lines that have a max. `users`: what each single user may hold. `inside`: the part of the use
+    `max` holds only lines that have one. `users`: what each single user may hold. `inside`: the part of the use
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
     nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
     (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
@@ -34,24 +34,24 @@ class Shares:
     """
 
     tree: QueueTree
-    guaranteed: Mapping[Line, int]
-    ceiling: Mapping[Line, int]
-    used: Mapping[Line, int]
+    guaranteed: Mapping[QuotaLine, int]
+    max: Mapping[QuotaLine, int]
+    used: Mapping[QuotaLine, int]
     users: UserCaps
-    inside: Mapping[Line, int]
-    cluster: Cluster = field(default_factory=Cluster)
-    fair: Mapping[Line, int] = field(default_factory=dict)
-    inside_fair: Mapping[Line, int] = field(default_factory=dict)
+    inside: Mapping[QuotaLine, int]
+    cluster: ClusterTotals = field(default_factory=ClusterTotals)
+    fair: Mapping[QuotaLine, int] = field(default_factory=dict)
+    inside_fair: Mapping[QuotaLine, int] = field(default_factory=dict)
     precedence: Precedence = field(default_factory=Precedence)
     lending: Lending = field(default_factory=Lending)
 
-    def holding(self, used: Mapping[Line, int]) -> Shares:
+    def holding(self, used: Mapping[QuotaLine, int]) -> Shares:
         """The same shares under another use."""
         inside = inside_lines(self.tree, self.guaranteed, used)
         inside_fair = inside_lines(self.tree, self.fair, used) if self.fair else {}
         return replace(self, used=used, inside=inside, inside_fair=inside_fair)
 
-    def with_fair(self, fair: Mapping[Line, int]) -> Shares:
+    def with_fair(self, fair: Mapping[QuotaLine, int]) -> Shares:
         """The same shares once it is known what is fair."""
         return replace(self, fair=fair, inside_fair=inside_lines(self.tree, fair, self.used))
 
@@ -73,21 +73,21 @@ class Shares:
         negative = ((queue, {gpu_type: -milli for gpu_type, milli in charge.items()}) for queue, charge in more)
         return self.without(negative)
 
-    def fair_room(self, line: Line) -> int:
+    def fair_room(self, line: QuotaLine) -> int:
         """Milli-GPU that new work may still take inside the fair share of this one queue.
 
         What a queue below it holds above its own fair share stands in nobody's way: it can be taken back.
         """
         return max(0, self.fair.get(line, 0) - self.inside_fair.get(line, 0))
 
-    def entitled_room(self, line: Line) -> int:
+    def entitled_room(self, line: QuotaLine) -> int:
         """Milli-GPU that new work may still take inside the guarantee of this one queue."""
         return max(0, self.guaranteed.get(line, 0) - self.inside.get(line, 0))
 
-    def room_under_max(self, line: Line) -> int | None:
-        """Milli-GPU that new work may still take under the max of this one queue; None: no ceiling."""
-        ceiling = self.ceiling.get(line)
-        return None if ceiling is None else max(0, ceiling - self.used.get(line, 0))
+    def left_under_max(self, line: QuotaLine) -> int | None:
+        """Milli-GPU that new work may still take under the max of this one queue; None: it has none."""
+        queue_max = self.max.get(line)
+        return None if queue_max is None else max(0, queue_max - self.used.get(line, 0))
 
 
 def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
@@ -98,7 +98,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         tree,
         guaranteed,
         {
-            Line(queue.name, entry.gpu_type): entry.max
+            QuotaLine(queue.name, entry.gpu_type): entry.max
             for queue in tree.by_name.values()
             for entry in queue.quota
             if entry.max is not None
@@ -131,7 +131,7 @@ def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:
     return capacity
 
 
-def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
+def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, int]:
     """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
     type_of = snapshot.gpu_types
     own: dict[tuple[QueueName, GpuType], int] = {}
@@ -139,16 +139,18 @@ def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[Line, int]:
         for task in tasks:
             line = job.spec.queue, type_of.get(task.node, GpuType(""))
             own[line] = own.get(line, 0) + task.gpus
-    used: dict[Line, int] = {}
+    used: dict[QuotaLine, int] = {}
     for (queue, gpu_type), milli in own.items():
         for line in tree.lines(queue, gpu_type):
             used[line] = used.get(line, 0) + milli
     return used
 
 
-def inside_lines(tree: QueueTree, limits: Mapping[Line, int], used: Mapping[Line, int]) -> Mapping[Line, int]:
+def inside_lines(
+    tree: QueueTree, limits: Mapping[QuotaLine, int], used: Mapping[QuotaLine, int]
+) -> Mapping[QuotaLine, int]:
     """What of every line's use is inside the limits (guarantees, or fair shares) of all queues from the user's up to it."""
-    inside: dict[Line, int] = {}
+    inside: dict[QuotaLine, int] = {}
     for gpu_type in {line.gpu_type for line in used}:
         for line, lines_below in tree.upwards(gpu_type):
             below = sum([inside[child] for child in lines_below]) if lines_below else used.get(line, 0)
@@ -157,7 +159,11 @@ def inside_lines(tree: QueueTree, limits: Mapping[Line, int], used: Mapping[Line
 
 
 def add_up_again(
-    tree: QueueTree, path: Sequence[Line], limits: Mapping[Line, int], used: Mapping[Line, int], inside: dict[Line, int]
+    tree: QueueTree,
+    path: Sequence[QuotaLine],
+    limits: Mapping[QuotaLine, int],
+    used: Mapping[QuotaLine, int],
+    inside: dict[QuotaLine, int],
 ) -> None:
     """Bring `inside` up to date once the use of the queue at the beginning of a path, from the queue up, has changed."""
     for line in path:
@@ -183,9 +189,9 @@ class Inside:
     """What is left inside nested lines (guarantees, or fair shares) while a round hands out GPUs."""
 
     tree: QueueTree
-    room: Callable[[Line], int]
-    taken: dict[Line, int] = field(default_factory=dict)
-    _left: dict[Line, int] = field(default_factory=dict)
+    room: Callable[[QuotaLine], int]
+    taken: dict[QuotaLine, int] = field(default_factory=dict)
+    _left: dict[QuotaLine, int] = field(default_factory=dict)
     """Of the lines that were asked for."""
 
     def part(self, queue: QueueName, charge: Charge) -> int:
@@ -209,26 +215,26 @@ class Inside:
             self._left[line] -= part
         return part
 
-    def left(self, line: Line) -> int:
+    def left(self, line: QuotaLine) -> int:
         """What is left of one line."""
         left = self._left.get(line)
         if left is None:
             left = self._left[line] = max(0, self.room(line) - self.taken.get(line, 0))
         return left
 
-    def _part(self, lines: Sequence[Line], milli: int) -> int:
+    def _part(self, lines: Sequence[QuotaLine], milli: int) -> int:
         return min(milli, *[self.left(line) for line in lines]) if lines else 0
 
 
 @dataclass(slots=True)
-class Headroom:
-    """What is left under every ceiling, inside every guarantee and inside every fair share while a round hands out GPUs.
+class QuotaHeadroom:
+    """What is left under every max, inside every guarantee and inside every fair share while a round hands out GPUs.
 
     `weights`: what queues keep back from each other.
     """
 
     shares: Shares
-    taken: dict[Line, int] = field(default_factory=dict)
+    taken: dict[QuotaLine, int] = field(default_factory=dict)
     entitled: Inside = field(init=False)
     fair: Inside = field(init=False)
     weights: Weights = field(init=False)
@@ -238,25 +244,25 @@ class Headroom:
         self.fair = Inside(self.shares.tree, self.shares.fair_room)
         self.weights = Weights.of(self.shares.tree, self.shares.lending, self.shares.used, self.taken)
 
-    def under(self, shares: Shares) -> Headroom:
+    def under(self, shares: Shares) -> QuotaHeadroom:
         """The same starts counted against other shares: what would be left once somebody has gone."""
         entitled = Inside(shares.tree, shares.entitled_room, dict(self.entitled.taken))
         fair = Inside(shares.tree, shares.fair_room, dict(self.fair.taken))
-        other = Headroom(shares, dict(self.taken))
+        other = QuotaHeadroom(shares, dict(self.taken))
         other.entitled, other.fair = entitled, fair
         return other
 
-    def blocking(self, queue: QueueName, charge: Charge) -> tuple[Line, ...]:
-        """The lines on the queue's path whose ceiling the charge would break, from the queue up."""
+    def blocking(self, queue: QueueName, charge: Charge) -> tuple[QuotaLine, ...]:
+        """The lines on the queue's path whose max the charge would break, from the queue up."""
         return tuple(
             line
             for gpu_type, milli in sorted(charge.items())
             for line in self.shares.tree.lines(queue, gpu_type)
-            if (room := self.shares.room_under_max(line)) is not None and milli > room - self.taken.get(line, 0)
+            if (room := self.shares.left_under_max(line)) is not None and milli > room - self.taken.get(line, 0)
         )
 
     def allows(self, queue: QueueName, charge: Charge) -> bool:
-        """Whether neither a ceiling nor what is kept back for others forbids the charge."""
+        """Whether neither a max nor what is kept back for others forbids the charge."""
         return not self.blocking(queue, charge) and not self.weights.refused(queue, charge)
 
     def take(self, queue: QueueName, charge: Charge) -> int:

@@ -18,12 +18,12 @@ from typing import NamedTuple, TypeVar
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
 from solver.model.workload import Job, QueueName
-from solver.policy.tree import Line
-from solver.quota.entitlement import Charge, Headroom, Shares
-from solver.quota.guaranteed import by_weight
+from solver.policy.tree import QuotaLine
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.guarantees import by_weight
 from solver.quota.options import Option
 
-Name = TypeVar("Name", QueueName, Line)
+Name = TypeVar("Name", QueueName, QuotaLine)
 """How siblings are told apart. Where weights are equal, those of the first names get what is left over."""
 
 
@@ -55,7 +55,7 @@ def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[Qu
     division = _Division(shares)
     for queue, charge in wanted:
         for gpu_type, milli in charge.items():
-            division.demand[Line(queue, gpu_type)] += milli
+            division.demand[QuotaLine(queue, gpu_type)] += milli
     for gpu_type, milli in sorted(capacity.items()):
         division.add_up(gpu_type)
         division.share_out(gpu_type, milli)
@@ -84,9 +84,9 @@ class _Division:
     """
 
     shares: Shares
-    demand: dict[Line, int] = field(default_factory=lambda: defaultdict(int))
-    idle: dict[Line, int] = field(default_factory=dict)
-    fair: dict[Line, int] = field(default_factory=dict)
+    demand: dict[QuotaLine, int] = field(default_factory=lambda: defaultdict(int))
+    idle: dict[QuotaLine, int] = field(default_factory=dict)
+    fair: dict[QuotaLine, int] = field(default_factory=dict)
 
     def add_up(self, gpu_type: GpuType) -> None:
         """The demand of every queue, from what is wanted at the leaves, and what lies idle."""
@@ -96,7 +96,7 @@ class _Division:
                 own, idle_below = sum([demand[child] for child in below]), sum([idle[child] for child in below])
             else:
                 own, idle_below = _whole(shares.used.get(line, 0) + demand.get(line, 0)), 0
-            demand[line] = min(own, shares.ceiling.get(line, own))
+            demand[line] = min(own, shares.max.get(line, own))
             idle[line] = max(idle_below, shares.lending.kept.get(line, 0) - demand[line])
 
     def share_out(self, gpu_type: GpuType, milli: int) -> None:
@@ -109,7 +109,7 @@ class _Division:
                 own_idle = self.idle[line] - sum([self.idle[child] for child in below])
                 given |= self._divided(given[line] - own_idle, below)
 
-    def _divided(self, milli: int, lines: Iterable[Line]) -> dict[Line, int]:
+    def _divided(self, milli: int, lines: Iterable[QuotaLine]) -> dict[QuotaLine, int]:
         guaranteed, queues = self.shares.guaranteed, self.shares.tree.by_name
         claimants = {
             line: Claimant(guaranteed.get(line, 0), self.demand[line] + self.idle[line], queues[line.queue].weight)
@@ -118,8 +118,10 @@ class _Division:
         return divide(milli, claimants)
 
 
-def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]) -> bool:
-    """Whether the least served get more when `taker` gains what others lose (DESIGN section 5, "Reclaim").
+def fairer(
+    headroom: QuotaHeadroom, preemptor: QueueName, gain: Charge, losses: Iterable[tuple[QueueName, Charge]]
+) -> bool:
+    """Whether the least served get more when `preemptor` gains what others lose (DESIGN section 5, "Reclaim").
 
     At the level below each common ancestor the ascending vector of min(use, fair share) / fair share must strictly
     improve, for every GPU type that changes hands there. So work can't be taken back and forth.
@@ -127,7 +129,7 @@ def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[
     tree = headroom.shares.tree
     changes: dict[tuple[QueueName | None, GpuType], Counter[QueueName]] = defaultdict(Counter)
     for queue, charge in losses:
-        apart, mine, ancestor = tree.parting(queue, taker)
+        apart, mine, ancestor = tree.parting(queue, preemptor)
         for gpu_type in charge.keys() & gain.keys():
             change = changes[ancestor, gpu_type]
             change[apart] -= charge[gpu_type]
@@ -138,34 +140,34 @@ def fairer(headroom: Headroom, taker: QueueName, gain: Charge, losses: Iterable[
     )
 
 
-def to_spare(headroom: Headroom, taker: QueueName, gpu_type: GpuType) -> Iterator[tuple[QueueName, int]]:
-    """The queues beside a taker's path, each with how much it may lose until it has less of what is fair than the taker's branch.
+def to_spare(headroom: QuotaHeadroom, preemptor: QueueName, gpu_type: GpuType) -> Iterator[tuple[QueueName, int]]:
+    """The queues beside a preemptor's path, each with its loss until it has less of its fair share than the preemptor's branch.
 
     In milli-GPU. Who takes more from one of them makes the least served worse off, whatever else it takes: see `fairer`.
     """
     tree = headroom.shares.tree
-    path = tree.path(taker)
+    path = tree.path(preemptor)
     for mine, ancestor in zip(path, (*path[1:], None), strict=True):
         served = _part_of_fair(headroom, mine, gpu_type)
         for queue in tree.children.get(ancestor, ()) if served < 1 else ():
             if queue.name != mine:
-                fair = headroom.shares.fair.get(Line(queue.name, gpu_type), 0)
+                fair = headroom.shares.fair.get(QuotaLine(queue.name, gpu_type), 0)
                 yield queue.name, ceil(_use(headroom, queue.name, gpu_type) - served * fair)
 
 
 def _served(
-    headroom: Headroom, ancestor: QueueName | None, gpu_type: GpuType, change: Mapping[QueueName, int]
+    headroom: QuotaHeadroom, ancestor: QueueName | None, gpu_type: GpuType, change: Mapping[QueueName, int]
 ) -> list[float]:
     """How far the queues below an ancestor have what is fair, the least served first."""
     queues = headroom.shares.tree.children.get(ancestor, ())
     return sorted(_part_of_fair(headroom, queue.name, gpu_type, change.get(queue.name, 0)) for queue in queues)
 
 
-def _part_of_fair(headroom: Headroom, queue: QueueName, gpu_type: GpuType, more: int = 0) -> float:
-    fair = headroom.shares.fair.get(Line(queue, gpu_type), 0)
+def _part_of_fair(headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType, more: int = 0) -> float:
+    fair = headroom.shares.fair.get(QuotaLine(queue, gpu_type), 0)
     return min(_use(headroom, queue, gpu_type) + more, fair) / fair if fair else 1.0
 
 
-def _use(headroom: Headroom, queue: QueueName, gpu_type: GpuType) -> int:
-    line = Line(queue, gpu_type)
+def _use(headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType) -> int:
+    line = QuotaLine(queue, gpu_type)
     return headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)

@@ -16,14 +16,14 @@ from solver.model.cluster import DeviceId, GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import QueueName, TaskPlacement
-from solver.policy.tree import Line, QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 
 
 @dataclass(frozen=True, slots=True)
 class Lending:
     """Milli-GPU that lines keep back, those that keep back any; `capacity`: what there is of a type, and may weigh something."""
 
-    kept: Mapping[Line, int] = field(default_factory=dict)
+    kept: Mapping[QuotaLine, int] = field(default_factory=dict)
     capacity: Mapping[GpuType, int] = field(default_factory=dict)
 
     @property
@@ -32,10 +32,10 @@ class Lending:
         return sorted({line.gpu_type for line in self.kept})
 
 
-def lending_of(snapshot: Snapshot, tree: QueueTree, guaranteed: Mapping[Line, int]) -> Lending:
+def lending_of(snapshot: Snapshot, tree: QueueTree, guaranteed: Mapping[QuotaLine, int]) -> Lending:
     """What the queues of a policy keep back of what they are guaranteed."""
     stated = {
-        Line(queue.name, entry.gpu_type): entry.lendable
+        QuotaLine(queue.name, entry.gpu_type): entry.lendable
         for queue in tree.by_name.values()
         for entry in queue.quota
         if entry.lendable is not None
@@ -74,26 +74,26 @@ class Weights:
 
     tree: QueueTree
     lending: Lending
-    below: dict[Line, int] = field(default_factory=dict)
+    below: dict[QuotaLine, int] = field(default_factory=dict)
     total: dict[GpuType, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tree: QueueTree, lending: Lending, *uses: Mapping[Line, int]) -> Weights:
+    def of(cls, tree: QueueTree, lending: Lending, *uses: Mapping[QuotaLine, int]) -> Weights:
         """What they weigh under all these uses together."""
         weights = cls(tree, lending)
         for gpu_type in lending.gpu_types:
             roots = tree.children.get(None, ())
-            weights.total[gpu_type] = sum(weights._add_up(Line(root.name, gpu_type), uses) for root in roots)
+            weights.total[gpu_type] = sum(weights._add_up(QuotaLine(root.name, gpu_type), uses) for root in roots)
         return weights
 
-    def _add_up(self, line: Line, uses: Sequence[Mapping[Line, int]]) -> int:
-        children = [Line(child.name, line.gpu_type) for child in self.tree.children.get(line.queue, ())]
+    def _add_up(self, line: QuotaLine, uses: Sequence[Mapping[QuotaLine, int]]) -> int:
+        children = [QuotaLine(child.name, line.gpu_type) for child in self.tree.children.get(line.queue, ())]
         # What a queue uses that is none of its children's: jobs from before it had any.
         own = sum(used.get(line, 0) - sum(used.get(child, 0) for child in children) for used in uses)
         self.below[line] = own + sum(self._add_up(child, uses) for child in children)
         return max(self.below[line], self.lending.kept.get(line, 0))
 
-    def unused(self, line: Line) -> int:
+    def unused(self, line: QuotaLine) -> int:
         """Milli-GPU that a line keeps back now."""
         return max(0, self.lending.kept.get(line, 0) - self.below.get(line, 0))
 
@@ -116,7 +116,7 @@ class Weights:
         rooms = ((gpu_type, milli, self.room(queue, gpu_type)) for gpu_type, milli in sorted(charge.items()))
         return [gpu_type for gpu_type, milli, room in rooms if room is not None and milli > room]
 
-    def keepers(self, queue: QueueName, gpu_type: GpuType) -> Iterator[tuple[Line, int]]:
+    def keepers(self, queue: QueueName, gpu_type: GpuType) -> Iterator[tuple[QuotaLine, int]]:
         """The lines of other queues that keep something back now, and how much."""
         mine = set(self.tree.path(queue))
         for line in self.lending.kept:

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Literal
 
 from solver.model.workload import QueueName
-from solver.policy.tree import Line
-from solver.quota.entitlement import Charge, Headroom
+from solver.policy.tree import QuotaLine
+from solver.quota.entitlement import Charge, QuotaHeadroom
 
 Leaving = Mapping[QueueName, Charge]
 """What is charged less to queues once some have left."""
 
 
 def lies_inside(
-    headroom: Headroom, tier: Literal["entitled", "fair"], queue: QueueName, charge: Charge, leaving: Charge
+    headroom: QuotaHeadroom, tier: Literal["entitled", "fair"], queue: QueueName, charge: Charge, leaving: Charge
 ) -> bool:
     """Whether a charge would lie inside a queue's guarantees, or fair shares, once its own work has left that is charged this."""
     shares, tree = headroom.shares, headroom.shares.tree
@@ -37,23 +37,23 @@ def lies_inside(
     return True
 
 
-def allows(headroom: Headroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:
-    """Whether neither a ceiling nor what is kept back for others would forbid the charge."""
+def allows(headroom: QuotaHeadroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:
+    """Whether neither a max nor what is kept back for others would forbid the charge."""
     if headroom.allows(queue, charge):
         return True
     if not leaving:
         return False
     if headroom.shares.lending.kept:
         return headroom.under(headroom.shares.without(leaving.items())).allows(queue, charge)
-    taken, ceiling, used = headroom.taken, headroom.shares.ceiling, headroom.shares.used
+    taken, queue_max, used = headroom.taken, headroom.shares.max, headroom.shares.used
     return all(
         charge[line.gpu_type]
-        <= max(0, ceiling[line] - used.get(line, 0) + _gone(headroom, line, leaving)) - taken.get(line, 0)
+        <= max(0, queue_max[line] - used.get(line, 0) + _gone(headroom, line, leaving)) - taken.get(line, 0)
         for line in headroom.blocking(queue, charge)
     )
 
 
-def _gone(headroom: Headroom, line: Line, leaving: Leaving) -> int:
+def _gone(headroom: QuotaHeadroom, line: QuotaLine, leaving: Leaving) -> int:
     """What those charge less that leave a line's queue, and all below it."""
     below = sum(_gone(headroom, child, leaving) for child in headroom.shares.tree.lines_below(line))
     return below + leaving.get(line.queue, {}).get(line.gpu_type, 0)

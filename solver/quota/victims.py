@@ -1,4 +1,4 @@
-"""Who holds what, what evicting them costs in the order of harm, and what protects them for a while.
+"""Running jobs as victims: what each holds, what its eviction costs in the order of harm, and what protects it for a while.
 
 Base priority is the class's value: waiting never changes who yields to whom.
 """
@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Literal, Protocol, TypeVar
 
 from solver.model.cluster import GpuType, NodeName
-from solver.model.kept import Kept, Results
 from solver.model.parts import in_parts, owner_of, place_in_gang
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
+from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, Phase
 from solver.policy.harm import Protection
@@ -60,7 +60,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A holder that may be evicted for a certain taker, and what that costs."""
+    """A holder that may be evicted for a certain preemptor, and what that costs."""
 
     holder: Holder
     means: Means
@@ -83,7 +83,7 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class HeldGang:
     """What a job holds, in what can leave by itself: what it can't do without stands first.
 
     Of each of these: `places`, the number of the task that it is (model/parts); `whole`, whether it has no part of a GPU.
@@ -94,7 +94,7 @@ class Gang:
     whole: tuple[bool, ...]
 
     @classmethod
-    def of(cls, job: Job, known: PriorityClass, gpu_types: Mapping[NodeName, GpuType], *, divisible: bool) -> Gang:
+    def of(cls, job: Job, known: PriorityClass, gpu_types: Mapping[NodeName, GpuType], *, divisible: bool) -> HeldGang:
         """What a job of a class holds."""
         parts = in_parts(job) if divisible else (job,)
         return cls(
@@ -113,9 +113,9 @@ def gangs_of(
     snapshot: Snapshot,
     policy: Policy,
     phases: Collection[Phase] = frozenset[Phase]({"running"}),
-    kept: Kept | None = None,
+    kept: RoundCache | None = None,
     otherwise: PriorityClass | None = None,
-) -> Iterator[Gang]:
+) -> Iterator[HeldGang]:
     """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
 
     What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line; but not
@@ -124,12 +124,14 @@ def gangs_of(
     gpu_types = snapshot.gpu_types
     asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
     growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
-    gangs: Results[Gang] = (Kept() if kept is None else kept).results("gangs", policy, gpu_types)
+    gangs: CachedResults[HeldGang] = (RoundCache() if kept is None else kept).results("gangs", policy, gpu_types)
     for job in snapshot.jobs:
         known = policy.priority_class(job) or otherwise
         if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
             divisible = known.preemptible and job.phase == "running" and job.name not in growing
-            yield gangs.get((job.name, divisible), partial(Gang.of, job, known, gpu_types, divisible=divisible), job)
+            yield gangs.get(
+                (job.name, divisible), partial(HeldGang.of, job, known, gpu_types, divisible=divisible), job
+            )
 
 
 def holders_of(
@@ -144,7 +146,7 @@ def holders_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
+class PreemptorJob:
     """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer."""
 
     job: Job

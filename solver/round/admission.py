@@ -9,22 +9,22 @@ from functools import cached_property
 
 import numpy as np
 
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import Sharing, sharing_of
 from solver.model.cluster import GpuType, Level, Node
-from solver.model.kept import Kept, Results
 from solver.model.mig import mig_model
 from solver.model.mig_layout import near_profiles
 from solver.model.node_sets import NodeSet
 from solver.model.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
+from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, SharedShape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobSpec, QueueName, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
-from solver.plan.reasons import AnyReason, BeyondGuarantee, Held
+from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -51,7 +51,7 @@ class Admission:
 
     options: tuple[Option, ...]
     reasons: tuple[AnyReason, ...] = ()
-    holds: tuple[Held, ...] = ()
+    holds: tuple[HeldReason, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,21 +83,21 @@ class Emptied:
         lending = replace(self.shares.lending, capacity=self.shares.cluster.gpus)
         return Weights.of(self.shares.tree, lending)
 
-    def room(self) -> Room:
+    def room(self) -> FreeCapacity:
         """All of it, partitioned as anybody likes."""
         unlimited = pool_rules(self.policy, self.snapshot).unlimited()
-        return Room.empty(self.nodes, mig=unlimited, node_sets=self.node_sets)
+        return FreeCapacity.empty(self.nodes, mig=unlimited, node_sets=self.node_sets)
 
 
 class Gate:
     """Judges jobs against one policy and the empty cluster; alike jobs are judged once, and not again in the next round."""
 
-    def __init__(self, emptied: Emptied, kept: Kept) -> None:
+    def __init__(self, emptied: Emptied, kept: RoundCache) -> None:
         basis = emptied.policy, emptied.nodes, emptied.node_sets
         self._emptied, self.policy = emptied, emptied.policy
-        self._known: Results[Admission] = kept.results("admissions", *basis)
-        self._options: Results[tuple[Option, ...]] = kept.results("options", *basis)
-        self._fits: Results[bool] = kept.results("fits when empty", *basis)
+        self._known: CachedResults[Admission] = kept.results("admissions", *basis)
+        self._options: CachedResults[tuple[Option, ...]] = kept.results("options", *basis)
+        self._fits: CachedResults[bool] = kept.results("fits when empty", *basis)
         self._in_set: dict[str, frozenset[GpuType]] = {}
 
     @property
@@ -106,7 +106,7 @@ class Gate:
         return self._emptied.shares
 
     @cached_property
-    def empty(self) -> Room:
+    def empty(self) -> FreeCapacity:
         """The empty cluster. What is counted of it for those who come is forgotten with the round."""
         return self._emptied.room()
 
@@ -124,7 +124,7 @@ class Gate:
         judged = [self._refusal(job, option) for option in options]
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
-        holds = tuple(Held(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
+        holds = tuple(HeldReason(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
         return Admission(usable, reasons, holds)
 
     def _options_of(self, job: Job) -> tuple[Option, ...]:
@@ -182,10 +182,10 @@ class Gate:
             return unshared
         spec, users = job.spec, self.shares.users
         for gpu_type, wanted in option.charge.items():
-            for limit in self.shares.tree.lines(spec.queue, gpu_type):
-                ceiling = self.shares.ceiling.get(limit)
-                if ceiling is not None and wanted > ceiling:
-                    return AboveMax(*limit, MilliGpu(ceiling), MilliGpu(wanted), self._origin(*limit))
+            for queue_line in self.shares.tree.lines(spec.queue, gpu_type):
+                queue_max = self.shares.max.get(queue_line)
+                if queue_max is not None and wanted > queue_max:
+                    return AboveMax(*queue_line, MilliGpu(queue_max), MilliGpu(wanted), self._origin(*queue_line))
         beyond = next(self._beyond_guarantee(job, option), None) or next(self._never_lent(job, option), None)
         if beyond is not None:
             return beyond

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import SharedShape
 from solver.placement.fit import Fit
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.placement.views import place_in_view
-from solver.preemption.promise import Promise
+from solver.preemption.new_nomination import NewNomination
 
 LESS_WORTH = 0.01
 """Milli-GPU by which what is left may be worth less, all in all: less than prices are exact."""
@@ -26,7 +26,9 @@ SPARED_ONE_IN = 50
 """One of so many GPUs that a round divides must be to spare, or it is not tried: the order of policy packs many fractions well."""
 
 
-def compacted(starts: tuple[Start, ...], promises: Iterable[Promise], room: Room, fit: Fit) -> tuple[Start, ...]:
+def compacted(
+    starts: tuple[JobStart, ...], promises: Iterable[NewNomination], room: FreeCapacity, fit: Fit
+) -> tuple[JobStart, ...]:
     """The starts, of which fractions may be elsewhere. `room`: what was free before them."""
     movable = [number for number, start in enumerate(starts) if _is_movable(start)]
     movable.sort(key=lambda number: (-sum(starts[number].charge.values()), number))
@@ -53,18 +55,18 @@ def compacted(starts: tuple[Start, ...], promises: Iterable[Promise], room: Room
     return tuple(found) if fewer and fit.worth(around) >= fit.worth(before) - LESS_WORTH else starts
 
 
-def _is_movable(start: Start) -> bool:
+def _is_movable(start: JobStart) -> bool:
     """One task with a part of a GPU, which lies wherever it is cheapest."""
     spec = start.candidate.job.spec
     is_alone = spec.tasks == 1 == len(start.placed.tasks)
     return is_alone and not spec.data and any(isinstance(shape, SharedShape) for shape in start.option.shapes)
 
 
-def _divided(room: Room) -> set[DeviceId]:
+def _divided(room: FreeCapacity) -> set[DeviceId]:
     return {gpu.device for gpus in room.shared.values() for gpu in gpus}
 
 
-def _may_be_fewer(after: Room, before: Room, moving: Sequence[Start]) -> bool:
+def _may_be_fewer(after: FreeCapacity, before: FreeCapacity, moving: Sequence[JobStart]) -> bool:
     """Whether GPUs could be spared that were divided: as much as they have is left, where somebody moves or fits in."""
     least = min(sum(start.charge.values()) for start in moving)
     own = {device for start in moving for task in start.placed.tasks for device in task.devices}

@@ -8,21 +8,21 @@ from functools import partial
 
 import msgspec
 
-from solver.capacity.free import Reserved
+from solver.capacity.free_capacity import DomainOf, FreeCapacity
+from solver.capacity.free_resources import Reserved
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.pool_rules import PoolRules
-from solver.capacity.room import DomainOf, Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.bounding import Bounding
-from solver.milp.optimiser import Optimiser, Watched
-from solver.model.kept import Kept
+from solver.milp.optimiser import MonitoredOptimiser, Optimiser
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Shares
-from solver.round.tiers import Decision, Ground, Round
+from solver.round.tiers import Decision, RoundContext, RoundState
 
 BOUNDED_WAITING_MAX = 10_000
 """Of more who wait nobody asks how good a round could have been: it takes longer than most rounds may wait, and decides nothing."""
@@ -31,12 +31,12 @@ BOUNDED_WAITING_MAX = 10_000
 def decide_with_evictions(
     snapshot: Snapshot,
     policy: Policy,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[StartCandidate],
     shares: Shares,
     optimiser: Optimiser | None,
     departing: frozenset[JobName],
     reserved: Reserved,
-    kept: Kept,
+    kept: RoundCache,
 ) -> Decision:
     """Decide a round tier by tier. `departing`: who is evicted in this round in any case.
 
@@ -44,21 +44,21 @@ def decide_with_evictions(
     whom they hold back.
     """
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
-    room = Room.of(snapshot, sharing.domain, mig, kept=kept)
+    room = FreeCapacity.of(snapshot, sharing.domain, mig, kept=kept)
     soon = soon_free(snapshot, sharing.domain, mig, room)
     room.reserved = soon.reserved = reserved
-    ground = Ground(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)
-    decision = Round.begin(ground, optimiser).end()
+    ground = RoundContext(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)
+    decision = RoundState.begin(ground, optimiser).end()
     if len(candidates) > BOUNDED_WAITING_MAX:
         return replace(decision, proof=None)
     if optimiser is None or not decision.promises:
         return decision
     served = decision.starts, decision.promises, decision.displacing
-    bounding = Bounding(snapshot, policy, candidates, shares, ground.lawful, room, soon, *served)
+    bounding = Bounding(snapshot, policy, candidates, shares, ground.evictable, room, soon, *served)
     return replace(decision, proof=partial(bounding.proof, decision.certificate))
 
 
-def certifying(decision: Decision, optimiser: Watched | None) -> Callable[[], Certificate]:
+def certifying(decision: Decision, optimiser: MonitoredOptimiser | None) -> Callable[[], Certificate]:
     """Ask how good a decision could have been, and wait for its certificate later."""
     if optimiser is None:
         return lambda: decision.certificate
@@ -66,7 +66,7 @@ def certifying(decision: Decision, optimiser: Watched | None) -> Callable[[], Ce
     return lambda: msgspec.structs.replace(proven(), cut_by_clock=optimiser.cut)
 
 
-def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, room: Room) -> Room:
+def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, room: FreeCapacity) -> FreeCapacity:
     """The room there will be when everybody who was asked to stop, and still has time to, has stopped; `room`: that of now.
 
     What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
@@ -74,7 +74,7 @@ def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, room: Roo
     intents = snapshot.in_flight.intents
     stopping = {intent.job for intent in intents if intent.kind == "stop" and intent.deadline > snapshot.time}
     if stopping:
-        return Room.of(snapshot, domain_of, mig.unchanging(), leaving=stopping)
+        return FreeCapacity.of(snapshot, domain_of, mig.unchanging(), leaving=stopping)
     soon = room.copy()
     soon.partitions.changes_left = dict(mig.unchanging().changes_left)
     return soon

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from solver.backfill.ahead import World, with_options
+from solver.backfill.future_state import FutureState, with_options
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, QueueName
 from solver.plan.estimates import AnyEstimate, BeyondHorizon, EarliestStart, NoEndHelps
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.queueing.fallback import fallback_opens
 from solver.quota.entitlement import Charge
 from solver.quota.fairshare import demand_of
 
 
 def estimates(
-    world: World, now: Instant, waiting: Sequence[Candidate], reservations: Sequence[Reservation]
+    world: FutureState, now: Instant, waiting: Sequence[StartCandidate], reservations: Sequence[Reservation]
 ) -> dict[JobName, AnyEstimate]:
     """When each of the first waiting jobs could start. `waiting` is in order; `world` is as the round leaves it.
 
@@ -61,7 +61,7 @@ def _at(estimate: EarliestStart) -> Instant:
     return estimate.at
 
 
-def _waits_for_first_type(candidate: Candidate) -> bool:
+def _waits_for_first_type(candidate: StartCandidate) -> bool:
     return any(option.inside_only for option in candidate.options)
 
 

@@ -10,25 +10,25 @@ from solver.model.workload import QueueName
 from solver.plan.reasons import (
     AnyReason,
     Bundles,
-    Capacity,
+    CapacityReason,
     EntitledDemandFirst,
     GuaranteeFragmented,
-    NoRoom,
+    NoRoomReason,
     QuotaMax,
     TooClose,
     Topology,
 )
-from solver.policy.tree import Line
-from solver.queueing.demand import Candidate
-from solver.quota.entitlement import Charge, Headroom
+from solver.policy.tree import QuotaLine
+from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import Charge, QuotaHeadroom
 from solver.quota.options import Option
 
-SHAPELESS = (NoRoom, Topology, Bundles, TooClose)
+SHAPELESS = (NoRoomReason, Topology, Bundles, TooClose)
 """Enough is free, but not in the shape that is needed."""
 
 
 def fragmented(
-    candidate: Candidate, constraints: Iterable[AnyReason], headroom: Headroom
+    candidate: StartCandidate, constraints: Iterable[AnyReason], headroom: QuotaHeadroom
 ) -> Iterator[GuaranteeFragmented]:
     """The guarantees that a job lies inside of, where nothing but the shape is in its way."""
     queue, inside = candidate.job.spec.queue, headroom.entitled
@@ -41,7 +41,7 @@ def fragmented(
             yield GuaranteeFragmented(queue, gpu_type, MilliGpu(room), MilliGpu(milli))
 
 
-def not_lent(queue: QueueName, charge: Charge, headroom: Headroom) -> Iterator[QuotaMax]:
+def not_lent(queue: QueueName, charge: Charge, headroom: QuotaHeadroom) -> Iterator[QuotaMax]:
     """The queues that keep back what the charge would take."""
     weights, tree = headroom.weights, headroom.shares.tree
     for gpu_type in weights.refused(queue, charge):
@@ -54,16 +54,16 @@ def not_lent(queue: QueueName, charge: Charge, headroom: Headroom) -> Iterator[Q
 
 
 def entitled_first(
-    candidate: Candidate, constraints: Iterable[AnyReason], headroom: Headroom
+    candidate: StartCandidate, constraints: Iterable[AnyReason], headroom: QuotaHeadroom
 ) -> Iterator[EntitledDemandFirst]:
     """The types of which other queues' work inside guarantees leaves too little, under every one of a job's options."""
-    if any(isinstance(reason, (Capacity, *SHAPELESS)) for reason in constraints):
+    if any(isinstance(reason, (CapacityReason, *SHAPELESS)) for reason in constraints):
         short = [tuple(_short(candidate, option, headroom)) for option in candidate.options]
         if all(short):
             yield from dict.fromkeys(reason for reasons in short for reason in reasons)
 
 
-def _short(candidate: Candidate, option: Option, headroom: Headroom) -> Iterator[EntitledDemandFirst]:
+def _short(candidate: StartCandidate, option: Option, headroom: QuotaHeadroom) -> Iterator[EntitledDemandFirst]:
     queue = candidate.job.spec.queue
     for gpu_type, milli in option.charge.items():
         left = _left_by_others(queue, gpu_type, headroom)
@@ -71,13 +71,13 @@ def _short(candidate: Candidate, option: Option, headroom: Headroom) -> Iterator
             yield EntitledDemandFirst(queue, gpu_type, MilliGpu(left), MilliGpu(milli))
 
 
-def _left_by_others(queue: QueueName, gpu_type: GpuType, headroom: Headroom) -> int:
+def _left_by_others(queue: QueueName, gpu_type: GpuType, headroom: QuotaHeadroom) -> int:
     """Milli-GPU of a type that other queues' work inside their guarantees does not hold."""
     tree = headroom.shares.tree
 
-    def inside(line: Line) -> int:
+    def inside(line: QuotaLine) -> int:
         return headroom.shares.guaranteed.get(line, 0) - headroom.entitled.left(line)
 
-    everybody = sum(inside(Line(root.name, gpu_type)) for root in tree.children.get(None, ()))
+    everybody = sum(inside(QuotaLine(root.name, gpu_type)) for root in tree.children.get(None, ()))
     own = min(inside(line) for line in tree.lines(queue, gpu_type))
     return max(0, headroom.shares.cluster.gpus.get(gpu_type, 0) - everybody + own)

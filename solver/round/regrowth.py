@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from solver.backfill.declared import declared_in, kept_from
-from solver.backfill.holds import ends_in, held_back
+from solver.backfill.eligibility import ends_in, held_back
+from solver.backfill.reservation_documents import declared_in, kept_from
 from solver.capacity.sharing import sharing_of
 from solver.model.parts import owner_of
 from solver.model.quantities import MilliGpu
@@ -21,15 +21,15 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.placement.growth import Lines as GrowthLines
 from solver.placement.growth import grow_all
-from solver.placement.placement import Placed
-from solver.placement.starts import Start, held_by
+from solver.placement.placement import PlacedGang
+from solver.placement.starts import JobStart, held_by
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QueueTree
-from solver.queueing.demand import Candidate, in_order
+from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.entry import lets_in
 from solver.queueing.loans import loans_in
-from solver.quota.entitlement import Charge, Headroom
+from solver.quota.entitlement import Charge, QuotaHeadroom
 from solver.quota.options import Option, option_of, options_of
 from solver.quota.users import UserRoom
 from solver.round.tiers import Decision
@@ -39,10 +39,10 @@ LINES: tuple[GrowthLines | None, ...] = (lambda headroom: headroom.entitled, lam
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class GangGrowth:
     """A running gang as it will be, with the tasks that join it and what they cost its queue."""
 
-    after: Start
+    after: JobStart
     tasks: tuple[TaskPlacement, ...]
     charge: Charge
 
@@ -63,14 +63,14 @@ class Growth:
 
 
 def growths(
-    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], decision: Decision
-) -> tuple[Growth, ...]:
+    snapshot: Snapshot, policy: Policy, candidates: Sequence[StartCandidate], decision: Decision
+) -> tuple[GangGrowth, ...]:
     """Who grows after a decided round. `snapshot`: the world in which its victims have been asked to leave."""
     able = [(job, (option,)) for job, option in _able(snapshot, policy, candidates, decision)]
     if not able:
         return ()
     room = decision.room.copy()
-    headroom, users = Headroom(decision.shares), UserRoom(decision.shares.users)
+    headroom, users = QuotaHeadroom(decision.shares), UserRoom(decision.shares.users)
     decision.take(room)
     for start in (*decision.starts, *(promise.start for promise in decision.promises)):
         headroom.take(start.queue, start.charge)
@@ -86,9 +86,9 @@ def _held_back(
     able: Sequence[tuple[Job, tuple[Option, ...]]],
     snapshot: Snapshot,
     policy: Policy,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[StartCandidate],
     decision: Decision,
-) -> tuple[Candidate, ...]:
+) -> tuple[StartCandidate, ...]:
     """They come after all that wait, and reservations hold them back as they do those."""
     ordered, declared = in_order(able, policy, decision.shares, snapshot.time), declared_in(snapshot)
     growing = kept_from(ordered, declared, policy, decision.shares.tree, snapshot.time)
@@ -101,7 +101,7 @@ def _held_back(
 
 
 def _able(
-    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], decision: Decision
+    snapshot: Snapshot, policy: Policy, candidates: Sequence[StartCandidate], decision: Decision
 ) -> Iterator[tuple[Job, Option]]:
     """Running gangs that are not at their full size, and of which nothing is in flight; each as it is served now."""
     tree = decision.shares.tree
@@ -139,22 +139,22 @@ def _may_be_larger(job: Job) -> bool:
     return not (gaps and bundled) and not instances
 
 
-def _as_start(candidate: Candidate) -> Start:
+def _as_start(candidate: StartCandidate) -> JobStart:
     """A running gang, as one that has just started: its tasks are the first, and the rest is missing."""
     job = candidate.job
     counts = Counter(task.group for task in job.placement)
     sizes = tuple(counts[group.name] for group in job.spec.task_groups)
-    return Start(candidate, candidate.options[0], Placed(job.placement, strain=0.0), sizes)
+    return JobStart(candidate, candidate.options[0], PlacedGang(job.placement, strain=0.0), sizes)
 
 
-def _growth(before: Start, after: Start) -> Growth:
+def _growth(before: JobStart, after: JobStart) -> GangGrowth:
     known = {(task.group, task.index) for task in before.placed.tasks}
     tasks = tuple(task for task in after.placed.tasks if (task.group, task.index) not in known)
     charge = {gpu_type: milli - before.charge[gpu_type] for gpu_type, milli in after.charge.items()}
-    return Growth(after, tasks, charge)
+    return GangGrowth(after, tasks, charge)
 
 
-def with_grown(snapshot: Snapshot, grown: Sequence[Growth]) -> Snapshot:
+def with_grown(snapshot: Snapshot, grown: Sequence[GangGrowth]) -> Snapshot:
     """The world in which they have what they grow by."""
     if not grown:
         return snapshot

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from solver.backfill.nominations import Nomination
 from solver.backfill.pledges import geometries
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.mig import Geometry
 from solver.model.pledges import beside
 from solver.model.shape import Shape
 from solver.model.workload import TaskPlacement
 from solver.plan.plan import Repartition
-from solver.preemption.promise import Promise
-from solver.round.regrowth import Growth
+from solver.preemption.new_nomination import NewNomination
+from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
 
 
-def repartitions(decision: Decision, grown: Sequence[Growth]) -> Iterator[Repartition]:
+def repartitions(decision: Decision, grown: Sequence[GangGrowth]) -> Iterator[Repartition]:
     """From the room before the starts. GPUs that do not change have no step.
 
     What is promised, and there, stays: an instance, that is; a GPU that is promised as a whole is so already.
@@ -34,13 +34,13 @@ def repartitions(decision: Decision, grown: Sequence[Growth]) -> Iterator[Repart
     yield from changes_between(room, after)
 
 
-def changes_between(room: Room, after: Room) -> Iterator[Repartition]:
+def changes_between(room: FreeCapacity, after: FreeCapacity) -> Iterator[Repartition]:
     """What has to change for the GPUs of a room to be as they are in a later one."""
     for changed in room.partitions.repartitioned(after.partitions):
         yield _step(room.nodes[changed.node].name, changed.device, changed.before, changed.after)
 
 
-def kept_promises(room: Room, ready: Iterable[Nomination]) -> Iterator[Repartition]:
+def kept_promises(room: FreeCapacity, ready: Iterable[Nomination]) -> Iterator[Repartition]:
     """The GPUs that were promised to who is bound now, and that others had to leave first."""
     for nomination in ready:
         for node, gpu, after in geometries(room, nomination.intent, nomination.pledged):
@@ -48,7 +48,7 @@ def kept_promises(room: Room, ready: Iterable[Nomination]) -> Iterator[Repartiti
                 yield _step(node, gpu.device, gpu.before, after)
 
 
-def _there(promise: Promise) -> Iterator[tuple[TaskPlacement, Shape]]:
+def _there(promise: NewNomination) -> Iterator[tuple[TaskPlacement, Shape]]:
     """The instances that are promised and there already."""
     return ((task, shape) for task, shape in promise.start.held if beside(task, promise.pledged).mig)
 

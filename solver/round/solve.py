@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from solver.backfill.declared import declared_in, kept_by, kept_from, with_declared
-from solver.backfill.holds import ends_in, held_back, is_live, kept_for
+from solver.backfill.eligibility import ends_in, held_back, is_live, kept_for
 from solver.backfill.nominations import nominations_in
-from solver.backfill.reserve import reserving_steps
-from solver.capacity.built import as_built
-from solver.capacity.free import Reserved
+from solver.backfill.reservation_documents import declared_in, kept_by, kept_from, with_declared
+from solver.backfill.reservations import reserving_steps
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.free_resources import Reserved
+from solver.capacity.nominal_nodes import as_built
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
-from solver.milp.optimiser import Optimiser, Watched, for_a_round
-from solver.model.kept import Kept
+from solver.milp.optimiser import MonitoredOptimiser, Optimiser, for_a_round
 from solver.model.parts import shrinking_apart
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, foreseen
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
-from solver.preemption.concessions import concessions, overdue_growths, with_asked, yielding
 from solver.preemption.departures import departures
-from solver.queueing.demand import Candidate, in_order
+from solver.preemption.planned_evictions import overdue_growths, planned_evictions, with_asked, yielding
+from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.loans import loans_in
 from solver.queueing.manner import with_manners
 from solver.queueing.rotation import with_precedence
@@ -34,21 +34,21 @@ from solver.quota.lending import live_gpus
 from solver.quota.options import Option
 from solver.round.admission import Admission, Emptied, Gate
 from solver.round.decision import certifying, decide_with_evictions
-from solver.round.explained import Explained
+from solver.round.explanation import RoundExplanation
 from solver.round.regrowth import growths
 from solver.round.steps import steps_of
 
 
-def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: Kept | None = None) -> Plan:
+def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: RoundCache | None = None) -> Plan:
     """Decide one round. Without an optimiser the greedy answer stands, and the certificate says so.
 
     `kept`: what the round before left for this one, which decides the same without.
     """
-    kept = Kept() if kept is None else kept
+    kept = RoundCache() if kept is None else kept
     kept.begin()
     digest = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
     apart = shrinking_apart(with_declared(with_manners(foreseen(snapshot), policy), policy))
-    departing = tuple(concessions(departures(apart, policy), {job.name: job for job in apart.jobs}))
+    departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)
     world = kept.settled(nominations.snapshot)
@@ -56,7 +56,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
     leaves = frozenset(known.job.name for known in departing)
-    watched = Watched(for_a_round(optimiser)) if optimiser else None
+    watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
     decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept)
     certified = certifying(decision, watched)
     jobs = {job.name: job for job in world.jobs}
@@ -64,23 +64,27 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     asked = with_asked(world, asked_now, policy)
     grown = growths(asked, policy, candidates, decision)
     leaving = (*departing, *asked_now)
-    explained = Explained(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
-    reservations = (*explained.reservations(), *declared_in(world))
+    explanation = RoundExplanation(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
+    reservations = (*explanation.reservations(), *declared_in(world))
     return Plan(
         digest,
         policy.digest,
         (
             *steps_of(world, policy, leaving, nominations, decision, grown),
-            *reserving_steps(snapshot.in_flight.reservations, reservations, explained.provided),
+            *reserving_steps(snapshot.in_flight.reservations, reservations, explanation.provided),
         ),
-        tuple(explained.verdicts(reservations)),
+        tuple(explanation.verdicts(reservations)),
         certified(),
     )
 
 
 def standing_back(
-    snapshot: Snapshot, policy: Policy, candidates: Sequence[Candidate], shares: Shares, kept: Kept | None = None
-) -> tuple[tuple[Candidate, ...], Reserved]:
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[StartCandidate],
+    shares: Shares,
+    kept: RoundCache | None = None,
+) -> tuple[tuple[StartCandidate, ...], Reserved]:
     """The candidates with whose reservations hold them back, and what these keep: documents, and gangs that wait."""
     competing_for, declared = {candidate.job.name for candidate in candidates}, declared_in(snapshot)
     held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
@@ -90,7 +94,7 @@ def standing_back(
         sharing_of(policy, shares.tree, snapshot.nodes),
         ends_in(snapshot, loans_in(snapshot, policy, shares)),
     )
-    room = Room.of(snapshot, sharing.domain, pool_rules(policy, snapshot), kept=kept)
+    room = FreeCapacity.of(snapshot, sharing.domain, pool_rules(policy, snapshot), kept=kept)
     room.reserved = kept_by(declared, room, ends, snapshot.time)
     narrowed = kept_from(candidates, declared, policy, shares.tree, snapshot.time)
     jobs = {job.name: job for job in snapshot.jobs}
@@ -99,9 +103,11 @@ def standing_back(
     return held_back(narrowed, live, ends, policy, shares, room, snapshot.time), {**room.reserved, **for_gangs}
 
 
-def standing(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> tuple[Shares, dict[JobName, Admission]]:
+def standing(
+    snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None
+) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
-    kept = Kept() if kept is None else kept
+    kept = RoundCache() if kept is None else kept
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
     nodes = as_built(snapshot.nodes, pool_rules(policy, snapshot).rules)

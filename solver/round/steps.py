@@ -11,8 +11,8 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
 from solver.policy.policy import Policy
-from solver.preemption.concessions import Concession, promised_for
-from solver.round.regrowth import Growth
+from solver.preemption.planned_evictions import PlannedEviction, promised_for
+from solver.round.regrowth import GangGrowth
 from solver.round.repartition import kept_promises, repartitions
 from solver.round.tiers import Decision
 
@@ -20,10 +20,10 @@ from solver.round.tiers import Decision
 def steps_of(
     snapshot: Snapshot,
     policy: Policy,
-    leaving: Sequence[Concession],
+    leaving: Sequence[PlannedEviction],
     nominations: Nominations,
     decision: Decision,
-    grown: Sequence[Growth],
+    grown: Sequence[GangGrowth],
 ) -> Iterator[Step]:
     """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one.
 
@@ -63,7 +63,7 @@ def _releases(snapshot: Snapshot) -> Iterator[Release]:
             yield Release(intent.job, intent.attempt)
 
 
-def _leave(known: Concession, policy: Policy) -> Evict | Shrink:
+def _leave(known: PlannedEviction, policy: Policy) -> Evict | Shrink:
     job, grace = known.job, policy.grace(known.job)
     if known.whole and known.by != "overdue":
         return Evict(job.name, job.attempt, known.by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)

@@ -15,32 +15,32 @@ from typing import Self
 
 import numpy as np
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import Sharing
-from solver.milp.certify import Proof, layer_results, loose_bounds, with_victims
-from solver.milp.decide import Answer, Asked, begin
+from solver.milp.certificate import Proof, layer_results, loose_bounds, with_victims
 from solver.milp.optimiser import Optimiser
 from solver.milp.prices import fit_for
-from solver.model.kept import Kept
+from solver.milp.start_decision import PendingDecision, StartDecision, begin
 from solver.model.quantities import MILLI_PER_GPU
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
-from solver.placement.placement import Placed, least_tasks
-from solver.placement.starts import Start, layer_values
+from solver.placement.placement import PlacedGang, least_tasks
+from solver.placement.starts import JobStart, layer_values
 from solver.placement.strain import strain_of
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
 from solver.preemption.attempts import Attempts
-from solver.preemption.eviction import MakingRoom
-from solver.preemption.law import Law
-from solver.preemption.lawful import Lawful
-from solver.preemption.moving import Moving
-from solver.preemption.promise import TIERS, Promise, Tier
-from solver.queueing.demand import Candidate, SubLayer, sub_layers_of
-from solver.queueing.strict import Lines
-from solver.quota.entitlement import Charge, Headroom, Shares
-from solver.quota.holdings import Charges
+from solver.preemption.consolidation import ConsolidationSearch
+from solver.preemption.eviction import Preemptor
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.eviction_rules import EvictionRules
+from solver.preemption.new_nomination import TIERS, NewNomination, Tier
+from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
+from solver.queueing.strict_queues import Lines
+from solver.quota.allocation_table import Charges
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.users import UserRoom
 from solver.round.compaction import compacted
 
@@ -49,18 +49,18 @@ from solver.round.compaction import compacted
 class Decision:
     """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
-    `proof`: states what may be asked to know better how good it is. `displacing`: as in `MakingRoom`.
+    `proof`: states what may be asked to know better how good it is. `displacing`: as in `Preemptor`.
     """
 
-    starts: tuple[Start, ...]
-    promises: tuple[Promise, ...]
+    starts: tuple[JobStart, ...]
+    promises: tuple[NewNomination, ...]
     certificate: Certificate
     shares: Shares
-    room: Room
+    room: FreeCapacity
     proof: Callable[[], Proof] | None = None
     displacing: Mapping[JobName, Tier] = field(default_factory=dict)
 
-    def take(self, room: Room) -> None:
+    def take(self, room: FreeCapacity) -> None:
         """Everything that is given to somebody is nobody else's."""
         for start in self.starts:
             room.occupy(start.held)
@@ -69,7 +69,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Ground:
+class RoundContext:
     """What a round is decided on, with the program and without. `departing`: who is evicted in any case.
 
     `room`: what is free; `soon`: what will be once all who were asked to stop have stopped.
@@ -77,49 +77,49 @@ class Ground:
 
     snapshot: Snapshot
     policy: Policy
-    candidates: Sequence[Candidate]
+    candidates: Sequence[StartCandidate]
     shares: Shares
     departing: frozenset[JobName]
     sharing: Sharing
-    room: Room
-    soon: Room
-    kept: Kept
+    room: FreeCapacity
+    soon: FreeCapacity
+    kept: RoundCache
 
     @cached_property
-    def lawful(self) -> Lawful:
+    def evictable(self) -> EvictionCandidates:
         """Who may leave for whom."""
-        return Lawful(Law.of(self.snapshot, self.policy, self.shares, self.kept), self.kept)
+        return EvictionCandidates(EvictionRules.of(self.snapshot, self.policy, self.shares, self.kept), self.kept)
 
 
 @dataclass(slots=True)
-class Round:
+class RoundState:
     """A round while it is decided: what is settled already, and what the rest may count on.
 
     `asked`: who starts on what is free, once that is waited for; `told`: how each answer so far came about; `displacing`: as in
-    `MakingRoom`.
+    `Preemptor`.
     """
 
-    ground: Ground
+    ground: RoundContext
     optimiser: Optimiser | None
-    waiting: tuple[Candidate, ...]
-    room: Room
-    soon: Room
+    waiting: tuple[StartCandidate, ...]
+    room: FreeCapacity
+    soon: FreeCapacity
     shares: Shares
-    starts: list[Start]
-    promises: list[Promise]
+    starts: list[JobStart]
+    promises: list[NewNomination]
     fit_of: Callable[[], Fit | None]
-    moving: Moving
-    asked: Asked = field(init=False)
+    moving: ConsolidationSearch
+    asked: PendingDecision = field(init=False)
     told: list[Certificate] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, ground: Ground, optimiser: Optimiser | None) -> Self:
+    def begin(cls, ground: RoundContext, optimiser: Optimiser | None) -> Self:
         """Ask who starts on what is free."""
         snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
         room, limits = ground.room.copy(), policy.scheduling.solver
         fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser))
-        moving, waiting = Moving(snapshot, policy, shares, ground.sharing), tuple(candidates)
+        moving, waiting = ConsolidationSearch(snapshot, policy, shares, ground.sharing), tuple(candidates)
         begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit_of, moving)
         begun.ask()
         return begun
@@ -139,7 +139,7 @@ class Round:
 
     def _decided(self) -> Decision:
         if self.asked.by_program:
-            _ = self.ground.lawful  # Who still waits will need it, and the program takes its time.
+            _ = self.ground.evictable  # Who still waits will need it, and the program takes its time.
         room, answer = self.room, self.answer()
         for tier in TIERS if len(answer.starts) < len(self.waiting) else ():
             if self.evict_for(tier, answer):
@@ -149,20 +149,22 @@ class Round:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
 
-    def answer(self) -> Answer:
+    def answer(self) -> StartDecision:
         """What was asked for."""
         answer = self.asked.answer()
         self.told.append(answer.by)
         return answer
 
-    def evict_for(self, tier: Tier, answer: Answer) -> bool:
+    def evict_for(self, tier: Tier, answer: StartDecision) -> bool:
         """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
 
         Sub-layer by sub-layer: what the answer starts inside the tier stays, then the others of the sub-layer are served.
         What the answer starts below the tier is decided anew.
         """
         making = self._making_room()
-        inside = {start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, Headroom(self.shares))}
+        inside = {
+            start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
+        }
         # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
         started = {start.candidate.job.name for start in answer.starts}
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
@@ -173,23 +175,23 @@ class Round:
             self._settle(making)
         return bool(making.promises)
 
-    def _ungrown(self, start: Start) -> Start:
+    def _ungrown(self, start: JobStart) -> JobStart:
         """The start at its least size: nobody is evicted so that another can grow."""
         spec = start.candidate.job.spec
         least = least_tasks(spec)
         sizes = {group.name: count for group, count in zip(spec.task_groups, least, strict=True)}
         tasks = tuple(task for task in start.placed.tasks if task.index < sizes[task.group])
         # Fewer tasks may lie closer together.
-        return replace(start, placed=Placed(tasks, strain_of(self.room, spec, tasks)), tasks=least)
+        return replace(start, placed=PlacedGang(tasks, strain_of(self.room, spec, tasks)), tasks=least)
 
-    def _making_room(self) -> MakingRoom:
-        headroom, users = Headroom(self.shares), UserRoom(self.shares.users)
+    def _making_room(self) -> Preemptor:
+        headroom, users = QuotaHeadroom(self.shares), UserRoom(self.shares.users)
         gone = set(self.ground.departing).union(*(promise.asked for promise in self.promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
-        attempts = Attempts(self.ground.lawful, *rooms, headroom, users, lines)
-        return MakingRoom(self.ground.snapshot, self.ground.policy, attempts, gone, self.moving)
+        attempts = Attempts(self.ground.evictable, *rooms, headroom, users, lines)
+        return Preemptor(self.ground.snapshot, self.ground.policy, attempts, gone, self.moving)
 
-    def _settle(self, making: MakingRoom) -> None:
+    def _settle(self, making: Preemptor) -> None:
         self.starts += making.starts
         self.promises += making.promises
         self.displacing |= making.displacing
@@ -199,11 +201,11 @@ class Round:
         self.shares = _holding(making.attempts)
 
 
-def _names(candidates: Iterable[Candidate]) -> list[JobName]:
+def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
     return [candidate.job.name for candidate in candidates]
 
 
-def _conclude(this: Round, answer: Answer, room: Room) -> Decision:
+def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> Decision:
     starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
     shares, candidates = this.ground.shares, this.ground.candidates
     after = shares.without(_charges(promises))
@@ -215,8 +217,8 @@ def _conclude(this: Round, answer: Answer, room: Room) -> Decision:
     values = layer_values(others, sub_layers, held, displacing)
     values = _with_displacing(values, sub_layers, displacing, this.displacing)
     # What no answer could exceed bounds these values: everybody is preempted, which makes room inside its own queue's guarantee.
-    holdings = this.ground.lawful.holdings
-    everybody = Charges(holdings, np.ones(len(holdings.holders), dtype=bool)).items()
+    allocations = this.ground.evictable.allocations
+    everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
     certificate = with_victims(this.told, layers, promises)
@@ -224,7 +226,7 @@ def _conclude(this: Round, answer: Answer, room: Room) -> Decision:
 
 
 def _with_displacing(
-    values: Sequence[float], sub_layers: Sequence[SubLayer], starts: Iterable[Start], tiers: Mapping[JobName, Tier]
+    values: Sequence[float], sub_layers: Sequence[SubLayer], starts: Iterable[JobStart], tiers: Mapping[JobName, Tier]
 ) -> tuple[float, ...]:
     """The layers, with those who displace lower work of their queue: they are inside before that is."""
     more, place = list(values), {layer: number for number, layer in enumerate(sub_layers)}
@@ -237,13 +239,13 @@ def _with_displacing(
     return tuple(round(value, 9) for value in more)
 
 
-def _charges(promises: Iterable[Promise]) -> Iterator[tuple[QueueName, Charge]]:
+def _charges(promises: Iterable[NewNomination]) -> Iterator[tuple[QueueName, Charge]]:
     for promise in promises:
         for victim in promise.victims:
             yield victim.holder.job.spec.queue, victim.holder.charge
 
 
-def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Iterator[Start]:
+def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom) -> Iterator[JobStart]:
     """The starts that lie, at least in part, inside the tier's shares."""
     for start in starts:
         inside = headroom.entitled if tier == "entitled" else headroom.fair
@@ -253,7 +255,7 @@ def _inside_tier(starts: Iterable[Start], tier: Tier, headroom: Headroom) -> Ite
 
 
 def _holding(given: Attempts) -> Shares:
-    """The shares once victims have left and takers have come."""
+    """The shares once victims have left and preemptors have come."""
     shares, used = given.headroom.shares, Counter(given.headroom.shares.used)
     used.update(given.headroom.taken)
     by_user = Counter(shares.users.used)

@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from solver.capacity.held import NOBODY, Against, seen
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import NOBODY, Against, seen
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import Job, JobName, JobSpec, QueueName
 from solver.placement.placement import place
-from solver.placement.starts import Start
+from solver.placement.starts import JobStart
 from solver.placement.views import fits
 from solver.plan.reasons import (
     AnyReason,
@@ -27,17 +27,17 @@ from solver.plan.reasons import (
 )
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
-from solver.policy.tree import Line
-from solver.queueing.demand import Candidate
+from solver.policy.tree import QuotaLine
+from solver.queueing.demand import StartCandidate
 from solver.queueing.entry import back_off_ends
 from solver.queueing.fallback import as_open_at, fallback_opens, types_of
-from solver.queueing.strict import Lines
-from solver.quota.entitlement import Headroom, Shares
+from solver.queueing.strict_queues import Lines
+from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserLine, UserRoom
 from solver.round.admission import Admission
 from solver.round.guarantees import entitled_first, fragmented, not_lent
-from solver.round.lacking import Lacking
+from solver.round.shortage import Shortage
 
 AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
 
@@ -49,17 +49,17 @@ class Waiting:
     policy: Policy
     now: Instant
     shares: Shares
-    before: Room
-    after: Room
-    starts: Sequence[Start]
+    before: FreeCapacity
+    after: FreeCapacity
+    starts: Sequence[JobStart]
     stage: str
-    candidates: Sequence[Candidate]
+    candidates: Sequence[StartCandidate]
     reservations: Sequence[Reservation] = ()
-    _before: Headroom = field(init=False)
-    _headroom: Headroom = field(init=False)
+    _before: QuotaHeadroom = field(init=False)
+    _headroom: QuotaHeadroom = field(init=False)
     _users: UserRoom = field(init=False)
     _lines: Lines = field(init=False)
-    _room: Lacking = field(init=False)
+    _room: Shortage = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class Waiting:
     _starts_of_queue: dict[QueueName, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
-        self._before, self._headroom = Headroom(self.shares), Headroom(self.shares)
+        self._before, self._headroom = QuotaHeadroom(self.shares), QuotaHeadroom(self.shares)
         self._users = UserRoom(self.shares.users)
-        self._lines, self._room = Lines(self.candidates), Lacking(self.after)
+        self._lines, self._room = Lines(self.candidates), Shortage(self.after)
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
@@ -80,7 +80,7 @@ class Waiting:
             self._users.take(start.candidate.job, start.charge)
             self._lines.start(start.candidate)
 
-    def reasons(self, candidate: Candidate) -> tuple[AnyReason, ...]:
+    def reasons(self, candidate: StartCandidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
         behind = tuple(self._lines.blocker(candidate, option) for option in candidate.options)
         alike = (candidate.likeness, behind, self._opens_late(candidate))
@@ -99,7 +99,7 @@ class Waiting:
             self._held[alike] = tuple(dict.fromkeys((*admission.holds, *constraints)))
         return self._held[alike]
 
-    def _explain(self, candidate: Candidate, behind: Sequence[JobName | None]) -> Iterable[AnyReason]:
+    def _explain(self, candidate: StartCandidate, behind: Sequence[JobName | None]) -> Iterable[AnyReason]:
         constraints = self._constraints(
             candidate.job, candidate.options, behind, inside_only=candidate.inside_only, against=candidate.against
         )
@@ -165,7 +165,7 @@ class Waiting:
                 origin = document.origin if document else ""
                 yield ReservedFor(held.holder, held.start, gpus, held.until if document else None, origin)
 
-    def _opens_late(self, candidate: Candidate) -> Instant | None:
+    def _opens_late(self, candidate: StartCandidate) -> Instant | None:
         """When the types are open to it that are not yet; None: all are."""
         early = any(option.inside_only for option in candidate.options)
         return fallback_opens(candidate.job, self.policy) if early else None
@@ -187,11 +187,11 @@ class Waiting:
                 origin = self._origin(line.queue, gpu_type)
                 yield BeyondGuarantee(line.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), until, origin)
 
-    def _quota_max(self, line: Line, wanted: int) -> QuotaMax:
+    def _quota_max(self, line: QuotaLine, wanted: int) -> QuotaMax:
         used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))
-        most = MilliGpu(self.shares.ceiling[line])
+        queue_max = MilliGpu(self.shares.max[line])
         origin = self._origin(line.queue, line.gpu_type)
-        return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin)
+        return QuotaMax(line.queue, line.gpu_type, queue_max, used, MilliGpu(wanted), origin)
 
     def _user_max(self, line: UserLine, wanted: int) -> QuotaMax:
         most, used = MilliGpu(self.shares.users.most(line)), MilliGpu(self._users.used(line))
@@ -202,7 +202,7 @@ class Waiting:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)
         return entry.origin if entry else ""
 
-    def _would_have_fitted(self, candidate: Candidate, option: Option) -> bool:
+    def _would_have_fitted(self, candidate: StartCandidate, option: Option) -> bool:
         job = candidate.job
         if not self.starts or not self._before.allows(job.spec.queue, option.charge):
             return False
@@ -215,7 +215,7 @@ class Waiting:
             self._fitted[alike] = fits(self.before, candidate, option)
         return self._fitted[alike]
 
-    def _outranked(self, candidate: Candidate) -> Outranked:
+    def _outranked(self, candidate: StartCandidate) -> Outranked:
         types = frozenset(gpu_type for option in candidate.options for gpu_type in option.charge)
         queue = candidate.job.spec.queue
         if (types, queue) not in self._rivals:

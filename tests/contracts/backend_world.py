@@ -10,8 +10,8 @@ from reconciler.protocols.backend import (
     Activity,
     AttemptStopped,
     Backend,
+    BackendChanges,
     BackendUnreachableError,
-    Changes,
     Cursor,
     Epoch,
     GpuPartitioned,
@@ -120,12 +120,12 @@ class Watcher:
         """Forget until the backend says that it did."""
         self._persist(lambda: self.world.backend.forget(JobName(job), attempt, Epoch(epoch)))
 
-    def look(self) -> Changes:
+    def look(self) -> BackendChanges:
         """Fold what changed since the last look; returns it."""
         try:
             changes = self.world.backend.changes(self.cursor)
         except BackendUnreachableError:
-            return Changes(self.cursor)
+            return BackendChanges(self.cursor)
         assert changes.cursor >= self.cursor, "a cursor went back"
         self.cursor = changes.cursor
         for status in changes.tasks:

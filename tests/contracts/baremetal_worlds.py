@@ -11,20 +11,29 @@ from pathlib import Path
 
 import structlog
 
+from reconciler.backends.attempt_removal import forget_each
+from reconciler.backends.baremetal.agent_server import AgentServer
 from reconciler.backends.baremetal.backend import BareMetalBackend
-from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import SentSecret
-from reconciler.backends.forgetting import forget_each
 from reconciler.model.clock import SystemClock
-from reconciler.node.agent.agent import Agent
+from reconciler.node.agent.agent import NodeAgent
 from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.join import join
-from reconciler.node.agent.pace import Pace
-from reconciler.node.local.gpus import Gpus
-from reconciler.protocols.backend import AttemptKey, Changes, Cursor, Epoch, GrowGang, Order, PartitionGpu, StartGang
+from reconciler.node.agent.pace import AgentPace
+from reconciler.node.local.gpus import NodeGpus
+from reconciler.protocols.backend import (
+    AttemptKey,
+    BackendChanges,
+    Cursor,
+    Epoch,
+    GrowGang,
+    Order,
+    PartitionGpu,
+    StartGang,
+)
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
@@ -33,14 +42,14 @@ from tests.contracts.local_worlds import LocalWorld, eventually
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.backends.baremetal.trust import Trust, trust_in
 
-QUICK = Pace(look_s=0.03, rest_first_s=0.01, rest_max_s=0.02)
+QUICK = AgentPace(look_s=0.03, rest_first_s=0.01, rest_max_s=0.02)
 LOG = structlog.get_logger("quorate.test")
 
 
 class Agents:
     """Both, in one thread: each with a folder of its own, on disk like everything that outlives them."""
 
-    def __init__(self, state: Path, trust: Trust, port: int, gpus: Callable[[Path], Gpus]) -> None:
+    def __init__(self, state: Path, trust: Trust, port: int, gpus: Callable[[Path], NodeGpus]) -> None:
         self._agents = [self._agent(node, state, trust, port, gpus) for node in NODES]
         self._begun = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
@@ -51,12 +60,12 @@ class Agents:
         self._loop.call_soon_threadsafe(self._running.cancel)
         self._thread.join()
 
-    def _agent(self, node: Node, state: Path, trust: Trust, port: int, gpus: Callable[[Path], Gpus]) -> Agent:
+    def _agent(self, node: Node, state: Path, trust: Trust, port: int, gpus: Callable[[Path], NodeGpus]) -> NodeAgent:
         folder = AgentFolder(state / node.name)
         deeds = NodeDeeds(node.name, folder, SystemClock(), gpus=gpus)
         identity = join("127.0.0.1", port, trust.token(node.name), folder.identity)
         servers, address = [("127.0.0.1", port)], f"{node.name}.example"
-        return Agent(deeds, servers, identity, SystemClock(), LOG, address, QUICK)
+        return NodeAgent(deeds, servers, identity, SystemClock(), LOG, address, QUICK)
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -75,7 +84,7 @@ class Recorded:
         self._backend = backend
         self._claims = claims
 
-    def changes(self, since: Cursor) -> Changes:
+    def changes(self, since: Cursor) -> BackendChanges:
         return self._backend.changes(since)
 
     def submit(self, order: Order, epoch: Epoch) -> None:
@@ -109,7 +118,7 @@ class BareMetalWorld(LocalWorld):
         self._trust = trust
         self.leads = True
         self._agents: Agents | None = None
-        self.opened: Door | None = None
+        self.opened: AgentServer | None = None
         self.port = 0
         self._claims: dict[tuple[JobName, int], Claim] = {}
         self.sends: Callable[[JobSpec], tuple[SentSecret, ...]] = lambda _: ()
@@ -122,7 +131,7 @@ class BareMetalWorld(LocalWorld):
         self.fleet = Fleet(SystemClock())
         declared = {node.name: node for node in NODES}
         address, trust = ("127.0.0.1", self.port), self._trust
-        self.opened = Door(
+        self.opened = AgentServer(
             address,
             Entry(trust.authority, trust.joining),
             self.fleet,
@@ -145,7 +154,7 @@ class BareMetalWorld(LocalWorld):
         eventually(lambda: sum(node.ready for node in self.backend.changes(Cursor(0)).nodes) == len(NODES))
 
     @property
-    def door(self) -> Door:
+    def door(self) -> AgentServer:
         assert self.opened is not None
         return self.opened
 

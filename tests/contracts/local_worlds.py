@@ -13,7 +13,7 @@ from pathlib import Path
 from reconciler.model.clock import SystemClock
 from reconciler.node.local import LocalBackend
 from reconciler.node.local.cleanup import GpuUse
-from reconciler.node.local.gpus import DeclaredGpus, Gpus
+from reconciler.node.local.gpus import DeclaredGpus, NodeGpus
 from reconciler.node.local.machine import Equipment
 from reconciler.node.local.mps import Mps
 from reconciler.node.local.runtimes import Runtimes
@@ -61,7 +61,7 @@ class LocalWorld:
             equipment=Equipment(self._runtimes, self.gpu_use, self.mps),
         )
 
-    def gpus(self, kept: Path) -> Gpus:
+    def gpus(self, kept: Path) -> NodeGpus:
         """Declared ones, whatever this machine has."""
         return DeclaredGpus(kept, self.witness / "none")
 

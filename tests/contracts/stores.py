@@ -18,7 +18,7 @@ from reconciler.protocols.agents import Agents
 from reconciler.protocols.alerts import AlertDeliveries
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.checkpoints import CheckpointRegistry
-from reconciler.protocols.following import FollowingDecisions
+from reconciler.protocols.git_decisions import FollowingDecisions
 from reconciler.protocols.gone_pods import GonePods
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from reconciler.protocols.agents import Agent, AgentRevokedError, Invitation, NotInvitedError
+from reconciler.protocols.agents import AgentRecord, AgentRevokedError, Invitation, NotInvitedError
 from solver.model.cluster import NodeName
 from tests.contracts.stores import NOW, Stores
 
@@ -21,7 +21,7 @@ def test_an_invitation_lets_one_key_in_and_the_same_again_changes_nothing(stores
     stores.agents.invite(INVITATION)
     assert stores.agents.invitations() == (INVITATION,)
     joined = stores.agents.join("sha256:aa", NODE, "key", NOW, UNTIL)
-    assert joined == Agent(NODE, 1, NOW, NOW, UNTIL)
+    assert joined == AgentRecord(NODE, 1, NOW, NOW, UNTIL)
     assert stores.agents.invitations() == ()
     stores.reopen()
     assert stores.agents.join("sha256:aa", NODE, "key", NOW.after(5), UNTIL.after(5)) == joined
@@ -58,7 +58,7 @@ def test_each_joining_begins_a_generation(stores: Stores) -> None:
     stores.agents.invite(INVITATION)
     stores.agents.join("sha256:aa", NODE, "key", NOW, UNTIL)
     stores.agents.renew(NODE, 1, NOW.after(3), UNTIL.after(3))
-    assert stores.agents.agent(NODE) == Agent(NODE, 1, NOW, NOW.after(3), UNTIL.after(3))
+    assert stores.agents.agent(NODE) == AgentRecord(NODE, 1, NOW, NOW.after(3), UNTIL.after(3))
     stores.agents.invite(msgspec.structs.replace(INVITATION, token_hash="sha256:bb"))
     assert stores.agents.join("sha256:bb", NODE, "key", NOW.after(5), UNTIL).generation == 2
     with pytest.raises(AgentRevokedError):
@@ -71,7 +71,7 @@ def test_a_revoked_agent_gets_nothing_until_it_joins_anew(stores: Stores) -> Non
     stores.agents.invite(INVITATION)
     stores.agents.join("sha256:aa", NODE, "key", NOW, UNTIL)
     revoked = stores.agents.revoke(NODE, NOW.after(7), "ada")
-    assert revoked == Agent(NODE, 2, NOW, NOW, UNTIL, NOW.after(7), "ada")
+    assert revoked == AgentRecord(NODE, 2, NOW, NOW, UNTIL, NOW.after(7), "ada")
     assert stores.agents.revoke(NODE, NOW.after(9), "bob") == revoked
     for generation in (1, 2):
         with pytest.raises(AgentRevokedError, match="gpu-1 counts no more"):
@@ -79,7 +79,7 @@ def test_a_revoked_agent_gets_nothing_until_it_joins_anew(stores: Stores) -> Non
     with pytest.raises(NotInvitedError):
         stores.agents.join("sha256:aa", NODE, "key", NOW, UNTIL)
     stores.agents.invite(msgspec.structs.replace(INVITATION, token_hash="sha256:bb"))
-    assert stores.agents.join("sha256:bb", NODE, "key", NOW, UNTIL) == Agent(NODE, 3, NOW, NOW, UNTIL)
+    assert stores.agents.join("sha256:bb", NODE, "key", NOW, UNTIL) == AgentRecord(NODE, 3, NOW, NOW, UNTIL)
 
 
 def test_revoking_takes_back_an_invitation(stores: Stores) -> None:

@@ -8,26 +8,26 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.model.webhook_delivery import DeliveryResult, DeliveryState
 from reconciler.protocols.backend import StaleEpochError
 from tests.contracts.stores import LEASE, NOW, Stores, lead
 
-NEW = Standing("ops/chat", 7, "sha256:ab")
+NEW = DeliveryState("ops/chat", 7, "sha256:ab")
 
 
 def test_a_webhook_begins_once_and_is_kept_over_a_crash(stores: Stores) -> None:
     epoch = lead(stores)
     stores.alerts.begin(epoch, NEW)
     stores.alerts.begin(epoch, msgspec.structs.replace(NEW, cursor=9))
-    failed = NEW.after(8, Answer("it answered 500"), NOW, 0.5)
+    failed = NEW.after(8, DeliveryResult("it answered 500"), NOW, 0.5)
     stores.alerts.keep(epoch, failed)
-    stores.alerts.begin(epoch, Standing("dev/hook", 1, ""))
+    stores.alerts.begin(epoch, DeliveryState("dev/hook", 1, ""))
     stores.reopen()
-    assert stores.alerts.webhooks() == (Standing("dev/hook", 1, ""), failed)
+    assert stores.alerts.webhooks() == (DeliveryState("dev/hook", 1, ""), failed)
     assert stores.alerts.renew(epoch, "ops/chat") == failed
-    taken = failed.after(8, Answer(), NOW, 0.5)
+    taken = failed.after(8, DeliveryResult(), NOW, 0.5)
     stores.alerts.keep(epoch, taken)
-    stopped = taken.after(9, Answer("it answered 410", gone=True), NOW, 0.5)
+    stopped = taken.after(9, DeliveryResult("it answered 410", gone=True), NOW, 0.5)
     stores.alerts.keep(epoch, stopped)
     assert stores.alerts.renew(epoch, "ops/chat") == stopped
 

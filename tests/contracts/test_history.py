@@ -16,7 +16,7 @@ from solver.model.quantities import Duration, MilliGpu
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, QueueName
 from solver.plan.plan import Bind, Certificate, Inadmissible, LayerResult, Plan, Starts, Waits
-from solver.plan.reasons import Capacity
+from solver.plan.reasons import CapacityReason
 from solver.plan.refusals import NeverFits
 from solver.policy.policy import Queue, Quota, policy_of
 from tests.contracts.simulated_worlds import NODES
@@ -36,7 +36,7 @@ def record_of(revision: str = "abc") -> RoundRecord:
         (Bind(JobName("a"), 1, claim_of("a", "n1/0", "n1/1").tasks, Duration(300_000)),),
         (
             Starts(JobName("a"), Q, TWO, TWO),
-            Waits(JobName("b"), Q, (Capacity(H100, ONE, TWO),)),
+            Waits(JobName("b"), Q, (CapacityReason(H100, ONE, TWO),)),
             Inadmissible(JobName("c"), Q, (NeverFits("worker", H100, 2, ONE, tasks_that_fit=1, largest_task=ONE),)),
         ),
         Certificate("mip", (LayerResult("entitled", 2.0, 2.5, "within-gap"),), 0.5, "highs 1", 0),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.model.health_record import Finding, NodeHealth, PartHealth
+from reconciler.model.health_record import HealthFinding, NodeHealth, PartHealth
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from solver.model.cluster import NodeName
 from tests.contracts.stores import LEASE, NOW, Stores
 
 N1, N2 = NodeName("n1"), NodeName("n2")
-FINDING = Finding("xid-reset", "gpu-0", "", NOW, NOW, "XID 48", int(NOW), confirmed=True)
+FINDING = HealthFinding("xid-reset", "gpu-0", "", NOW, NOW, "XID 48", int(NOW), confirmed=True)
 SICK = NodeHealth(N1, (FINDING,), (PartHealth("gpu-0", "drained", NOW, "XID 48", NOW.after(5_000)),))
 
 

@@ -15,7 +15,7 @@ from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Optimiser
 from solver.model.document import encode
-from solver.model.kept import Kept
+from solver.model.round_cache import RoundCache
 from solver.round.solve import solve
 from tests.disturbed.drawn_policies import DrawnPolicies, maybe
 from tests.drawn import DRAWING
@@ -28,7 +28,7 @@ BROKE = (20, 24, 26, 31)
 
 def hold_rounds(seed: int, optimiser: Optimiser | None) -> None:
     """Many rounds, one after the other; fails with the seed and the number of the round."""
-    chance, kept = random.Random(seed), Kept()
+    chance, kept = random.Random(seed), RoundCache()
     sizes = chance.choice([256, 512, 1024]), chance.choice([60, 200, 400]), chance.choice([0.6, 0.8, 0.93, 0.97, 0.99])
     world = World(*sizes, seed)
     onward = Onward(world.workload(chance, "later"), chance, churn=chance.choice([0.005, 0.02, 0.05, 0.15]))

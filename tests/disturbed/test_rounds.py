@@ -14,8 +14,8 @@ from solver.milp.optimiser import Effort, Program, Solution
 from solver.model.arrays import Floats
 from solver.model.document import decode, encode
 from solver.model.inflight import InFlight
-from solver.model.kept import Kept
 from solver.model.quantities import Duration
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
@@ -37,7 +37,7 @@ PAUSES = (0, 1000, 10_000, 60_000, HOUR_MS // 4, HOUR_MS, 3 * HOUR_MS)
 
 Value = TypeVar("Value")
 
-Decide = Callable[[random.Random, Snapshot, Policy, Kept], Plan]
+Decide = Callable[[random.Random, Snapshot, Policy, RoundCache], Plan]
 
 
 def mixed(chance: random.Random, values: Sequence[Value]) -> tuple[Value, ...]:
@@ -69,7 +69,7 @@ def answer(program: Program, start: Floats, effort: Effort) -> Solution:
     return solution
 
 
-def decided(chance: random.Random, snapshot: Snapshot, policy: Policy, kept: Kept) -> Plan:
+def decided(chance: random.Random, snapshot: Snapshot, policy: Policy, kept: RoundCache) -> Plan:
     """A round's plan, which is lawful and the same without what is kept, in another order, and read back; at times a program's."""
     plan = lawful(snapshot, policy, solve(snapshot, policy, None, kept))
     assert encode(solve(snapshot, policy, None)) == encode(plan), "what is kept made a difference"
@@ -85,12 +85,12 @@ def decided(chance: random.Random, snapshot: Snapshot, policy: Policy, kept: Kep
     return plan
 
 
-def decided_by_program(chance: random.Random, snapshot: Snapshot, policy: Policy, kept: Kept) -> Plan:
+def decided_by_program(chance: random.Random, snapshot: Snapshot, policy: Policy, kept: RoundCache) -> Plan:
     """A round's plan as control planes decide it, which is lawful."""
     return lawful(snapshot, policy, solve(snapshot, policy, answer, kept))
 
 
-def go_on(decide: Decide, chance: random.Random, world: Disturbed, kept: Kept) -> None:
+def go_on(decide: Decide, chance: random.Random, world: Disturbed, kept: RoundCache) -> None:
     """Hold a round, act on it, and let time pass."""
     cluster = world.cluster
     plan = decide(chance, cluster.snapshot(world.policy), world.policy, kept)
@@ -102,7 +102,7 @@ def go_on(decide: Decide, chance: random.Random, world: Disturbed, kept: Kept) -
 
 def hold_rounds(seed: int, decide: Decide = decided) -> None:
     """Many rounds, one after the other; fails with the seed and the number of the round."""
-    chance, kept = random.Random(seed * 7 + 3), Kept()
+    chance, kept = random.Random(seed * 7 + 3), RoundCache()
     world = Disturbed(seed, nodes=chance.choice([0, 1, 2, 3, 4, 6, 8]), jobs=chance.randint(0, 10))
     for number in range(ROUNDS):
         try:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.job_record import JobOutcome
 from solver.model.quantities import Cpu, Duration, Memory
 from solver.model.shape import Shape

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, make_url
 
 from reconciler.access.token_file import read_token
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.protocols.stores import Event
 from reconciler.server.folder import StateFolder
 from reconciler.store.engines import postgresql_url

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.payloads import Status
 from reconciler.cli.main import run
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.protocols.stores import Event
 from solver.model.document import decode, encode

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.backends.baremetal.join_token import read_token
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.node.agent.join import join
 from tests.e2e.control_plane import killed, processes_that_mention
 from tests.e2e.links import Link, Network

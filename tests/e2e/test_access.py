@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.access.tokens import create_token
-from reconciler.client.client import Client, NotAuthorisedError
+from reconciler.client import Client, NotAuthorisedError
 from solver.model.workload import JobName
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.reconciler.access.issuer import serving

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from reconciler.access.token_file import read_token
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.reconciler.gitops.source.origin import Origin
 

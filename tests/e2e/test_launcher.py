@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.payloads import JobView
-from reconciler.client.client import Client
+from reconciler.client import Client
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

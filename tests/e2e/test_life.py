@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.client.client import Client
+from reconciler.client import Client
 from solver.model.quantities import Cpu, Duration, Memory
 from solver.model.shape import Shape
 from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, TaskGroup

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.client.client import ApiError, ServerUnreachableError
+from reconciler.client import ApiError, ServerUnreachableError
 from reconciler.model.job_record import TERMINAL
-from reconciler.server.follow import APPLIED, REFUSED
+from reconciler.server.policy_follower import APPLIED, REFUSED
 from solver.model.quantities import Duration
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.reconciler.gitops.source.origin import INVALID, Origin

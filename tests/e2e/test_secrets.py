@@ -18,7 +18,7 @@ import pytest
 
 from reconciler.access.token_file import read_token
 from reconciler.api.rules import RULES
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from solver.model.document import encode
 from solver.model.workload import JobName, JobSpec, SecretUse
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.client.client import ApiError
+from reconciler.client import ApiError
 from solver.model.workload import JobName, SecretUse
 from tests.e2e.bare_metal import bare_metal_policy
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane, sh, until
@@ -63,7 +63,7 @@ def test_detach_and_come_back(person: Person) -> None:
     person.sees("behere")
     person.types("\x1d")
     person.sees("detached from shell")
-    assert (person.exit_code(), person.settings()) == (Exit.OK, person.before)
+    assert (person.exit_code(), person.settings()) == (ExitCode.OK, person.before)
     person.runs("attach", "shell")
     person.sees("attached to shell")
     person.sees("behere")  # What was shown before.
@@ -93,7 +93,7 @@ def test_a_killed_server_gives_the_terminal_back_and_the_task_goes_on(person: Pe
     person.sees("behere")
     plane.signal(signal.SIGKILL)
     person.sees("the connection was lost")
-    assert (person.exit_code(), person.settings()) == (Exit.SERVER_UNREACHABLE, person.before)
+    assert (person.exit_code(), person.settings()) == (ExitCode.SERVER_UNREACHABLE, person.before)
     plane.start().until_ready()
     with Person(plane) as again:
         again.runs("attach", "shell")
@@ -102,7 +102,7 @@ def test_a_killed_server_gives_the_terminal_back_and_the_task_goes_on(person: Pe
         again.sees("still here")
         assert plane.signal(signal.SIGTERM) == 0, "nobody who is attached keeps a server from stopping"
         again.sees("the connection was lost")
-        assert (again.exit_code(), again.settings()) == (Exit.SERVER_UNREACHABLE, again.before)
+        assert (again.exit_code(), again.settings()) == (ExitCode.SERVER_UNREACHABLE, again.before)
 
 
 @pytest.mark.long
@@ -121,7 +121,7 @@ def test_whoever_interrupts_the_waiting_cancels_the_job(person: Person, plane: C
         person.sees("waiting until shell runs")
         person.types("\x03")
         person.sees("it was cancelled")
-        assert person.exit_code() == Exit.INTERRUPTED
+        assert person.exit_code() == ExitCode.INTERRUPTED
         until("it is cancelled", lambda: client.job("shell").state == "cancelled")
 
 
@@ -149,5 +149,5 @@ def test_without_a_terminal_nothing_is_submitted() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "reconciler.cli.main", *SUBMIT], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
-    assert ran.returncode == Exit.USAGE
+    assert ran.returncode == ExitCode.USAGE
     assert "must be a terminal" in ran.stderr

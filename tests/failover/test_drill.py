@@ -12,7 +12,7 @@ from hack.failover.__main__ import figures
 from hack.failover.drill import drill, site_of, until
 from hack.failover.load import Ran, gang, violations
 from hack.postgresql.server import PrivateServer
-from reconciler.client.client import ApiError
+from reconciler.client import ApiError
 from reconciler.model.job_record import JobOutcome, JobRecord
 from solver.model.workload import JobName
 from tests.contracts.stores import NOW, POSTGRESQL_URL, SPEC

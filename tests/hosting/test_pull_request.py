@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.client.client import Client
+from reconciler.client import Client
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup

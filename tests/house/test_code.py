@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ EMPTY_NAMES = {
     "utilities", "utils",
 }  # fmt: skip
 """They say of a module only that somebody did not know what it is for."""
+
+NO_NOUNS = {"at_once", "between", "enough", "free", "held", "kept", "plain", "silent", "told", "seen"}
+UNTIL_GUARANTEES_ARE_ANEW = {"solver/milp/entitled.py", "solver/preemption/unserved.py", "solver/quota/vacated.py"}
+"""Modules that the rules on guarantees will replace: they need no other names before."""
 
 
 def test_functions_are_short_enough_to_read() -> None:
@@ -49,6 +54,16 @@ def test_names_of_modules_say_something() -> None:
     assert objections(tracked("*.py"), empty) == {}
 
 
+def test_modules_of_the_solver_are_called_by_nouns() -> None:
+    """As far as endings tell: no participles or adverbs. What ends in -ing may be a noun, as sharing is."""
+
+    def participle(path: Path) -> bool:
+        known = str(path.relative_to(ROOT)) in UNTIL_GUARANTEES_ARE_ANEW
+        return not known and (path.stem in NO_NOUNS or path.stem.endswith(("ed", "ly")))
+
+    assert objections(tracked("solver/*.py"), participle) == {}
+
+
 def test_the_front_door_of_the_solver_opens() -> None:
     assert {name: getattr(solver, name).__name__ for name in solver.__all__} == {
         "Replay": "Replay",
@@ -57,3 +72,12 @@ def test_the_front_door_of_the_solver_opens() -> None:
     }
     with pytest.raises(AttributeError, match="nothing"):
         _ = solver.nothing
+
+
+def test_one_public_class_name_means_one_class() -> None:
+    where = defaultdict(list)
+    for path in tracked("quorate/*.py", "solver/*.py", "reconciler/*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in where.items() if len(places) > 1} == {}

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from hack.kubernetes.audited import Right, rights_of
 from hack.kubernetes.shipped import NAMESPACE, base_objects
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import COMMANDS, cli
 from reconciler.documents.reader import read_yaml
 from reconciler.documents.schemas import FOLDER_OF_KIND
@@ -84,7 +84,7 @@ def test_a_command_prints_json_and_explains_its_options(name: str) -> None:
 
 
 def test_every_exit_code_is_in_the_table() -> None:
-    assert {f"| {code.value} |" for code in Exit} <= set(re.findall(r"^\| \d+ \|", doc("cli.md"), re.MULTILINE))
+    assert {f"| {code.value} |" for code in ExitCode} <= set(re.findall(r"^\| \d+ \|", doc("cli.md"), re.MULTILINE))
 
 
 def test_every_reason_is_explained_and_no_other() -> None:
@@ -99,7 +99,7 @@ GLOSSARY = re.findall(r"^\| \*\*(.+?)\*\* \|.*\| (?:`(.+?)` )?\|$", doc("glossar
 
 @pytest.mark.parametrize("path", [path for _, path in GLOSSARY if path])
 def test_a_term_of_the_glossary_stands_where_it_is_said_to(path: str) -> None:
-    assert CliRunner().invoke(cli, ["explain", path]).exit_code == Exit.OK
+    assert CliRunner().invoke(cli, ["explain", path]).exit_code == ExitCode.OK
 
 
 def test_the_glossary_has_each_term_once_and_every_kind_of_quota() -> None:

@@ -15,6 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from hack.image_lock import BUILD, IMAGE, RUN, build_wishes, wishes
+from reconciler.model.package_data import shipped
 from tests.house.tracked import ROOT, tracked
 
 KNOWN = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "LABEL", "RUN", "USER", "WORKDIR"}
@@ -114,6 +115,18 @@ def test_what_is_installed_is_pinned_as_the_project_asks(file: Path, wanted: tup
         assert pinned[name] in wish.specifier, f"{wish}: {pinned[name]} is pinned"
 
 
+def test_what_a_wheel_ships_is_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout it lies elsewhere, so nothing else here would notice."""
+    package = tmp_path / "reconciler"
+    monkeypatch.setattr("reconciler.model.package_data.files", lambda _: package)
+    shipped_to = project()["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for source, target in shipped_to.items():
+        assert (ROOT / source).is_dir()
+        (tmp_path / target).mkdir(parents=True)
+        assert shipped(source) == tmp_path / target
+    assert {"schemas", "policies", "cluster-state"} <= shipped_to.keys()
+
+
 @pytest.mark.long
 def test_what_the_image_does_makes_a_program_that_runs(tmp_path: Path) -> None:
     """The steps of its build, from the same script: asks the package index for some 50 wheels."""
@@ -123,7 +136,7 @@ def test_what_the_image_does_makes_a_program_that_runs(tmp_path: Path) -> None:
         [tmp_path / "quorate/bin/quorate", "--version"], env=bare, capture_output=True, text=True, check=True
     )
     assert run.stdout == f"quorate {project()['project']['version']}\n"
-    served = "import reconciler.server.on_kubernetes, reconciler.api.serve"
+    served = "import reconciler.server.kubernetes_cluster, reconciler.api.serve"
     subprocess.run([tmp_path / "quorate/bin/python", "-c", served], env=bare, cwd=tmp_path, check=True)
     valid = subprocess.run([tmp_path / "quorate/bin/quorate", "validate", ROOT], env=bare, cwd=tmp_path)
     assert valid.returncode == 0

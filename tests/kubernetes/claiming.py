@@ -13,12 +13,12 @@ from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import ConflictError, UnreachableError
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant
+from reconciler.kubernetes.dra.claim_demand import wanted_of
+from reconciler.kubernetes.dra.claim_status import Allotment
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import pools_of
 from reconciler.kubernetes.dra.prospects import node_devices
-from reconciler.kubernetes.dra.standing import Allotment
 from reconciler.kubernetes.dra.usage import usage_of
-from reconciler.kubernetes.dra.wanted import wanted_of
 from reconciler.kubernetes.dra.wire import (
     CLAIMS,
     CLASSES,
@@ -29,7 +29,7 @@ from reconciler.kubernetes.dra.wire import (
     ResourceSlice,
 )
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.wire import Meta, Node, Pod, read
+from reconciler.kubernetes.objects.wire import KubeNode, Meta, Pod, read
 from reconciler.protocols.backend import Epoch
 from tests.kubernetes.sessions import a_pod
 
@@ -79,7 +79,7 @@ def allotment(
     """What the claim gets on the node."""
     classes = {known["metadata"]["name"]: read(known, DeviceClass) for known in devices.classes()}
     pools = pools_of(read(part, ResourceSlice) for part in slices)
-    there = node_devices(Node(Meta(node)), pools)
+    there = node_devices(KubeNode(Meta(node)), pools)
     grant = Allocator().grant(there, [wanted_of(claim, classes, Expressions())], usage_of(pools, others))
     assert isinstance(grant, Grant)
     return Allotment(claim, consumer(pod), allocation_of(claim, grant.picks, classes, node, NOW))

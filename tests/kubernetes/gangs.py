@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.objects import wire
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.protocols.backend import Epoch
@@ -35,11 +35,11 @@ class Leads:
 class World(NamedTuple):
     """What a mirror holds: gangs by name, pods by namespace and name."""
 
-    cluster: Cluster
+    cluster: KubernetesCluster
     pods: dict[tuple[str, str], wire.Pod]
 
     @property
-    def gangs(self) -> dict[JobName, Gang]:
+    def gangs(self) -> dict[JobName, PodGang]:
         return {gang.name: gang for gang in self.cluster.gangs}
 
 
@@ -48,7 +48,7 @@ class _Pods(wire.Wire, frozen=True):
 
 
 class _Nodes(wire.Wire, frozen=True):
-    items: tuple[wire.Node, ...]
+    items: tuple[wire.KubeNode, ...]
 
 
 async def seen(api: Api, namespace: str) -> World:

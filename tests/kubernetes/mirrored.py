@@ -12,7 +12,7 @@ import structlog
 
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.followed import Seams
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import SOON_S
@@ -20,12 +20,12 @@ from tests.kubernetes.sessions import SOON_S
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
 
 
-def a_mirror(api: Api) -> Mirror:
-    return Mirror(Seams(api, SystemClock(), Random(1), structlog.get_logger()))
+def a_mirror(api: Api) -> ClusterCache:
+    return ClusterCache(Seams(api, SystemClock(), Random(1), structlog.get_logger()))
 
 
 @asynccontextmanager
-async def mirrored(api: Api) -> AsyncIterator[Mirror]:
+async def mirrored(api: Api) -> AsyncIterator[ClusterCache]:
     """Ready at the beginning of the block."""
     mirror = a_mirror(api)
     running = asyncio.create_task(mirror.run())
@@ -42,7 +42,7 @@ async def mirrored(api: Api) -> AsyncIterator[Mirror]:
         await asyncio.gather(running, ready, return_exceptions=True)
 
 
-async def seen(mirror: Mirror, true: Callable[[], bool]) -> None:
+async def seen(mirror: ClusterCache, true: Callable[[], bool]) -> None:
     """Rests until that is so, looking each time that the mirror has changed."""
     async with asyncio.timeout(SOON_S):
         while not true():

@@ -12,9 +12,9 @@ from hack.kubernetes.shipped import NAMESPACE, base_objects
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from reconciler.kubernetes.objects.resource import Resource
-from reconciler.kubernetes.objects.written import Kind
 from tests.kubernetes.fencing import until_in_force
 from tests.kubernetes.mirrored import CRDS, a_definition
 from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
@@ -48,7 +48,7 @@ async def install(cluster: Cluster) -> None:
 
 async def _with_other_makers(api: Api) -> None:
     """What others define and Quorate reads where it is installed, so that it is read here."""
-    kinds: tuple[Kind[Any, Any], ...] = (*GROUPS, *CONTROLLERS)
+    kinds: tuple[ObjectKind[Any, Any], ...] = (*GROUPS, *CONTROLLERS)
     for kind in kinds:
         group, _, version = kind.resources[0].version.partition("/")
         if group not in BUILT_IN:

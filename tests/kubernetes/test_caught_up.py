@@ -19,8 +19,8 @@ from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.pace import Pace
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.hands import Hands
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.actuator import KubernetesActuator
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.writes import PodWrites
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
@@ -35,8 +35,8 @@ CLOCK = SystemClock()
 class Scene(NamedTuple):
     """A leader's hands with its mirror, which hears through the proxy; a pod that it sees; and a session beside it."""
 
-    hands: Hands
-    mirror: Mirror
+    hands: KubernetesActuator
+    mirror: ClusterCache
     proxy: FaultyProxy
     straight: Api
     pod: Key
@@ -61,7 +61,7 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
         unused: Any = mock.Mock()
         no_nodes: Any = mock.Mock(follow=mock.AsyncMock(), is_seen=lambda _: True)
         parts = (unused, unused, unused, unused, unused, no_nodes)
-        hands = Hands(writes, lambda: lead, *parts, mirror, unused, unused, CLOCK, structlog.get_logger())
+        hands = KubernetesActuator(writes, lambda: lead, *parts, mirror, unused, unused, CLOCK, structlog.get_logger())
         yield Scene(hands, mirror, proxy, straight, pod, made["metadata"]["uid"])
 
 

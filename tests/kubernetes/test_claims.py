@@ -15,11 +15,11 @@ from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
 from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claim_status import Allotment, ClaimRelease, claims_of, readiness, releases
 from reconciler.kubernetes.dra.claims import Claims
-from reconciler.kubernetes.dra.standing import Allotment, Release, claims_of, readiness, releases
 from reconciler.kubernetes.dra.wire import CLAIMS, FINALIZER, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects.remarks import Missing
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.said import Missing
 from reconciler.kubernetes.objects.wire import Pod, read
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
@@ -111,7 +111,7 @@ def test_a_claim_that_others_write_to_is_read_again_but_one_with_other_devices_i
             refused = await claims.allot(other)
             assert (refused.answer, refused.why.endswith("it has other devices")) == ("conflict", True)
             # What was seen before somebody reserved it is not given back.
-            stale = Release(claim=done.claim, keep=(), why="")
+            stale = ClaimRelease(claim=done.claim, keep=(), why="")
             second = await made_pod(api, claim.metadata.namespace, using("q", "c"))
             joined = await claims.allot(Allotment(done.claim, consumer(second), None))
             assert (joined.answer, len(joined.claim.status.reserved_for) if joined.claim else 0) == ("done", 2)
@@ -265,7 +265,7 @@ def test_the_fence_refuses_who_no_longer_leads(fenced: Cluster, deed: str) -> No
                 assert given.claim is not None, given.why
                 claim = given.claim
             await led_by(fenced, new)
-            release = Release(claim, (), "")
+            release = ClaimRelease(claim, (), "")
             write: Callable[[Leadership], Any] = lambda lead: (  # noqa: E731
                 Claims(quorate, lambda: lead).allot(wanted)
                 if deed == "allot"

@@ -14,8 +14,8 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
 from reconciler.kubernetes.binder.intents import in_flight_of
-from reconciler.kubernetes.binder.promises import Promises
-from reconciler.kubernetes.binder.saving import Hooks
+from reconciler.kubernetes.binder.nominations import Nominator
+from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.objects import wire
@@ -74,7 +74,7 @@ async def evictor(
         await asyncio.sleep(seconds if rest_s is None else rest_s)
 
     async with Hooks(api, clock, log, rest, may_be=lambda _: True) as hooks:
-        yield Evictor(api, leads, Promises(api, leads, clock, log), hooks, clock, log)
+        yield Evictor(api, leads, Nominator(api, leads, clock, log), hooks, clock, log)
 
 
 def evict(job: JobName, whom: JobName | None = None, grace: Duration = GRACE) -> Evict:
@@ -244,7 +244,7 @@ def test_nothing_of_a_gang_is_evicted_if_budgets_do_not_allow_all_of_it(cluster:
             assert api.writes == written
             # It was allowed when it was asked, and is not any more when it has saved its work.
             await allow(api, namespace, 2)
-            promises = Promises(api, Leads(), clock, structlog.get_logger())
+            promises = Nominator(api, Leads(), clock, structlog.get_logger())
             world = await view(api, namespace)
             tasks = tuple(TaskPlacement("worker", n, NodeName("e5")) for n in range(2))
             gangs = {gang.name: gang for gang in world.cluster.gangs}
@@ -435,7 +435,7 @@ async def _called_off_after(cluster: Cluster, admin: Api, node: str, writes: int
     async with evictor(admin, clock) as work:
         world = await view(admin, namespace)
         tasks = tuple(TaskPlacement("worker", n, NodeName(node)) for n in range(2))
-        promises = Promises(admin, Leads(), clock, structlog.get_logger())
+        promises = Nominator(admin, Leads(), clock, structlog.get_logger())
         gangs = {gang.name: gang for gang in world.cluster.gangs}
         await promises.keep([Nominate(taker, 1, tasks, GRACE)], gangs, world.pods)
         await work.begin([evict(job, taker)], await view(admin, namespace))

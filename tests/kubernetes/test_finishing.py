@@ -18,13 +18,13 @@ from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.shipped import GROUPS
 from reconciler.kubernetes.binder.binding import Binder, GangBinding
-from reconciler.kubernetes.binder.finishing import Finished, Finisher
-from reconciler.kubernetes.binder.unfinished import AGAIN_S, ROLL_FORWARD_S, Ground
+from reconciler.kubernetes.binder.partial_starts import AGAIN_S, ROLL_FORWARD_S, BindableNodes
+from reconciler.kubernetes.binder.start_recovery import RecoveryOutcome, StartRecovery
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.wire import Meta, Node, Pod
+from reconciler.kubernetes.objects.wire import KubeNode, Meta, Pod
 from reconciler.model.clock import SystemClock
 from solver.model.quantities import Instant
 from tests.kubernetes.candidate import Bind
@@ -34,8 +34,8 @@ from tests.kubernetes.test_binding import LEADER, OTHER, a_gang, lead
 
 pytestmark = REAL
 
-NODES = {name: Node(Meta(name)) for name in (f"n{number}" for number in range(8))}
-GROUND = Ground(NODES)
+NODES = {name: KubeNode(Meta(name)) for name in (f"n{number}" for number in range(8))}
+GROUND = BindableNodes(NODES)
 SEEDS = range(12)
 GANGS, SIZE = 5, 4
 STEPS = 2 * GANGS * SIZE
@@ -72,12 +72,12 @@ class Scene(NamedTuple):
             if pod.metadata.deletion_timestamp:
                 await self.admin.delete(PODS.path(*pod.key), {"gracePeriodSeconds": 0})
 
-    def finisher(self, by_s: float, who: Leadership = OTHER, binder: Binder | None = None) -> Finisher:
+    def finisher(self, by_s: float, who: Leadership = OTHER, binder: Binder | None = None) -> StartRecovery:
         clock = Later(by_s)
         binder = binder or Binder(self.api, lambda: who, clock)
-        return Finisher(self.api, lambda: who, binder, clock, structlog.get_logger())
+        return StartRecovery(self.api, lambda: who, binder, clock, structlog.get_logger())
 
-    async def finished(self, finisher: Finisher) -> list[Finished]:
+    async def finished(self, finisher: StartRecovery) -> list[RecoveryOutcome]:
         """Passes, until there is nothing more to do."""
         passes = []
         while True:
@@ -208,7 +208,7 @@ def test_where_a_node_is_gone_or_others_took_a_pod_it_is_released_at_once(fenced
             await at.admin.create(PODS.path(at.space), a_pod("g-2"))
             pods = await pods_of(at.admin, at.space)
             finished = await at.finisher(0, LEADER, binder).finish(
-                pods, Ground({name: node for name, node in NODES.items() if name != "n2"})
+                pods, BindableNodes({name: node for name, node in NODES.items() if name != "n2"})
             )
             assert [release.why for release in finished.released] == [
                 "the node n2 is gone, which the pod g-2 was to have"

@@ -14,7 +14,7 @@ import yaml
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.analysis.backtest.past import read_recorded
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
 from reconciler.documents.snapshot import read_snapshot
 from reconciler.kubernetes.client.api import Api
@@ -168,7 +168,7 @@ def _can_be_compared(plane: ControlPlane, tmp_path: Path, capsys: pytest.Capture
     files = ["--history", str(plane.folder.observed), "--snapshot", str(plane.folder.observed_nodes)]
     policy = ["--repo", str(plane.folder.mirror), "--revision", "refs/quorate/applied", "--greedy"]
     policy += ["--html", str(tmp_path / "day.html")]
-    assert run(["simulate", *files, *policy, "--as-it-was"]) == Exit.OK
+    assert run(["simulate", *files, *policy, "--as-it-was"]) == ExitCode.OK
     out = capsys.readouterr().out
     assert "as it was" in out
     (evictions,) = [line.split() for line in out.splitlines() if line.startswith("guest, recorded: evictions")]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from reconciler.kubernetes.binder import journal as journals
 from reconciler.kubernetes.binder.journal import (
     GangBinding,
-    Journal,
     JournalTooLongError,
     JournalUnreadableError,
     PodBinding,
+    StartJournal,
     held,
     journal_of,
     read,
@@ -25,7 +25,7 @@ from reconciler.kubernetes.binder.journal import (
 )
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.pods import task_of
-from reconciler.kubernetes.objects.wire import Container, Meta, Pod, PodSpec
+from reconciler.kubernetes.objects.wire import KubeContainer, Meta, Pod, PodSpec
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName
@@ -54,7 +54,7 @@ def test_what_is_written_is_read_again_whole(pods: list[PodBinding], attempt: in
     assert [pod._replace(resource_version="17") for pod in read(written(journal)).pods] == pods
 
 
-def gang_of(count: int) -> Journal:
+def gang_of(count: int) -> StartJournal:
     """As StatefulSets and uids are: names alike, uids not."""
     chance = Random(count)
     pods = tuple(
@@ -99,5 +99,5 @@ def test_what_is_no_journal_is_said_and_takes_no_memory(text: str) -> None:
 def test_what_a_binding_says_of_devices_is_read_by_the_mapping_of_pods() -> None:
     binding = PodBinding("ns", "p", "u", "1", NodeName("n1"), (DeviceId("n1/0"),), MilliGpu(250), "mps")
     meta = Meta("p", "ns", annotations=held(binding, GangBinding(JobName("j"), 3, (binding,))))
-    task = task_of(Pod(meta, PodSpec((Container("main"),), node_name="n1")))
+    task = task_of(Pod(meta, PodSpec((KubeContainer("main"),), node_name="n1")))
     assert (task.devices, task.share, task.sharing, task.attempt) == (("n1/0",), 250, "mps", 3)

@@ -15,12 +15,12 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.components import ComponentMissingError, found, place
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.kubectl.main import run
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.status.queues import Standing, queues_of
-from reconciler.kubernetes.status.told_queues import ToldQueues
+from reconciler.kubernetes.status.queue_status import QueueStatusWriter
+from reconciler.kubernetes.status.queues import PolicyState, queues_of
 from reconciler.model.clock import SystemClock
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, with_queues
 from tests.kubernetes.sessions import REAL, a_namespace, session
@@ -47,7 +47,9 @@ def site(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             space = await a_namespace(admin)
             await made(admin, space)
             await told(a_teller(api), await facts(admin, space))
-            await ToldQueues(api, lambda: None, SystemClock()).tell(queues_of(world(), policy(), Standing("abc123")))
+            await QueueStatusWriter(api, lambda: None, SystemClock()).tell(
+                queues_of(world(), policy(), PolicyState("abc123"))
+            )
         return space
 
     async def left(space: str) -> None:
@@ -76,7 +78,7 @@ async def made(admin: Api, space: str) -> None:
 
 
 def test_why_lists_what_the_pod_says_and_its_events(site: Site, capsys: Capture) -> None:
-    assert run(["why", "lost", "-n", site.namespace]) == Exit.OK
+    assert run(["why", "lost", "-n", site.namespace]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         f"lost in namespace {site.namespace}: it waits: Refused",
@@ -86,13 +88,13 @@ def test_why_lists_what_the_pod_says_and_its_events(site: Site, capsys: Capture)
     assert lines[3].endswith(
         "Refused: refused: names no queue. Write the label quorate.dev/queue or kueue.x-k8s.io/queue-name."
     )
-    assert run(["why", "worker-0", "-n", site.namespace, "-o", "json"]) == Exit.OK
+    assert run(["why", "worker-0", "-n", site.namespace, "-o", "json"]) == ExitCode.OK
     told = json.loads(capsys.readouterr().out)
     assert (told["node"], told["devices"], told["reason"], told["message"]) == ("n0", ["n0/3"], "", "")
 
 
 def test_gang_lists_the_pods_of_the_gang(site: Site, capsys: Capture) -> None:
-    assert run(["gang", "worker-1", "-n", site.namespace]) == Exit.OK
+    assert run(["gang", "worker-1", "-n", site.namespace]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"gang {site.namespace}.gang.train: 2 pods, 1 on nodes"
     assert [line.split() for line in lines[1:4]] == [
@@ -104,7 +106,7 @@ def test_gang_lists_the_pods_of_the_gang(site: Site, capsys: Capture) -> None:
 
 
 def test_queues_are_shown_as_a_tree(site: Site, capsys: Capture) -> None:
-    assert run(["queues"]) == Exit.OK
+    assert run(["queues"]) == ExitCode.OK
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert shown[1][:2] + shown[1][3:6] == ["org", "1", "H100-SXM5-80GB", "12", "12"]
     assert shown[2][0] == "q"
@@ -114,18 +116,18 @@ def test_queues_are_shown_as_a_tree(site: Site, capsys: Capture) -> None:
 def test_what_goes_wrong_has_its_exit_code(
     site: Site, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    assert run(["why", "worker-9", "-n", site.namespace]) == Exit.ERROR
+    assert run(["why", "worker-9", "-n", site.namespace]) == ExitCode.ERROR
     assert "Did you mean worker-1?" in capsys.readouterr().err
-    assert run(["why", "lost", "--context", "far"]) == Exit.NOT_AUTHORISED
+    assert run(["why", "lost", "--context", "far"]) == ExitCode.NOT_AUTHORISED
     assert "there is no context 'far'" in capsys.readouterr().err
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig("nobody", ())))
-    assert run(["why", "lost", "-n", site.namespace]) == Exit.NOT_AUTHORISED
+    assert run(["why", "lost", "-n", site.namespace]) == ExitCode.NOT_AUTHORISED
     assert "403" in capsys.readouterr().err
     unreachable = cluster.folder / "unreachable.kubeconfig"
     unreachable.write_text(site.kubeconfig.read_text().replace(cluster.server, "https://127.0.0.1:9"))
     monkeypatch.setenv("KUBECONFIG", str(unreachable))
     monkeypatch.setattr("reconciler.kubernetes.client.api.BACKOFF_S", 0.001)
-    assert run(["why", "lost", "-n", site.namespace]) == Exit.SERVER_UNREACHABLE
+    assert run(["why", "lost", "-n", site.namespace]) == ExitCode.SERVER_UNREACHABLE
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client import followed
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.mirror import Mirror
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from tests.kubernetes.mirrored import CRDS, a_definition, a_mirror, mirrored, seen
 from tests.kubernetes.proxied import cuttable
@@ -46,7 +46,7 @@ def a_pod(name: str, **said: Any) -> samples.Sent:
     return {"metadata": meta, "spec": {key: value for key, value in pod["spec"].items() if value}}
 
 
-def gangs_of(mirror: Mirror, namespace: str) -> dict[str, Gang]:
+def gangs_of(mirror: ClusterCache, namespace: str) -> dict[str, PodGang]:
     return {gang.name: gang for gang in mirror.cluster().gangs if gang.name.startswith(f"{namespace}.")}
 
 

@@ -11,13 +11,13 @@ import structlog
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.control.partitioner import Partitioner
+from reconciler.kubernetes.control.partitioner import MigPartitioner
 from reconciler.kubernetes.control.sight import Remembered, Sight, seen, snapshot_from
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.mig.change import MigChange, change_on
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS
-from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
 from solver.model.quantities import Duration
@@ -65,16 +65,16 @@ class Site(NamedTuple):
         await admin.create(PODS.path(site.space), pod)
         return site
 
-    async def looked(self, part: Partitioner) -> Sight:
+    async def looked(self, part: MigPartitioner) -> Sight:
         nodes = [await self.admin.get(NODES.path("", self.node), dict[str, Any])]
         pods = (await self.admin.get(PODS.path(self.space), dict[str, Any]))["items"]
         known = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in pods)}
-        wires = {one.metadata.name: one for one in (read(sent, Node) for sent in nodes)}
+        wires = {one.metadata.name: one for one in (read(sent, KubeNode) for sent in nodes)}
         assert part.is_seen(wires.get)
         sight = seen(cluster_of(nodes, pods), known, {}, Duration(300_000), CLOCK.now())
         return await part.looked(policy(), sight, wires.values())
 
-    async def round(self, part: Partitioner, sight: Sight | None = None) -> list[str]:
+    async def round(self, part: MigPartitioner, sight: Sight | None = None) -> list[str]:
         """One round; who may be bound by it."""
         sight = sight or await self.looked(part)
         plan = solve(snapshot_from(CLOCK.now(), sight, policy(), (), Remembered()), policy(), None)
@@ -82,15 +82,15 @@ class Site(NamedTuple):
         return [gang.job for gang in ready]
 
     async def change(self) -> MigChange | None:
-        return change_on(await self.admin.get(NODES.path("", self.node), Node))
+        return change_on(await self.admin.get(NODES.path("", self.node), KubeNode))
 
     async def gone(self) -> None:
         await self.admin.delete(NODES.path("", self.node))
 
 
-def partitioner(api: Api) -> Partitioner:
+def partitioner(api: Api) -> MigPartitioner:
     log, told = structlog.get_logger(), lambda *_: None
-    return Partitioner(api, Leading(), (OPERATOR, CONFIGS), CLOCK, told, told, log)
+    return MigPartitioner(api, Leading(), (OPERATOR, CONFIGS), CLOCK, told, told, log)
 
 
 @pytest.mark.parametrize("is_written", [False, True])
@@ -163,12 +163,12 @@ def test_a_new_leader_waits_until_it_sees_what_the_one_before_wrote(cluster: Clu
     async def story() -> None:
         async with session(cluster) as admin:
             site = await Site.made(admin, "behind")
-            before = await admin.get(NODES.path("", site.node), Node)
+            before = await admin.get(NODES.path("", site.node), KubeNode)
             assert await site.round(partitioner(admin)) == []
             part = partitioner(admin)
             await part.follow(lambda _: before)
             assert not part.is_seen(lambda _: before)
-            after = await admin.get(NODES.path("", site.node), Node)
+            after = await admin.get(NODES.path("", site.node), KubeNode)
             assert part.is_seen(lambda _: after)
             again = partitioner(admin)
             await again.follow(lambda _: after)

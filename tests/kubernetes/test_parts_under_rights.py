@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.kubernetes.binder.declared import DeclaredStore
+from reconciler.kubernetes.binder.reservation_store import DeclaredStore
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.status.events import Events

@@ -16,10 +16,10 @@ from reconciler.kubernetes.binder.journal import GangBinding, PodBinding
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.control.devices import Devices
 from reconciler.kubernetes.dra.claims import Claims
-from reconciler.kubernetes.dra.seen import ClaimsSeen
+from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import CLAIMS, DeviceClass, ResourceClaim, ResourceSlice
-from reconciler.kubernetes.objects.wire import Meta, Node, Pod, read
-from reconciler.kubernetes.objects.world import World
+from reconciler.kubernetes.objects.wire import KubeNode, Meta, Pod, read
+from reconciler.kubernetes.objects.world import ClusterModel
 from reconciler.model.clock import SystemClock
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName
@@ -35,8 +35,8 @@ class Plane:
     """One node with two GPUs, and what is seen of it: what was written is seen when `see` says so."""
 
     def __init__(self, api: Api, look: Api, slices: list[dict[str, Any]]) -> None:
-        self.seen = ClaimsSeen(World())
-        self.seen.node(None, Node(Meta("n1")))
+        self.seen = PodClaims(ClusterModel())
+        self.seen.node(None, KubeNode(Meta("n1")))
         for part in slices:
             self.seen.slice(None, read(part, ResourceSlice))
         for known in devices.classes():

@@ -14,7 +14,7 @@ from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import RefusedError
 from reconciler.kubernetes.status.policy_mirror import PolicyMirror
-from reconciler.kubernetes.status.policy_parts import INDEX, MIRROR, Copy, Policy, copy_of
+from reconciler.kubernetes.status.policy_parts import INDEX, MIRROR, Copy, PolicyRevision, copy_of
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Instant
@@ -28,7 +28,9 @@ def copy(number: int) -> Copy:
     """Of a revision with three parts, two of which say the same as in every other revision."""
     files = {f"policies/{name}.yaml": text * 800_000 for name, text in (("a", b"a"), ("b", b"b"))}
     return copy_of(
-        Policy(f"{number:040x}", None, Files({**files, "policies/c.yaml": bytes([ord("a") + number % 26]) * 800_000}))
+        PolicyRevision(
+            f"{number:040x}", None, Files({**files, "policies/c.yaml": bytes([ord("a") + number % 26]) * 800_000})
+        )
     )
 
 

@@ -13,7 +13,7 @@ from reconciler.kubernetes.status.policy_parts import (
     INDEX,
     PART_BYTES_MAX,
     POLICY_BYTES_MAX,
-    Policy,
+    PolicyRevision,
     copy_of,
     key_of,
 )
@@ -23,8 +23,8 @@ SERVER_MAX = 1024 * 1024
 KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
-def policy(documents: dict[str, bytes], cluster: str | None = None) -> Policy:
-    return Policy(COMMIT, cluster, Files(documents))
+def policy(documents: dict[str, bytes], cluster: str | None = None) -> PolicyRevision:
+    return PolicyRevision(COMMIT, cluster, Files(documents))
 
 
 def read_back(parts: tuple[dict[str, Any], ...]) -> dict[str, str]:
@@ -101,7 +101,7 @@ def test_a_part_is_named_by_its_commit_and_content() -> None:
     one, other = (
         copy_of(policy({"policies/a.yaml": text})).parts[0]["metadata"]["name"] for text in (b"one", b"other")
     )
-    again = copy_of(Policy("f" * 40, None, Files({"policies/a.yaml": b"one"}))).parts[0]["metadata"]["name"]
+    again = copy_of(PolicyRevision("f" * 40, None, Files({"policies/a.yaml": b"one"}))).parts[0]["metadata"]["name"]
     assert len({one, other, again}) == 3
     assert one == copy_of(policy({"policies/a.yaml": b"one"})).parts[0]["metadata"]["name"]
 

@@ -9,7 +9,7 @@ import structlog
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.intents import in_flight_of
-from reconciler.kubernetes.binder.promises import Promises
+from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
@@ -29,8 +29,8 @@ pytestmark = REAL
 TASKS = (TaskPlacement("worker", 0, NodeName("p1")), TaskPlacement("worker", 1, NodeName("p2")))
 
 
-def promises(api: Api, leads: Leads | None = None, namespace: str = "default") -> Promises:
-    return Promises(api, leads or Leads(), SystemClock(), structlog.get_logger(), namespace)
+def promises(api: Api, leads: Leads | None = None, namespace: str = "default") -> Nominator:
+    return Nominator(api, leads or Leads(), SystemClock(), structlog.get_logger(), namespace)
 
 
 def nominate(job: JobName, tasks: tuple[TaskPlacement, ...] = TASKS) -> Nominate:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.kubernetes.binder.unfinished import ROLL_FORWARD_S
+from reconciler.kubernetes.binder.partial_starts import ROLL_FORWARD_S
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.objects import names
 from tests.kubernetes.candidate import Mortal

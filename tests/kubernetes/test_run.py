@@ -13,13 +13,13 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
-from reconciler.client.transport import ApiError
+from reconciler.client import ApiError
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.status.events import EVENTS
 from reconciler.kubernetes.status.policy_parts import MIRROR
-from reconciler.kubernetes.status.told_queues import QUEUES
+from reconciler.kubernetes.status.queue_status import QUEUES
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.kubernetes.installing import with_queues

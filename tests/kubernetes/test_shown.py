@@ -16,7 +16,7 @@ from reconciler.gitops.source.tree import Revision
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import UnreachableError
-from reconciler.kubernetes.control.shown import ShownPolicy
+from reconciler.kubernetes.control.policy_publication import PolicyPublication
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Instant
@@ -81,7 +81,7 @@ def played(story: Story) -> Server:
             raise asyncio.CancelledError
         happens(git, lease, server)
 
-    shown = ShownPolicy(git, git.read, None, "quorate-system", structlog.get_logger(), sleep)
+    shown = PolicyPublication(git, git.read, None, "quorate-system", structlog.get_logger(), sleep)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(shown.run(cast("Api", server), lease))
     return server

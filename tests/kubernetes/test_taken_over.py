@@ -8,7 +8,7 @@ from typing import Any
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.binding import GangBinding, PodBinding, binding_of
 from reconciler.kubernetes.binder.journal import held, journal_of, written
-from reconciler.kubernetes.binder.unfinished import ROLL_FORWARD_S
+from reconciler.kubernetes.binder.partial_starts import ROLL_FORWARD_S
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Leadership
 from reconciler.kubernetes.objects import names

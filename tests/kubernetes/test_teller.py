@@ -13,14 +13,14 @@ from structlog.testing import capture_logs
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.kubernetes.status.events import EVENTS
 from reconciler.kubernetes.status.occurrences import Occurrence, Regarding
-from reconciler.kubernetes.status.queues import Standing
+from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
+from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import LOOK_S, Facts, Teller
-from reconciler.kubernetes.status.told_pods import ToldPods
-from reconciler.kubernetes.status.writing import Written
+from reconciler.kubernetes.status.writes import WriteCount
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.cluster import GpuType
@@ -59,11 +59,11 @@ async def facts(api: Api, space: str) -> Facts:
     """What a pass makes of the pods of a namespace, and of one node with 8 GPUs."""
     listed = (await api.get(PODS.path(space), dict[str, Any]))["items"]
     pods = {(space, each["metadata"]["name"]): read(each, Pod) for each in listed}
-    seen = cluster_of([read(node("n0"), Node)], pods.values())
+    seen = cluster_of([read(node("n0"), KubeNode)], pods.values())
     # A minute later: nobody is still coming.
     snapshot = snapshot_of(SystemClock().now().after(60_000), seen.nodes, seen.jobs)
     plan = solve(snapshot, POLICY, None)
-    return Facts(plan, seen, pods, snapshot, POLICY, Standing("abc123"))
+    return Facts(plan, seen, pods, snapshot, POLICY, PolicyState("abc123"))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def a_teller(api: Api) -> Teller:
     return Teller(api, leading, SystemClock(), structlog.get_logger(), "quorate-0_1")
 
 
-async def told(teller: Teller, facts: Facts) -> dict[str, Written]:
+async def told(teller: Teller, facts: Facts) -> dict[str, WriteCount]:
     teller.note(facts)
     return await teller.write()
 
@@ -125,7 +125,7 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
                 await admin.create(PODS.path(space), a_job(name, gpus, queue))
             teller = a_teller(api)
             done = await told(teller, await facts(admin, space))
-            assert done["pods"] == Written(3, 0)
+            assert done["pods"] == WriteCount(3, 0)
             assert await scheduled(admin, space) == {
                 "full": "Inadmissible",
                 "second": "Unschedulable",
@@ -140,7 +140,7 @@ def test_a_pass_is_told_where_people_look_with_the_rights_it_takes(cluster: Clus
             large = await admin.get("/apis/quorate.dev/v1/queues/large", dict[str, Any])
             assert large["status"]["total"]["pending"] == 16
             again = await told(teller, await facts(admin, space))
-            assert again == {"pods": Written(0, 0), "events": Written(0, 0)}  # queues are not counted as often
+            assert again == {"pods": WriteCount(0, 0), "events": WriteCount(0, 0)}  # queues are not counted as often
             await emptied(admin, space)
 
     asyncio.run(story())
@@ -160,7 +160,7 @@ def test_what_was_just_told_of_one_part_holds_no_other_up(cluster: Cluster, monk
             for number in range(2):
                 await admin.create(PODS.path(space), a_job(f"lost-{number}", 1, ""))
                 done = await told(teller, await facts(admin, space))
-                assert done.get("pods") == (Written(1, 0) if number == 0 else None)
+                assert done.get("pods") == (WriteCount(1, 0) if number == 0 else None)
             assert await scheduled(admin, space) == {"lost-0": "Refused"}
             await emptied(admin, space)
 
@@ -175,8 +175,8 @@ def test_what_may_not_be_told_holds_nothing_else_up(cluster: Cluster) -> None:
             await admin.create(PODS.path(space), a_job("lost", 1, ""))
             teller = a_teller(api)
             with capture_logs() as logs:
-                assert await told(teller, await facts(admin, space)) == {"pods": Written(1, 0)}
-                assert await told(teller, await facts(admin, space)) == {"pods": Written(0, 0)}
+                assert await told(teller, await facts(admin, space)) == {"pods": WriteCount(1, 0)}
+                assert await told(teller, await facts(admin, space)) == {"pods": WriteCount(0, 0)}
             assert sorted(line["part"] for line in logs) == ["events", "queues"]  # once: then they rest
             assert all("403" in line["error"] and line["takes"] for line in logs)
             await emptied(admin, space)
@@ -239,7 +239,7 @@ def test_what_is_noted_while_a_write_is_refused_is_written_by_who_leads_again(cl
 def test_what_was_left_is_written_though_nothing_new_comes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was too much for one pod is counted in the log."""
     monkeypatch.setattr(GO_ON_S, 0.01)
-    monkeypatch.setattr("reconciler.kubernetes.status.told_pods.WRITES_MAX", 1)
+    monkeypatch.setattr("reconciler.kubernetes.status.pod_conditions.WRITES_MAX", 1)
 
     async def story() -> None:
         async with session(cluster) as api:
@@ -273,7 +273,7 @@ def test_pods_are_not_looked_at_again_while_another_part_waits_for_its_time(clus
             space = await a_namespace(admin)
             await admin.create(PODS.path(space), a_job("lost", 1, ""))
             teller = a_teller(api)
-            with patch.object(ToldPods, "tell", autospec=True, side_effect=ToldPods.tell) as looks:
+            with patch.object(PodConditionWriter, "tell", autospec=True, side_effect=PodConditionWriter.tell) as looks:
                 running = asyncio.create_task(teller.run())
                 for _ in range(2):  # the second is news while the time of queues has not come
                     teller.note(await facts(admin, space))

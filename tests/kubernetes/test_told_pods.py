@@ -10,9 +10,9 @@ import pytest
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.status.conditions import Said, Told
-from reconciler.kubernetes.status.told_pods import ToldPods
-from reconciler.kubernetes.status.turns import Turns
+from reconciler.kubernetes.status.conditions import ConditionText, PodConditionUpdate
+from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
+from reconciler.kubernetes.status.turns import WriteSchedule
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.quantities import Duration, Instant
@@ -21,39 +21,40 @@ from tests.kubernetes.installing import granted, rule
 from tests.kubernetes.sessions import REAL, a_namespace, a_pod, audited, session
 
 pytestmark = REAL
-FULL = Said("QuotaMax", "waits: queue q holds 64 of max 64 H100; this job needs 8")
+FULL = ConditionText("QuotaMax", "waits: queue q holds 64 of max 64 H100; this job needs 8")
 
 
 def leading() -> None:
     """Nobody else does."""
 
 
-def telling(api: Api, quiet_ms: int = 30_000, budget: int = 100) -> ToldPods:
-    return ToldPods(api, leading, SystemClock(), Turns(Duration(quiet_ms), budget))
+def telling(api: Api, quiet_ms: int = 30_000, budget: int = 100) -> PodConditionWriter:
+    return PodConditionWriter(api, leading, SystemClock(), WriteSchedule(Duration(quiet_ms), budget))
 
 
-async def pods(api: Api, *names: str) -> list[Told]:
+async def pods(api: Api, *names: str) -> list[PodConditionUpdate]:
     """New ones in a namespace of their own, with what they are to say."""
     space = await a_namespace(api)
     made = [(await api.create(PODS.path(space), a_pod(name)))["metadata"] for name in names]
     return [
-        Told(JobName(each["name"]), space, each["name"], each["uid"], each["resourceVersion"], FULL) for each in made
+        PodConditionUpdate(JobName(each["name"]), space, each["name"], each["uid"], each["resourceVersion"], FULL)
+        for each in made
     ]
 
 
-async def fresh(api: Api, one: Told) -> Told:
+async def fresh(api: Api, one: PodConditionUpdate) -> PodConditionUpdate:
     """The same of the pod as it is now."""
     now = await api.get(PODS.path(one.namespace, one.name), dict[str, Any])
     return one._replace(resource_version=now["metadata"]["resourceVersion"])
 
 
-async def scheduled(api: Api, one: Told) -> dict[str, Any]:
+async def scheduled(api: Api, one: PodConditionUpdate) -> dict[str, Any]:
     pod = await api.get(PODS.path(one.namespace, one.name), dict[str, Any])
     (found,) = [each for each in pod["status"]["conditions"] if each["type"] == "PodScheduled"]
     return dict(found)
 
 
-def writes(cluster: Cluster, one: Told) -> int:
+def writes(cluster: Cluster, one: PodConditionUpdate) -> int:
     done = audited(cluster, PODS.path(one.namespace, one.name, "status"))
     return sum(event["verb"] == "patch" for event in done)
 
@@ -130,7 +131,7 @@ def test_nobody_writes_who_does_not_lead(cluster: Cluster) -> None:
         async with session(cluster) as api:
             (one,) = await pods(api, "one")
             with pytest.raises(NotLeaderError):
-                await ToldPods(api, deposed, SystemClock()).tell([one])
+                await PodConditionWriter(api, deposed, SystemClock()).tell([one])
             assert writes(cluster, one) == 0
 
     asyncio.run(story())

@@ -13,9 +13,9 @@ import pytest
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import NotAllowedError, RefusedError
-from reconciler.kubernetes.status.queues import QueueObject, Standing, queues_of
-from reconciler.kubernetes.status.told_queues import QUEUES, ToldQueues
-from reconciler.kubernetes.status.turns import Turns
+from reconciler.kubernetes.status.queue_status import QUEUES, QueueStatusWriter
+from reconciler.kubernetes.status.queues import PolicyState, QueueObject, queues_of
+from reconciler.kubernetes.status.turns import WriteSchedule
 from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration
 from solver.model.workload import QueueName
@@ -37,8 +37,8 @@ def leading() -> None:
     """Nobody else does."""
 
 
-def telling(api: Api, quiet_ms: int = 0, budget: int = 100) -> ToldQueues:
-    return ToldQueues(api, leading, SystemClock(), Turns(Duration(quiet_ms), budget))
+def telling(api: Api, quiet_ms: int = 0, budget: int = 100) -> QueueStatusWriter:
+    return QueueStatusWriter(api, leading, SystemClock(), WriteSchedule(Duration(quiet_ms), budget))
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def quorate(cluster: Cluster) -> AsyncIterator[Api]:
 
 
 def wanted(policy: Policy, revision: str = "abc123", stalled: str = "") -> dict[str, QueueObject]:
-    return queues_of(world(), policy, Standing(revision, stalled))
+    return queues_of(world(), policy, PolicyState(revision, stalled))
 
 
 async def there(api: Api) -> dict[str, dict[str, Any]]:

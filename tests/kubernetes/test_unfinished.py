@@ -8,21 +8,21 @@ from random import Random
 import msgspec
 import pytest
 
-from reconciler.kubernetes.binder.journal import GangBinding, Journal, PodBinding, held, journal_of, written
-from reconciler.kubernetes.binder.unfinished import (
+from reconciler.kubernetes.binder.journal import GangBinding, PodBinding, StartJournal, held, journal_of, written
+from reconciler.kubernetes.binder.partial_starts import (
     AGAIN_S,
     ROLL_FORWARD_S,
+    BindableNodes,
     BoundPod,
-    Ground,
-    Release,
-    Start,
-    Unfinished,
+    PartialStart,
+    ReleasePods,
+    StartKey,
     mark_of,
     start_of,
     unfinished,
 )
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.wire import Container, Meta, Node, NodeSpec, Pod, PodSpec, PodStatus, Taint
+from reconciler.kubernetes.objects.wire import KubeContainer, KubeNode, Meta, NodeSpec, Pod, PodSpec, PodStatus, Taint
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
@@ -30,11 +30,11 @@ from solver.model.workload import JobName
 BEGUN = Instant(1_800_000_000_000)
 SOON = BEGUN.after(int(AGAIN_S * 1000))
 LATE = BEGUN.after(int(ROLL_FORWARD_S * 1000))
-NODES = {name: Node(Meta(name, labels={"disk": "nvme"})) for name in ("n0", "n1", "n2")}
-GROUND = Ground(NODES)
+NODES = {name: KubeNode(Meta(name, labels={"disk": "nvme"})) for name in ("n0", "n1", "n2")}
+GROUND = BindableNodes(NODES)
 
 
-def journal(job: str = "ns.gang.g", attempt: int = 1, prefix: str = "g") -> Journal:
+def journal(job: str = "ns.gang.g", attempt: int = 1, prefix: str = "g") -> StartJournal:
     pods = tuple(
         PodBinding("ns", f"{prefix}-{number}", f"{prefix}{number}", "1", NodeName(f"n{number}"), (DeviceId(f"n{number}/0"),))
         for number in range(3)
@@ -43,7 +43,7 @@ def journal(job: str = "ns.gang.g", attempt: int = 1, prefix: str = "g") -> Jour
 
 
 def pod_of(
-    plan: Journal, number: int, *, bound: bool = True, uid: str = "", node: str = "", deleted: bool = False, phase: str = ""
+    plan: StartJournal, number: int, *, bound: bool = True, uid: str = "", node: str = "", deleted: bool = False, phase: str = ""
 ) -> Pod:  # fmt: skip
     binding = plan.pods[number]
     notes = held(binding, plan) if bound else {}
@@ -53,11 +53,13 @@ def pod_of(
         binding.name, "ns", uid or binding.uid, "7", annotations=notes,
         deletion_timestamp="2027-01-15T08:00:09Z" if deleted else None,
     )  # fmt: skip
-    spec = PodSpec((Container("main"),), node_name=(node or binding.node) if bound else "", scheduler_name="quorate")
+    spec = PodSpec(
+        (KubeContainer("main"),), node_name=(node or binding.node) if bound else "", scheduler_name="quorate"
+    )
     return Pod(meta, spec, PodStatus(phase or ("Running" if bound else "Pending")))
 
 
-def decided(pods: Sequence[Pod], now: Instant = SOON, remembered: Sequence[Journal] = ()) -> Unfinished:
+def decided(pods: Sequence[Pod], now: Instant = SOON, remembered: Sequence[StartJournal] = ()) -> PartialStart:
     """The same in any order."""
     answers = {unfinished(Random(seed).sample(pods, len(pods)), now, GROUND, remembered) for seed in range(3)}
     (answer,) = answers
@@ -65,8 +67,8 @@ def decided(pods: Sequence[Pod], now: Instant = SOON, remembered: Sequence[Journ
 
 
 def test_nothing_is_done_where_no_gang_was_begun() -> None:
-    assert decided([pod_of(journal(), number, bound=False) for number in range(3)], LATE) == Unfinished()
-    assert decided([pod_of(journal(), number) for number in (1, 2)], LATE) == Unfinished()
+    assert decided([pod_of(journal(), number, bound=False) for number in range(3)], LATE) == PartialStart()
+    assert decided([pod_of(journal(), number) for number in (1, 2)], LATE) == PartialStart()
 
 
 def test_a_whole_gang_needs_its_journal_no_more_whenever_it_became_so() -> None:
@@ -74,7 +76,7 @@ def test_a_whole_gang_needs_its_journal_no_more_whenever_it_became_so() -> None:
     pods = [pod_of(plan, 0), pod_of(plan, 1, uid="made anew"), pod_of(plan, 2, phase="Succeeded")]
     for now in (BEGUN, SOON, LATE):
         found = decided(pods, now)
-        assert found == Unfinished(whole=found.whole)
+        assert found == PartialStart(whole=found.whole)
         (whole,) = found.whole
         assert (whole.start, whole.pod) == (start_of(plan), ("ns", "g-0", "g0"))
 
@@ -82,7 +84,7 @@ def test_a_whole_gang_needs_its_journal_no_more_whenever_it_became_so() -> None:
 def test_what_is_missing_is_sent_again_as_it_is_now_once_a_watch_would_show_it() -> None:
     plan = journal()
     pods = [pod_of(plan, 0), pod_of(plan, 1, bound=False, uid="made anew"), pod_of(plan, 2, bound=False)]
-    assert decided(pods, SOON.after(-1)) == Unfinished()
+    assert decided(pods, SOON.after(-1)) == PartialStart()
     (again,) = decided(pods).again
     assert again.journal == plan
     assert [(pod.name, pod.uid, pod.resource_version, pod.node, pod.devices) for pod in again.pods] == [
@@ -94,7 +96,7 @@ def test_what_is_missing_is_sent_again_as_it_is_now_once_a_watch_would_show_it()
 def test_a_pod_that_is_gone_is_waited_for_until_the_time_is_over() -> None:
     plan = journal()
     pods = [pod_of(plan, 0), pod_of(plan, 1), pod_of(plan, 2, deleted=True)]
-    assert decided(pods[:2], LATE.after(-1)) == decided(pods, LATE.after(-1)) == Unfinished()
+    assert decided(pods[:2], LATE.after(-1)) == decided(pods, LATE.after(-1)) == PartialStart()
     for there in (pods, pods[:2]):
         (release,) = decided(there, LATE).release
         assert release.pods == (("ns", "g-0", "g0"), ("ns", "g-1", "g1"))
@@ -109,7 +111,7 @@ def test_what_can_never_be_whole_is_released_at_once() -> None:
     assert release.why == "the pod g-1 was bound otherwise by others"
     assert [pod.name for pod in release.pods] == ["g-0", "g-1"]
     waiting = [pod_of(plan, 0), pod_of(plan, 1), pod_of(plan, 2, bound=False)]
-    (release,) = unfinished(waiting, BEGUN, Ground({name: NODES[name] for name in ("n0", "n1")})).release
+    (release,) = unfinished(waiting, BEGUN, BindableNodes({name: NODES[name] for name in ("n0", "n1")})).release
     assert release.why == "the node n2 is gone, which the pod g-2 was to have"
 
 
@@ -126,9 +128,9 @@ def test_a_pod_that_was_made_anew_is_not_bound_where_it_may_not_be() -> None:
     (release,) = found.release
     assert release.why == "the pod g-2 may not be on the node n2, which it was to have"
     assert ([pod.name for pod in release.pods], found.again) == (["g-0", "g-1"], ())
-    tainted = Node(Meta("n2"), NodeSpec(taints=(Taint("theirs", effect="NoSchedule"),)))
-    assert unfinished([*there, anew], SOON, Ground({**NODES, "n2": tainted})).release == found.release
-    refused = Ground(NODES, frozenset({("ns", "g-0"), ("ns", "g-1"), ("ns", "g-2")}))
+    tainted = KubeNode(Meta("n2"), NodeSpec(taints=(Taint("theirs", effect="NoSchedule"),)))
+    assert unfinished([*there, anew], SOON, BindableNodes({**NODES, "n2": tainted})).release == found.release
+    refused = BindableNodes(NODES, frozenset({("ns", "g-0"), ("ns", "g-1"), ("ns", "g-2")}))
     assert unfinished([*there, anew], SOON, refused).release == found.release
     waits = pod_of(plan, 2, bound=False)
     assert unfinished([*there, waits], SOON, refused).again, "it is the one that the plan was made for"
@@ -136,7 +138,7 @@ def test_a_pod_that_was_made_anew_is_not_bound_where_it_may_not_be() -> None:
 
 def test_a_release_that_was_begun_goes_on_whoever_leads_also_where_the_journal_is_gone() -> None:
     plan = journal()
-    why = Release(plan.job, plan.attempt, (), frozenset(), "because")
+    why = ReleasePods(plan.job, plan.attempt, (), frozenset(), "because")
     mark = {names.RELEASE: mark_of(why)}
     pods = [pod_of(plan, 0), with_notes(pod_of(plan, 1), mark), pod_of(plan, 2, bound=False)]
     (release,) = decided(pods, BEGUN).release
@@ -145,7 +147,7 @@ def test_a_release_that_was_begun_goes_on_whoever_leads_also_where_the_journal_i
     (alone,) = decided(pods[1:], BEGUN).release
     assert alone == why._replace(pods=(BoundPod("ns", "g-1", "g1"),), marked=frozenset({"g1"}))
     leaving = pod_of(plan, 1, deleted=True)
-    assert decided([with_notes(leaving, mark), pods[2]], LATE) == Unfinished()
+    assert decided([with_notes(leaving, mark), pods[2]], LATE) == PartialStart()
 
 
 def with_notes(pod: Pod, notes: dict[str, str]) -> Pod:
@@ -160,7 +162,7 @@ def with_notes(pod: Pod, notes: dict[str, str]) -> Pod:
 def test_a_start_that_is_remembered_outlives_the_pod_with_its_journal() -> None:
     plan = journal()
     pods = [pod_of(plan, 0, bound=False, uid="made anew"), pod_of(plan, 1), pod_of(plan, 2, bound=False)]
-    assert decided(pods, SOON) == Unfinished()
+    assert decided(pods, SOON) == PartialStart()
     (again,) = decided(pods, SOON, [plan]).again
     assert [pod.uid for pod in again.pods] == ["made anew", "g2"]
     (release,) = decided(pods, LATE, [plan]).release
@@ -170,20 +172,20 @@ def test_a_start_that_is_remembered_outlives_the_pod_with_its_journal() -> None:
 def test_a_remembered_start_of_which_nothing_is_bound_is_to_be_forgotten() -> None:
     plan = journal()
     pods = [pod_of(plan, number, bound=False) for number in range(3)]
-    assert decided(pods, LATE, [plan]) == Unfinished(nothing=(start_of(plan),))
-    assert unfinished([], LATE, GROUND, [plan]) == Unfinished(nothing=(start_of(plan),))
+    assert decided(pods, LATE, [plan]) == PartialStart(nothing=(start_of(plan),))
+    assert unfinished([], LATE, GROUND, [plan]) == PartialStart(nothing=(start_of(plan),))
 
 
 def test_what_is_being_sent_is_left_alone() -> None:
     plan = journal()
     pods = [pod_of(plan, 0), pod_of(plan, 1), pod_of(plan, 2, bound=False)]
-    assert unfinished(pods, LATE, GROUND, underway={start_of(plan)}) == Unfinished()
+    assert unfinished(pods, LATE, GROUND, underway={start_of(plan)}) == PartialStart()
 
 
 def test_what_was_asked_to_leave_meanwhile_is_neither_finished_nor_released() -> None:
     plan = journal()
     pods = [pod_of(plan, 0), with_notes(pod_of(plan, 1), {names.EVICT: "{}"}), pod_of(plan, 2, bound=False)]
-    assert decided(pods, SOON) == decided(pods, LATE) == Unfinished()
+    assert decided(pods, SOON) == decided(pods, LATE) == PartialStart()
 
 
 def test_many_are_decided_in_the_order_of_their_jobs() -> None:
@@ -196,7 +198,7 @@ def test_many_are_decided_in_the_order_of_their_jobs() -> None:
 def test_what_others_wrote_is_said_and_deletes_nothing(key: str, value: str) -> None:
     pod = with_notes(pod_of(journal(), 1), {key: value})
     found = decided([pod], LATE)
-    assert found == Unfinished(unreadable=found.unreadable)
+    assert found == PartialStart(unreadable=found.unreadable)
     assert found.unreadable[0].pod == ("ns", "g-1")
 
 
@@ -205,4 +207,4 @@ def test_a_journal_on_another_pod_than_its_first_is_not_believed() -> None:
     copied = with_notes(pod_of(plan, 1), {names.GANG_PLAN: written(plan)})
     (unreadable,) = decided([copied], LATE).unreadable
     assert unreadable.why == "quorate.dev/gang-plan: is that of the pod g-0"
-    assert Start(plan.job, 1, ("ns", "g-0")) == start_of(plan)
+    assert StartKey(plan.job, 1, ("ns", "g-0")) == start_of(plan)

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-from solver.capacity.held import NOBODY, Against, seen
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.mig_gpus import MigRule
-from solver.capacity.room import Room
+from solver.capacity.reserved_view import NOBODY, Against, seen
 from solver.model.cluster import Level, Node
-from solver.model.mig import Geometry, Placed, is_valid, mig_model
+from solver.model.mig import Geometry, PlacedInstance, is_valid, mig_model
 from solver.model.mig_layout import realisations
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.workload import Bundle, JobSpec, Spread
-from solver.placement.placement import Placed as GangPlaced
-from solver.placement.starts import Start, layer_values
-from solver.policy.tree import Line
-from solver.queueing.demand import Candidate, SubLayer
-from solver.quota.entitlement import Headroom, Shares
+from solver.placement.placement import PlacedGang as GangPlaced
+from solver.placement.starts import JobStart, layer_values
+from solver.policy.tree import QuotaLine
+from solver.queueing.demand import StartCandidate, SubLayer
+from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
 
@@ -37,7 +37,7 @@ Seen = tuple[tuple[Against, tuple[tuple[int, int], ...]], ...]
 
 
 def best_values(
-    candidates: Sequence[Candidate], room: Room, shares: Shares, sub_layers: Sequence[SubLayer]
+    candidates: Sequence[StartCandidate], room: FreeCapacity, shares: Shares, sub_layers: Sequence[SubLayer]
 ) -> tuple[float, ...]:
     """The lexicographically largest layer values that any set of starts reaches.
 
@@ -65,7 +65,7 @@ def best_values(
     best = layer_values((), sub_layers, shares)
     for chosen in product(*choices):
         starts = [
-            Start(candidate, choice[0], GangPlaced((), choice[1]), choice[2])
+            JobStart(candidate, choice[0], GangPlaced((), choice[1]), choice[2])
             for candidate, choice in zip(candidates, chosen, strict=True)
             if choice
         ]
@@ -80,22 +80,22 @@ def best_values(
     return best
 
 
-def _divided(room: Room, node: int) -> Divided:
+def _divided(room: FreeCapacity, node: int) -> Divided:
     return tuple(sorted((gpu.domain or "", gpu.free_milli) for gpu in room.shared.get(node, ()) if gpu.healthy))
 
 
-def _strains(candidate: Candidate, nodes: Sequence[Node]) -> tuple[float, ...]:
+def _strains(candidate: StartCandidate, nodes: Sequence[Node]) -> tuple[float, ...]:
     """What a gang may come to pay for being apart, by level; the links of all pools are alike in these worlds."""
     return tuple({level: _strain(candidate, nodes, level) for level in _levels(candidate)}.values())
 
 
-def _levels(candidate: Candidate) -> list[Level | None]:
+def _levels(candidate: StartCandidate) -> list[Level | None]:
     every: list[Level | None] = ["island", "rack", "block", "pool", None]
     required = candidate.job.spec.effective_topology.required
     return every[: every.index(required) + 1]
 
 
-def _strain(candidate: Candidate, nodes: Sequence[Node], level: Level | None) -> float:
+def _strain(candidate: StartCandidate, nodes: Sequence[Node], level: Level | None) -> float:
     """One for each preferred level that is closer, and where communication binds 900 GB/s by the link of the level."""
     asked, order = candidate.job.spec.effective_topology, ("island", "rack", "block", "pool", None)
     wanted = {asked.preferred} if isinstance(asked.preferred, str) else set(asked.preferred or ())
@@ -112,8 +112,8 @@ def _sizes(spec: JobSpec) -> Iterator[tuple[int, ...]]:
     return product(*(range(group.least, group.replicas + 1) for group in spec.task_groups))
 
 
-def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
-    headroom, users = Headroom(shares), UserRoom(shares.users)
+def _lawful(starts: Sequence[JobStart], shares: Shares) -> bool:
+    headroom, users = QuotaHeadroom(shares), UserRoom(shares.users)
     for start in starts:
         job, charge = start.candidate.job, start.charge
         if headroom.blocking(start.queue, charge) or users.blocking(job, charge):
@@ -123,29 +123,29 @@ def _lawful(starts: Sequence[Start], shares: Shares) -> bool:
     return _inside_where_they_must(starts, shares) and _lent(starts, shares)
 
 
-def _lent(starts: Sequence[Start], shares: Shares) -> bool:
+def _lent(starts: Sequence[JobStart], shares: Shares) -> bool:
     """No start takes what others keep back: the roots count with no more than there is, or than they did before."""
     tree, kept = shares.tree, shares.lending.kept
 
-    def counts_with(line: Line, use: Mapping[Line, int]) -> int:
-        children = [Line(child.name, line.gpu_type) for child in tree.children.get(line.queue, ())]
+    def counts_with(line: QuotaLine, use: Mapping[QuotaLine, int]) -> int:
+        children = [QuotaLine(child.name, line.gpu_type) for child in tree.children.get(line.queue, ())]
         below = sum(counts_with(child, use) for child in children) if children else use.get(line, 0)
         return max(below, kept.get(line, 0))
 
     after = Counter(shares.used)
     for start in starts:
         for gpu_type, milli in start.charge.items():
-            after[Line(start.queue, gpu_type)] += milli
+            after[QuotaLine(start.queue, gpu_type)] += milli
     for gpu_type in {line.gpu_type for line in kept}:
-        roots = [Line(root.name, gpu_type) for root in tree.children[None]]
+        roots = [QuotaLine(root.name, gpu_type) for root in tree.children[None]]
         before, now = (sum(counts_with(root, use) for root in roots) for use in (shares.used, after))
         if now > max(before, shares.lending.capacity.get(gpu_type, 0)):
             return False
     return True
 
 
-def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
-    inside = Headroom(shares).entitled
+def _inside_where_they_must(starts: Sequence[JobStart], shares: Shares) -> bool:
+    inside = QuotaHeadroom(shares).entitled
     return all(
         inside.take(start.queue, start.charge) == sum(start.charge.values())
         for start in starts
@@ -153,7 +153,7 @@ def _inside_where_they_must(starts: Sequence[Start], shares: Shares) -> bool:
     )
 
 
-def _in_line(starts: Sequence[Start], candidates: Sequence[Candidate]) -> bool:
+def _in_line(starts: Sequence[JobStart], candidates: Sequence[StartCandidate]) -> bool:
     """No start takes what one of its strict queue could use that comes earlier and does not start."""
     options = {start.candidate.job.name: start.option for start in starts}
     for place, later in enumerate(candidates):
@@ -167,7 +167,7 @@ def _in_line(starts: Sequence[Start], candidates: Sequence[Candidate]) -> bool:
     return True
 
 
-def _delays(later: Candidate, option: Option, earlier: Candidate) -> bool:
+def _delays(later: StartCandidate, option: Option, earlier: StartCandidate) -> bool:
     for group, gpu_type in zip(later.job.spec.task_groups, option.gpu_types, strict=True):
         for other in earlier.job.spec.task_groups:
             accepted = not other.shape.gpu_types or gpu_type in other.shape.gpu_types
@@ -180,14 +180,14 @@ def _delays(later: Candidate, option: Option, earlier: Candidate) -> bool:
     return False
 
 
-def _fits(starts: Sequence[Start], room: Room, free: Free, views: Seen) -> bool:
+def _fits(starts: Sequence[JobStart], room: FreeCapacity, free: Free, views: Seen) -> bool:
     if not starts:
         return True
     first, rest = starts[0], starts[1:]
     return any(_fits(rest, room, *left) for left in _gang(first, room, free, views))
 
 
-def _beside(start: Start, views: Seen, hosts: tuple[int, ...]) -> Seen | None:
+def _beside(start: JobStart, views: Seen, hosts: tuple[int, ...]) -> Seen | None:
     """What its tasks leave to those whom the same reservations hold back; None where that is too little for itself."""
     left = []
     for view, nodes in views:
@@ -201,7 +201,7 @@ def _beside(start: Start, views: Seen, hosts: tuple[int, ...]) -> Seen | None:
     return tuple(left)
 
 
-def _gang(start: Start, room: Room, free: Free, views: Seen) -> Iterator[tuple[Free, Seen]]:
+def _gang(start: JobStart, room: FreeCapacity, free: Free, views: Seen) -> Iterator[tuple[Free, Seen]]:
     nodes = room.nodes
     asked = start.candidate.job.spec.effective_topology
     levels: list[Level] = [level for level in (asked.required,) if level]
@@ -221,7 +221,7 @@ def _gang(start: Start, room: Room, free: Free, views: Seen) -> Iterator[tuple[F
                 yield left, beside
 
 
-def _apart(start: Start, hosts: Sequence[Node]) -> bool:
+def _apart(start: JobStart, hosts: Sequence[Node]) -> bool:
     """Whether bundles are whole and spreads kept; `hosts` has the nodes of all tasks, group by group."""
     spec, rest = start.candidate.job.spec, list(hosts)
     if _crowd(spec.topology.spread, hosts):
@@ -245,7 +245,7 @@ def _crowd(spread: Spread | None, hosts: Sequence[Node]) -> bool:
     return any(domains.count(domain) > spread.max_per_domain for domain in domains)
 
 
-def _tasks(start: Start) -> list[tuple[Shape, str | None, str]]:
+def _tasks(start: JobStart) -> list[tuple[Shape, str | None, str]]:
     """What each of its tasks takes, on which type, and to which set of nodes it is limited."""
     groups = start.candidate.job.spec.task_groups
     return [
@@ -258,7 +258,11 @@ def _tasks(start: Start) -> list[tuple[Shape, str | None, str]]:
 
 
 def _place(
-    tasks: list[tuple[Shape, str | None, str]], room: Room, allowed: list[int], free: Free, hosts: tuple[int, ...]
+    tasks: list[tuple[Shape, str | None, str]],
+    room: FreeCapacity,
+    allowed: list[int],
+    free: Free,
+    hosts: tuple[int, ...],
 ) -> Iterator[tuple[Free, tuple[int, ...]]]:
     if not tasks:
         yield free, hosts
@@ -281,7 +285,7 @@ def _place(
 
 
 def _ways_on(
-    shape: Shape, room: Room, index: int, have: tuple[int, Divided, States]
+    shape: Shape, room: FreeCapacity, index: int, have: tuple[int, Divided, States]
 ) -> Iterator[tuple[int, Divided, States, int]]:
     """Every way a task's GPUs can be taken on a node, with GPUs made whole again or partitioned anew."""
     gpus, divided, states = have
@@ -307,8 +311,8 @@ def _instances(shape: MigShape, rule: MigRule, gpus: int, states: States) -> Ite
     assert profile is not None
     for place, (before, held) in enumerate((*states, *(((None, ()),) if gpus else ()))):
         for start in profile.starts:
-            after = tuple(sorted((*held, Placed(start, profile)), key=lambda placed: placed.start))
-            if Placed(start, profile) not in held and _may_be(rule, before, after):
+            after = tuple(sorted((*held, PlacedInstance(start, profile)), key=lambda placed: placed.start))
+            if PlacedInstance(start, profile) not in held and _may_be(rule, before, after):
                 whole = gpus - (place == len(states))
                 rest = (*states[:place], *states[place + 1 :])
                 yield whole, tuple(sorted((*rest, (before, after)), key=repr))
@@ -323,7 +327,7 @@ def _may_be(rule: MigRule, before: Geometry | None, held: Geometry) -> bool:
     return rule.mode == "free" and is_valid(mig_model(rule.model), held)
 
 
-def _changes_allow(room: Room, pool: str, free: Free) -> bool:
+def _changes_allow(room: FreeCapacity, pool: str, free: Free) -> bool:
     changed = sum(
         made + sum(not set(held) <= set(before or ()) for before, held in states)
         for node, (_, _, _, states, made) in zip(room.nodes, free, strict=True)

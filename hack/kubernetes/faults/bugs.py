@@ -8,12 +8,12 @@ from typing import Any
 from unittest import mock
 
 from reconciler.kubernetes.binder import binding
-from reconciler.kubernetes.binder.finishing import Finished, Finisher
 from reconciler.kubernetes.binder.journal import PodBinding
+from reconciler.kubernetes.binder.start_recovery import RecoveryOutcome, StartRecovery
 from reconciler.kubernetes.client import leader
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.watching import Key
-from reconciler.kubernetes.control.hands import Hands
+from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.protocols.stores import NotLeaderError
 
@@ -23,10 +23,10 @@ Patches = Iterable[Any]
 def rounds_do_not_wait_until_they_see_what_was_done() -> Patches:
     """What was bound a moment ago looks free."""
 
-    async def at_once(_: Hands) -> None:
+    async def at_once(_: KubernetesActuator) -> None:
         return
 
-    yield mock.patch.object(Hands, "caught_up", at_once)
+    yield mock.patch.object(KubernetesActuator, "caught_up", at_once)
 
 
 def bindings_name_neither_uid_nor_version() -> Patches:
@@ -44,10 +44,10 @@ def bindings_name_neither_uid_nor_version() -> Patches:
 def bindings_without_an_answer_are_forgotten() -> Patches:
     """They may arrive when somebody else has the devices."""
 
-    async def forgotten(hands: Hands, key: Key, _: str) -> None:
+    async def forgotten(hands: KubernetesActuator, key: Key, _: str) -> None:
         del hands._unknown[key]
 
-    yield mock.patch.object(Hands, "_voided", forgotten)
+    yield mock.patch.object(KubernetesActuator, "_voided", forgotten)
 
 
 def nobody_asks_who_leads() -> Patches:
@@ -68,10 +68,10 @@ def nobody_asks_who_leads() -> Patches:
 def gangs_that_were_begun_are_left_as_they_are() -> Patches:
     """Nobody reads the journal."""
 
-    async def nothing(*_: Any) -> Finished:
-        return Finished((), (), ())
+    async def nothing(*_: Any) -> RecoveryOutcome:
+        return RecoveryOutcome((), (), ())
 
-    yield mock.patch.object(Finisher, "finish", nothing)
+    yield mock.patch.object(StartRecovery, "finish", nothing)
 
 
 def pods_that_were_asked_to_leave_count_as_gone() -> Patches:

@@ -23,10 +23,10 @@ from reconciler.control.recording import solver_with
 from reconciler.control.runner import LoopStatus, Pace
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Timing
-from reconciler.kubernetes.control.connected import Cluster, connected
-from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.connection import ClusterConnection, connected
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.runner import PodRunner
+from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.model.clock import SystemClock
 from reconciler.store.store import open_store
 from solver.model.cluster import GpuType
@@ -141,10 +141,10 @@ def live(given: Given) -> None:
         os.dup2(log_file.fileno(), 2)
         log = structlog.wrap_logger(structlog.PrintLogger(log_file))
         store = open_store(folder / f"{given.name}.db")
-        memory = Memory(store.ledger, store.history, store.gone_pods, clock, given.name, STORE_LEASE)
+        memory = KubernetesState(store.ledger, store.history, store.gone_pods, clock, given.name, STORE_LEASE)
         holder = f"{given.name}-{os.getpid()}"
         credentials = from_kubeconfig(Path(given.kubeconfig), clock)
-        cluster = Cluster(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, TIMING, ROLL_FORWARD_S)
+        cluster = ClusterConnection(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, TIMING, ROLL_FORWARD_S)
 
         def connect() -> AbstractAsyncContextManager[PodPlane]:
             parts = memory, store.interventions, FixedPolicy(), solver_with(None), clock, SystemRandom(), str, log

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.analysis.backtest.figures import PolicyFigures
-from reconciler.analysis.backtest.observed import Observation
-from reconciler.analysis.backtest.summary import Finished
+from reconciler.analysis.backtest.observation import Observation
+from reconciler.analysis.backtest.summary import ReplayOutcome
 from solver.milp.optimiser import Optimiser
 from solver.model.cluster import Node
 from solver.model.quantities import Duration, Instant
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.policy.tree import QueueTree
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import ReplayedRound, TraceJob
 
-Follow = Callable[[str, Iterator[Round]], Iterator[Round]]
+Follow = Callable[[str, Iterator[ReplayedRound]], Iterator[ReplayedRound]]
 """Hands rounds of a policy on as they are held, to show how far the replay is."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PolicyCandidate:
     """A policy that is to be tried, by the name under which it is reported, and the cluster it is tried on.
 
     `commit`: the revision it comes from; "": it comes from files.
@@ -46,7 +46,7 @@ class Backtest:
     optimiser: Optimiser | None
     forecasts: bool = True
 
-    def under(self, candidate: Candidate, follow: Follow) -> PolicyFigures:
+    def under(self, candidate: PolicyCandidate, follow: Follow) -> PolicyFigures:
         """Replay the jobs under a policy."""
         policy, notes = with_queues_of(self.jobs, candidate.policy)
         if not self.forecasts:
@@ -57,7 +57,9 @@ class Backtest:
         for decided in follow(candidate.name, replay.rounds(self.jobs, self.end)):
             seen.note(decided)
         seen.close(replay.runs, self.end)
-        found = Finished(replay, self.jobs, self.start, self.end, seen).figures(candidate.name, candidate.commit, notes)
+        found = ReplayOutcome(replay, self.jobs, self.start, self.end, seen).figures(
+            candidate.name, candidate.commit, notes
+        )
         return msgspec.structs.replace(found, digest=candidate.policy.digest)
 
 

@@ -18,7 +18,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from reconciler.analysis.backtest.observed import Stretch
+from reconciler.analysis.backtest.observation import Stretch
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of
@@ -26,10 +26,10 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.quota.entitlement import gpus_by_type
-from solver.quota.guaranteed import guarantees
+from solver.quota.guarantees import guarantees
 
 
-class Wanted(NamedTuple):
+class JobDemand(NamedTuple):
     """A job as its queue asked for it."""
 
     submitted_at: Instant
@@ -46,7 +46,7 @@ def guaranteed_by_queue(policy: Policy, nodes: Iterable[Node]) -> dict[QueueName
     return total
 
 
-def alone(jobs: Sequence[Wanted], milli: int) -> list[int]:
+def alone(jobs: Sequence[JobDemand], milli: int) -> list[int]:
     """Milliseconds from each job's submission to its end on a private cluster of so many milli-GPU (more than 0).
 
     `jobs` are in the order of their submission.

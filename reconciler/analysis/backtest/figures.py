@@ -20,7 +20,7 @@ class Figure(Document, frozen=True):
     at_least: bool = False
 
 
-class Spread(Document, frozen=True):
+class Distribution(Document, frozen=True):
     """How a value is spread over `jobs`, of which it is known exactly of `known`; the others count with their lower bounds."""
 
     jobs: int
@@ -40,13 +40,13 @@ class QueueFigures(Document, frozen=True):
     """
 
     queue: QueueName
-    waits: Spread
+    waits: Distribution
     gpu_hours: float
     guaranteed: float
     evictions: int
     lost_gpu_hours: float
     served: float | None = None
-    slowdown: Spread | None = None
+    slowdown: Distribution | None = None
 
 
 class ClassFigures(Document, frozen=True):
@@ -56,7 +56,7 @@ class ClassFigures(Document, frozen=True):
     """
 
     priority_class: str
-    waits: Spread
+    waits: Distribution
     started_within: tuple[float, ...]
 
 
@@ -92,7 +92,7 @@ class FairnessFigures(Document, frozen=True):
     """
 
     jain: float | None = None
-    slowdown: Spread | None = None
+    slowdown: Distribution | None = None
 
 
 class EtaFigures(Document, frozen=True):
@@ -134,7 +134,7 @@ class PolicyFigures(Document, frozen=True):
     utilisation: float
     evictions: int
     lost_gpu_hours: float
-    waits: Spread
+    waits: Distribution
     queues: tuple[QueueFigures, ...]
     classes: tuple[ClassFigures, ...]
     losses: tuple[LossFigures, ...]

@@ -22,7 +22,7 @@ from reconciler.analysis.backtest.plots import (
     line,
     patterns,
 )
-from reconciler.analysis.backtest.rows import Section, sections
+from reconciler.analysis.backtest.rows import FigureSection, sections
 from reconciler.model.spans import span
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
@@ -84,7 +84,7 @@ def _origin(policy: PolicyFigures) -> str:
     return policy.commit[:12] or ("from files" if policy.digest else "the record")
 
 
-def _body(simulation: Simulation, listed: Sequence[Section]) -> Iterator[Element]:
+def _body(simulation: Simulation, listed: Sequence[FigureSection]) -> Iterator[Element]:
     policies = simulation.policies
     names = [policy.name for policy in policies]
     yield tag("h2", "All jobs")
@@ -113,7 +113,7 @@ def _body(simulation: Simulation, listed: Sequence[Section]) -> Iterator[Element
     yield from (_table(section, names) for section in listed if section.title.startswith("Queue "))
 
 
-def _table(section: Section, names: Sequence[str]) -> Element:
+def _table(section: FigureSection, names: Sequence[str]) -> Element:
     return table(section.title, ["", *names], ([row.label, *map(str, row.cells)] for row in section.rows))
 
 

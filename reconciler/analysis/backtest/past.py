@@ -12,13 +12,13 @@ from typing import TypeVar
 
 import msgspec
 
-from reconciler.analysis.backtest.recorded import Attempt, HistoryHead, RecordedJob, ready_at
+from reconciler.analysis.backtest.history_file import Attempt, HistoryHead, RecordedJob, ready_at
 from reconciler.analysis.traces import TraceUnreadableError
 from solver.model.document import decode, encode
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName, JobSpec
 from solver.plan.reason import count
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from reconciler.analysis.backtest.figures import Figure, PolicyFigures, RoundFigures, Simulation, Spread
+from reconciler.analysis.backtest.figures import Distribution, Figure, PolicyFigures, RoundFigures, Simulation
 from reconciler.model.spans import span
 
 Name = TypeVar("Name", str, tuple[str, str])
@@ -14,7 +14,7 @@ Thing = TypeVar("Thing")
 Unit = Literal["count", "hours", "part", "ratio", "span"]
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A value as text, and by how much it is above (+) or below (-) that of the first policy; "": the same, or none to compare."""
 
     value: str
@@ -28,10 +28,10 @@ class Row(NamedTuple):
     """One figure, under every policy."""
 
     label: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
-class Section(NamedTuple):
+class FigureSection(NamedTuple):
     """Rows that belong together: about all jobs, a queue, a class, or a way of losing work."""
 
     title: str
@@ -41,13 +41,13 @@ class Section(NamedTuple):
 Found = float | Figure | None
 
 
-def sections(simulation: Simulation) -> Iterator[Section]:
+def sections(simulation: Simulation) -> Iterator[FigureSection]:
     """Everything there is to say in numbers."""
     policies = simulation.policies
-    yield Section("All jobs", tuple(_of_all(policies)))
+    yield FigureSection("All jobs", tuple(_of_all(policies)))
     for queue in _named(policies, lambda policy: (one.queue for one in policy.queues)):
         of = [next((one for one in policy.queues if one.queue == queue), None) for policy in policies]
-        yield Section(
+        yield FigureSection(
             f"Queue {queue}",
             (
                 *_spread_rows("wait", "span", [one.waits if one else None for one in of]),
@@ -63,10 +63,10 @@ def sections(simulation: Simulation) -> Iterator[Section]:
         )
     for name in _named(policies, lambda policy: (one.priority_class for one in policy.classes)):
         waits = [next((one.waits for one in policy.classes if one.priority_class == name), None) for policy in policies]
-        yield Section(f"Class {name}" if name else "No class", tuple(_spread_rows("wait", "span", waits)))
+        yield FigureSection(f"Class {name}" if name else "No class", tuple(_spread_rows("wait", "span", waits)))
     losses = tuple(_losses(policies))
     if losses:
-        yield Section("Work lost, by queue and means", losses)
+        yield FigureSection("Work lost, by queue and means", losses)
 
 
 def row(label: str, unit: Unit, values: Sequence[Found]) -> Row:
@@ -113,7 +113,7 @@ def _of_forecasts(policies: Sequence[PolicyFigures]) -> Iterator[Row]:
     yield _row_of("started by the time forecast", "part", etas, lambda one: one.started_by)
 
 
-def _spread_rows(what: str, unit: Unit, spreads: Sequence[Spread | None]) -> Iterator[Row]:
+def _spread_rows(what: str, unit: Unit, spreads: Sequence[Distribution | None]) -> Iterator[Row]:
     yield _row_of(f"{what}, mean", unit, spreads, lambda one: one.mean)
     yield _row_of(f"{what}, p50", unit, spreads, lambda one: one.p50)
     yield _row_of(f"{what}, p90", unit, spreads, lambda one: one.p90)
@@ -136,14 +136,14 @@ def _named(policies: Iterable[PolicyFigures], of: Callable[[PolicyFigures], Iter
     return sorted({name for policy in policies for name in of(policy)})
 
 
-def _cell(unit: Unit, found: Found, reference: Found, *, first: bool) -> Cell:
+def _cell(unit: Unit, found: Found, reference: Found, *, first: bool) -> TableCell:
     if found is None:
-        return Cell("-")
+        return TableCell("-")
     known = found if isinstance(found, Figure) else Figure(found)
     text = "≥" * known.at_least + written(unit, known.value)
     if first or reference is None:
-        return Cell(text)
-    return Cell(text, _difference(unit, known, reference if isinstance(reference, Figure) else Figure(reference)))
+        return TableCell(text)
+    return TableCell(text, _difference(unit, known, reference if isinstance(reference, Figure) else Figure(reference)))
 
 
 def _difference(unit: Unit, known: Figure, reference: Figure) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
-from reconciler.analysis.backtest.figures import Figure, Spread
+from reconciler.analysis.backtest.figures import Distribution, Figure
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
@@ -23,8 +23,8 @@ def figure(known: Collection[float], bounds: Collection[float], percent: int) ->
     return Figure(value, any(bound <= value for bound in bounds))
 
 
-def spread(known: Collection[float], bounds: Collection[float] = ()) -> Spread:
+def spread(known: Collection[float], bounds: Collection[float] = ()) -> Distribution:
     """Mean and percentiles of values and of lower bounds, which are not both empty."""
     p50, p90, p99, most = (figure(known, bounds, percent) for percent in (50, 90, 99, 100))
     mean = Figure(fmean([*known, *bounds]), bool(bounds))
-    return Spread(len(known) + len(bounds), len(known), mean, p50, p90, p99, most)
+    return Distribution(len(known) + len(bounds), len(known), mean, p50, p90, p99, most)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from reconciler.analysis.backtest.fairness import Wanted, alone, guaranteed_by_queue, jain, within
+from reconciler.analysis.backtest.fairness import JobDemand, alone, guaranteed_by_queue, jain, within
 from reconciler.analysis.backtest.figures import (
     ClassFigures,
+    Distribution,
     EtaFigures,
     FairnessFigures,
     LossFigures,
@@ -18,14 +19,13 @@ from reconciler.analysis.backtest.figures import (
     QueueFigures,
     QueueSeries,
     RoundFigures,
-    Spread,
 )
-from reconciler.analysis.backtest.observed import Observation, Stretch, forecast_of
+from reconciler.analysis.backtest.observation import Observation, Stretch, forecast_of
 from reconciler.analysis.backtest.spread import figure, spread
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.workload import JobName, QueueName
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Run, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import Run, TraceJob
 
 _HOUR = 3_600_000
 _MILLI_GPU_HOUR = MILLI_PER_GPU * _HOUR
@@ -36,7 +36,7 @@ STEPS_MAX = 168
 
 
 @dataclass(frozen=True)
-class Finished:
+class ReplayOutcome:
     """A replay that is over. `jobs` are those of the trace, `end` is when it was cut."""
 
     replay: Replay
@@ -94,7 +94,7 @@ class Finished:
         milli, known, bounds = self._guaranteed.get(queue, 0), list[float](), list[float]()
         with_gpus = [one for one in self._able(jobs) if one.job.spec.gpus and one.duration]
         if milli:
-            wanted = [Wanted(one.job.submitted_at, one.job.spec.gpus, one.duration) for one in with_gpus]
+            wanted = [JobDemand(one.job.submitted_at, one.job.spec.gpus, one.duration) for one in with_gpus]
             for one, ideal in zip(with_gpus, alone(wanted, milli), strict=True):
                 ended_at = self._run(one).ended_at
                 took = (self.end if ended_at is None else ended_at) - one.job.submitted_at
@@ -116,7 +116,7 @@ class Finished:
     def _held_milli_ms(self, job: JobName) -> int:
         return sum(stretch.milli * (stretch.end - stretch.start) for stretch in self._stretches(job))
 
-    def _waits(self, jobs: Sequence[TraceJob]) -> Spread:
+    def _waits(self, jobs: Sequence[TraceJob]) -> Distribution:
         """Seconds to the first start; of who has not started, until the end of the replay at least."""
         runs = [self._run(one) for one in jobs]
         known = [run.wait_ms / 1000 for run in runs if run.wait_ms is not None]
@@ -230,5 +230,5 @@ class Finished:
         )
 
 
-def _spread_of_any(known: Sequence[float], bounds: Sequence[float]) -> Spread | None:
+def _spread_of_any(known: Sequence[float], bounds: Sequence[float]) -> Distribution | None:
     return spread(known, bounds) if known or bounds else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from reconciler.model.found import JobChange, Review
+from reconciler.model.review_findings import JobChange, Review
 
 _NOTICEABLE_MS = 1_000
 """Less is how the rounds of two simulations happen to fall."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 from reconciler.analysis.reports.problems import sentence, tally, worst_first
 from reconciler.model.problem import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 from reconciler.analysis.reports.problems import fingerprints, sentence, worst_first
 from reconciler.model.problem import Problem, Severity
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from reconciler.analysis.reports.fates import Fates, Jobs
-from reconciler.analysis.reports.outline import Given, Section, When, Words
+from reconciler.analysis.reports.outline import ReportSection, UntrustedText, When, Words
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.found import JobChange, Loss, Review, Stranded
+from reconciler.model.review_findings import JobChange, Loss, Review, Stranded
 from reconciler.model.spans import span
 from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count
@@ -26,7 +26,7 @@ _WHY = {
 """Means and rules of `EvictedBy` and `ShrunkBy`, as what they say of whoever gets the room, or of the rule itself."""
 
 
-def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iterator[Section]:
+def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iterator[ReportSection]:
     """Running jobs that give something up because of the change."""
     for title, jobs in (
         ("Evicted by the change", fates.evicted),
@@ -35,25 +35,25 @@ def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iter
     ):
         if jobs:
             rows = tuple(_lost_row(job, found.time, paths, when) for job in jobs)
-            yield Section(
+            yield ReportSection(
                 title, rows, _LOST, frozenset({"GPUs", "GPU-hours lost"}), (f"Together {sum_of(jobs)}.",), weighty=True
             )
 
 
-def stranded_sections(found: Review, paths: Paths) -> Iterator[Section]:
+def stranded_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
     """Jobs that run on nodes that are removed."""
     if found.stranded:
         rows = tuple(_stranded_row(one, paths) for one in found.stranded)
         note = ("They run on, and what they hold there is neither counted nor taken back.",)
-        yield Section(
+        yield ReportSection(
             "Run on nodes that are removed", rows, (*_NAMED, "Nodes"), frozenset({"GPUs"}), note, weighty=True
         )
 
 
 def _stranded_row(one: Stranded, paths: Paths) -> tuple[Words, ...]:
     more = len(one.nodes) - _NODES_MAX
-    nodes: Words = (Given(", ".join(one.nodes[:_NODES_MAX])), f" and {more} more" if more > 0 else "")
-    return (Given(one.job),), (Given(paths.path(one.queue)),), (str(one.gpus),), nodes
+    nodes: Words = (UntrustedText(", ".join(one.nodes[:_NODES_MAX])), f" and {more} more" if more > 0 else "")
+    return (UntrustedText(one.job),), (UntrustedText(paths.path(one.queue)),), (str(one.gpus),), nodes
 
 
 _NODES_MAX = 4
@@ -79,8 +79,8 @@ def _lost_row(job: JobChange, now: Instant, paths: Paths, when: When) -> tuple[W
         return _named(job, paths)
     asked: Words = ("now",) if loss.at <= now else (when(loss.at),)
     return (
-        (Given(job.job),),
-        (Given(paths.path(job.queue)),),
+        (UntrustedText(job.job),),
+        (UntrustedText(paths.path(job.queue)),),
         (str(loss.gpus),),
         (hours(loss.lost_gpu_h),),
         asked,
@@ -91,14 +91,14 @@ def _lost_row(job: JobChange, now: Instant, paths: Paths, when: When) -> tuple[W
 
 def _for_whom(loss: Loss, paths: Paths) -> Words:
     """Who gets the room, and by what right; or the rule that asks for it."""
-    why = _WHY.get(loss.why) or Given(loss.why)
+    why = _WHY.get(loss.why) or UntrustedText(loss.why)
     if loss.by is None:
         return "nobody: ", why
-    queue: Words = (" of ", Given(paths.path(loss.by_queue))) if loss.by_queue else ()
-    return Given(loss.by), *queue, ", which ", why
+    queue: Words = (" of ", UntrustedText(paths.path(loss.by_queue))) if loss.by_queue else ()
+    return UntrustedText(loss.by), *queue, ", which ", why
 
 
-def changed_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
+def changed_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[ReportSection]:
     """Pending jobs that fare differently."""
     reasons = _reasons_row
     yield from _section("Start now, and would not", fates.starts, paths, _base_start(found), "Would start")
@@ -110,20 +110,20 @@ def changed_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Sect
     for title, jobs in (("Wait longer", fates.later), ("Wait shorter", fates.sooner)):
         if jobs:
             rows = tuple(_wait_row(job, found.time, paths) for job in jobs)
-            yield Section(title, rows, _WAIT, frozenset({"GPUs", "Would start", "Starts", "Difference"}))
+            yield ReportSection(title, rows, _WAIT, frozenset({"GPUs", "Would start", "Starts", "Difference"}))
 
 
 _WAIT = ("Job", "Queue", "GPUs", "Would start", "Starts", "Difference")
 
 
-def unchanged_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Section]:
+def unchanged_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[ReportSection]:
     """Jobs that fare the same under both, and those that the change spares."""
     for title, jobs in (
         ("Spared by the change", fates.spared),
         ("Give something up under both", fates.lost_anyway),
     ):
         if jobs:
-            yield Section(title, tuple(_named(job, paths) for job in jobs), _NAMED, frozenset({"GPUs"}))
+            yield ReportSection(title, tuple(_named(job, paths) for job in jobs), _NAMED, frozenset({"GPUs"}))
     yield from _section("Would still wait", fates.waits_anyway, paths, _head_start(found), "Starts", _reasons_row)
     yield from _section("Inadmissible under both", fates.never_anyway, paths, None, "", _reasons_row)
     yield from _section("Start under both", fates.starts_anyway, paths, None, "")
@@ -139,22 +139,22 @@ def _section(
     starts: Callable[[JobChange], Words] | None,
     starts_heading: str,
     why: Callable[[JobChange], Words] | None = None,
-) -> Iterator[Section]:
+) -> Iterator[ReportSection]:
     """A table of pending jobs, with when they start and why they wait where that is asked for."""
     headings = (*_NAMED, *((starts_heading,) if starts else ()), *(("Why",) if why else ()))
     rows = tuple(
         (*_named(job, paths), *((starts(job),) if starts else ()), *((why(job),) if why else ())) for job in jobs
     )
     if rows:
-        yield Section(title, rows, headings, frozenset({"GPUs", starts_heading}))
+        yield ReportSection(title, rows, headings, frozenset({"GPUs", starts_heading}))
 
 
 def _named(job: JobChange, paths: Paths) -> tuple[Words, ...]:
-    return (Given(job.job),), (Given(paths.path(job.queue)),), (str(job.gpus),)
+    return (UntrustedText(job.job),), (UntrustedText(paths.path(job.queue)),), (str(job.gpus),)
 
 
 def _reasons_row(job: JobChange) -> Words:
-    return (Given("; ".join(job.reasons)),) if job.reasons else ()
+    return (UntrustedText("; ".join(job.reasons)),) if job.reasons else ()
 
 
 def _wait_row(job: JobChange, now: Instant, paths: Paths) -> tuple[Words, ...]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 
 
-class Case(NamedTuple):
+class JunitCase(NamedTuple):
     """One thing that was checked. `failure`: what is wrong, its first line as a headline; None: it passed."""
 
     classname: str
@@ -21,7 +21,7 @@ class Case(NamedTuple):
     seconds: float | None = None
 
 
-def junit(name: str, cases: Iterable[Case]) -> str:
+def junit(name: str, cases: Iterable[JunitCase]) -> str:
     """One suite as an XML document. Characters that XML can't carry are spelled out, as all control characters are."""
     listed = tuple(cases)
     counts = {
@@ -37,7 +37,7 @@ def junit(name: str, cases: Iterable[Case]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _append(suite: Element, case: Case) -> None:
+def _append(suite: Element, case: JunitCase) -> None:
     named = {"classname": printable(case.classname), "name": printable(case.name)}
     element = SubElement(suite, "testcase", {**named, **_time(case.seconds)})
     if case.failure is not None:
@@ -45,7 +45,7 @@ def _append(suite: Element, case: Case) -> None:
         SubElement(element, "failure", {"message": said.partition("\n")[0]}).text = said
 
 
-def _total_s(cases: Iterable[Case]) -> float | None:
+def _total_s(cases: Iterable[JunitCase]) -> float | None:
     """None where no case was timed."""
     timed = [case.seconds for case in cases if case.seconds is not None]
     return sum(timed) if timed else None

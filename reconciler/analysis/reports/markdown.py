@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from reconciler.analysis.reports.markup import markdown_of
-from reconciler.analysis.reports.outline import Outline, Section, Words
+from reconciler.analysis.reports.outline import Outline, ReportSection, Words
 from solver.plan.reason import count
 
 BYTES_MAX = 60_000
@@ -45,7 +45,7 @@ def marker(cluster: str = "") -> str:
     return f"<!-- quorate:plan:v1{named} -->"
 
 
-def _fitted(section: Section, room: int) -> str:
+def _fitted(section: ReportSection, room: int) -> str:
     """The section with as many of its rows as there is room for; "" where there is none for a single row."""
     beginning = _beginning(section)
     note = f"\n{markdown_of(section.note)}\n" if section.note else ""
@@ -64,7 +64,7 @@ def _fitted(section: Section, room: int) -> str:
     return f"{beginning}{''.join(rows)}{_more(left) if left else ''}{ending}"
 
 
-def _beginning(section: Section) -> str:
+def _beginning(section: ReportSection) -> str:
     summary = f"<details{' open' * section.weighty}><summary>{section.title} ({len(section.rows)})</summary>\n\n"
     if not section.headings:
         return summary

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from reconciler.analysis.reports.outline import Words
-from reconciler.analysis.reports.plain import one_line
+from reconciler.analysis.reports.plain_text import one_line
 
 SHOWN_CHARACTERS_MAX = 200
 """Of one name or message: enough to know it by, and what is longer is meant to push the rest out of sight."""

@@ -13,7 +13,7 @@ When = Callable[[Instant], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UntrustedText:
     """What policy, jobs or users say: names, messages, places. Each kind of report makes it harmless in its own way.
 
     No `str`, so that it can't slip into our own words unnoticed.
@@ -22,11 +22,11 @@ class Given:
     text: str
 
 
-Words = Sequence[str | Given]
-"""A sentence or a cell in pieces; those that are `Given` are not our own."""
+Words = Sequence[str | UntrustedText]
+"""A sentence or a cell in pieces; those that are `UntrustedText` are not our own."""
 
 
-class Section(NamedTuple):
+class ReportSection(NamedTuple):
     """Rows under headings; without headings each row is one sentence. `right`: headings of columns that hold numbers.
 
     `note`: a sentence about all rows, such as their sum; also of those that are folded away. `weighty`: not to be folded itself.
@@ -46,10 +46,10 @@ class Outline(NamedTuple):
     headline: Words
     verdict: Words
     refused: bool
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
     footer: tuple[Words, ...]
 
 
-def sentences(title: str, lines: Sequence[Words]) -> Section:
+def sentences(title: str, lines: Sequence[Words]) -> ReportSection:
     """A section without columns: one of those to be seen without unfolding."""
-    return Section(title, tuple((line,) for line in lines), weighty=True)
+    return ReportSection(title, tuple((line,) for line in lines), weighty=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from reconciler.analysis.reports.outline import Given, Section, When, Words, sentences
+from reconciler.analysis.reports.outline import ReportSection, UntrustedText, When, Words, sentences
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.found import (
+from reconciler.model.review_findings import (
     Converging,
+    DeviceChange,
     DocumentChange,
     Entitlement,
     FieldChange,
     Fragments,
     QueueChange,
     QueueWaits,
-    Repartitioned,
     Review,
 )
 from reconciler.model.spans import span
@@ -28,7 +28,7 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BRACKETS = re.compile(r"(\[.*?\])")
 
 
-def document_sections(found: Review, paths: Paths) -> Iterator[Section]:
+def document_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
     """Each change of meaning as a sentence."""
     lines = [line for document in found.documents for line in _document_lines(document, paths)]
     if lines:
@@ -36,14 +36,14 @@ def document_sections(found: Review, paths: Paths) -> Iterator[Section]:
 
 
 def _document_lines(changed: DocumentChange, paths: Paths) -> Iterator[Words]:
-    named = Given(document_words(changed.document, paths))
+    named = UntrustedText(document_words(changed.document, paths))
     if changed.change == "changed":
         for field in changed.fields:
             yield named, ": ", *_field(field)
         return
     said = "; ".join(f"{_unit(field, field.after or '')}" for field in changed.fields)
     if changed.change == "added" and said:
-        yield named, " is new: ", Given(said)
+        yield named, " is new: ", UntrustedText(said)
     else:
         yield named, " is new" if changed.change == "added" else " is removed"
 
@@ -59,14 +59,14 @@ def _field(change: FieldChange) -> Words:
     """`guaranteed 64 → 96 H100-SXM5-80GB`: a quota's type stands behind its numbers."""
     if change.after is None:
         return (
-            Given(" ".join(filter(None, _field_words(change.field)))),
+            UntrustedText(" ".join(filter(None, _field_words(change.field)))),
             " not set (was ",
-            Given(change.before or ""),
+            UntrustedText(change.before or ""),
             ")",
         )
     if change.before is None:
-        return Given(_unit(change, change.after)), " (was not set)"
-    return (Given(_unit(change, f"{change.before} → {change.after}")),)
+        return UntrustedText(_unit(change, change.after)), " (was not set)"
+    return (UntrustedText(_unit(change, f"{change.before} → {change.after}")),)
 
 
 def _unit(change: FieldChange, value: str) -> str:
@@ -86,7 +86,7 @@ def _field_words(field: str) -> tuple[str, str]:
     ).strip(), ""
 
 
-def converging_sections(found: Review, paths: Paths, when: When) -> Iterator[Section]:
+def converging_sections(found: Review, paths: Paths, when: When) -> Iterator[ReportSection]:
     """Limits below what is held, and by when they are kept again."""
     if found.converging:
         yield sentences("Quotas that converge", [_converging(limit, paths, when) for limit in found.converging])
@@ -106,14 +106,14 @@ def _converging(limit: Converging, paths: Paths, when: When) -> Words:
     )
     where: Words = (
         "queue ",
-        Given(paths.path(limit.queue)),
+        UntrustedText(paths.path(limit.queue)),
         f" holds {held} of max {limit.max} ",
-        Given(limit.gpu_type),
+        UntrustedText(limit.gpu_type),
     )
     return (*where, f"{then}; {kept}")
 
 
-def orphaned_sections(found: Review, paths: Paths) -> Iterator[Section]:
+def orphaned_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
     """Queues that are removed while jobs of them run."""
     if found.orphaned:
         yield sentences("Removed while in use", [_orphaned(change, paths) for change in found.orphaned])
@@ -122,7 +122,7 @@ def orphaned_sections(found: Review, paths: Paths) -> Iterator[Section]:
 def _orphaned(change: QueueChange, paths: Paths) -> Words:
     held = f" holds {change.before.used if change.before else 0} "
     what_then = ": its jobs run on, count towards no quota, and can not start again"
-    return "queue ", Given(paths.path(change.queue)), held, Given(change.gpu_type), what_then
+    return "queue ", UntrustedText(paths.path(change.queue)), held, UntrustedText(change.gpu_type), what_then
 
 
 def _second(at: Instant, when: When) -> str:
@@ -130,7 +130,7 @@ def _second(at: Instant, when: When) -> str:
     return when(Instant(-(-at // 1_000) * 1_000))
 
 
-def queue_sections(found: Review, paths: Paths) -> Iterator[Section]:
+def queue_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
     """Entitlement and use, and how long each queue's jobs have still to wait."""
     if found.queues:
         yield _numbers("Queues: entitlement and use", [_queue_row(queue, paths) for queue in found.queues], 2, _QUEUES)
@@ -143,18 +143,18 @@ _WAITS = ("Queue", "Waiting", "Start within the horizon", "Start (p50)", "Start 
 _FRAGMENTS = ("GPU type", "Free", "Free and of no use to known shapes")
 
 
-def _numbers(title: str, rows: Iterable[tuple[Words, ...]], names: int, headings: tuple[str, ...]) -> Section:
+def _numbers(title: str, rows: Iterable[tuple[Words, ...]], names: int, headings: tuple[str, ...]) -> ReportSection:
     """A table whose first columns are names, and all others numbers."""
-    return Section(title, tuple(rows), headings, frozenset(headings[names:]))
+    return ReportSection(title, tuple(rows), headings, frozenset(headings[names:]))
 
 
-def _waits_section(waits: Sequence[QueueWaits], paths: Paths) -> Iterator[Section]:
+def _waits_section(waits: Sequence[QueueWaits], paths: Paths) -> Iterator[ReportSection]:
     """Queues of which the wait differs; the others are counted."""
     rows = [_waits_row(one, paths) for one in waits if _told(one, "before") != _told(one, "after")]
     same = len(waits) - len(rows)
     note: Words = (f"{count(same, 'queue')} in which jobs wait as long as before.",) if same else ()
     if rows:
-        yield Section("Earliest start by queue", tuple(rows), _WAITS, frozenset(_WAITS[1:]), note)
+        yield ReportSection("Earliest start by queue", tuple(rows), _WAITS, frozenset(_WAITS[1:]), note)
 
 
 def _told(waits: QueueWaits, side: str) -> tuple[str, str, str]:
@@ -166,7 +166,7 @@ def _told(waits: QueueWaits, side: str) -> tuple[str, str, str]:
 def _queue_row(change: QueueChange, paths: Paths) -> tuple[Words, ...]:
     fields = ("guaranteed", "fair_share", "max", "used")
     numbers = (_compared(_amount(change.before, field), _amount(change.after, field)) for field in fields)
-    return (Given(paths.path(change.queue)),), (Given(change.gpu_type),), *numbers
+    return (UntrustedText(paths.path(change.queue)),), (UntrustedText(change.gpu_type),), *numbers
 
 
 def _amount(entitlement: Entitlement | None, field: str) -> str:
@@ -182,7 +182,7 @@ def _compared(before: str, after: str) -> Words:
 
 def _waits_row(waits: QueueWaits, paths: Paths) -> tuple[Words, ...]:
     told = zip(_told(waits, "before"), _told(waits, "after"), strict=True)
-    return (Given(paths.path(waits.queue)),), (str(waits.pending),), *(_compared(*both) for both in told)
+    return (UntrustedText(paths.path(waits.queue)),), (str(waits.pending),), *(_compared(*both) for both in told)
 
 
 def _in(seconds: float | None) -> str:
@@ -191,26 +191,30 @@ def _in(seconds: float | None) -> str:
     return f"in {span(round(seconds * 1_000))}" if seconds >= 1 else "now"
 
 
-def device_sections(found: Review) -> Iterator[Section]:
+def device_sections(found: Review) -> Iterator[ReportSection]:
     """Fragmentation, and GPUs that are partitioned otherwise."""
     if found.fragments:
         yield _numbers("Fragmentation", map(_fragments_row, found.fragments), 1, _FRAGMENTS)
     if found.repartitioned:
         rows = tuple(map(_repartitioned_row, found.repartitioned))
         note = (f"{count(len(rows), 'GPU')} partitioned otherwise after the next round.",)
-        yield Section("MIG", rows, ("Node", "GPU", "Before", "After"), note=note)
+        yield ReportSection("MIG", rows, ("Node", "GPU", "Before", "After"), note=note)
 
 
 def _fragments_row(one: Fragments) -> tuple[Words, ...]:
     free = _compared(str(one.free_before), str(one.free_after))
-    return (Given(one.gpu_type),), free, _compared(str(one.unusable_before), str(one.unusable_after))
+    return (UntrustedText(one.gpu_type),), free, _compared(str(one.unusable_before), str(one.unusable_after))
 
 
-def _repartitioned_row(gpu: Repartitioned) -> tuple[Words, ...]:
-    return (Given(gpu.node),), (Given(gpu.device),), _instances(gpu.before), _instances(gpu.after)
+def _repartitioned_row(gpu: DeviceChange) -> tuple[Words, ...]:
+    return (UntrustedText(gpu.node),), (UntrustedText(gpu.device),), _instances(gpu.before), _instances(gpu.after)
 
 
 def _instances(instances: tuple[MigInstance, ...] | None) -> Words:
     if instances is None:
         return ("whole",)
-    return (Given(" + ".join(f"{one.profile}@{one.start}" for one in instances)),) if instances else ("no instances",)
+    return (
+        (UntrustedText(" + ".join(f"{one.profile}@{one.start}" for one in instances)),)
+        if instances
+        else ("no instances",)
+    )

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from reconciler.analysis.reports.fates import fates
 from reconciler.analysis.reports.job_sections import hours
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.found import Breach, Converging, JobChange, QueueChange, Review, Stranded
 from reconciler.model.problem import Problem, problem_of
+from reconciler.model.review_findings import Breach, Converging, JobChange, QueueChange, Review, Stranded
 from solver.model.quantities import MilliGpu
 from solver.plan.reason import count
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.plain_text import printable
 from reconciler.analysis.reports.problems import fingerprints, sentence, worst_first
 from reconciler.model.problem import Problem, Severity
 

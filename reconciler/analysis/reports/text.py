@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from reconciler.analysis.reports.outline import Outline, Section
-from reconciler.analysis.reports.plain import plain_of
+from reconciler.analysis.reports.outline import Outline, ReportSection
+from reconciler.analysis.reports.plain_text import plain_of
 from reconciler.analysis.reports.tables import UNLIMITED, table_of
 
 ROWS_MAX = 10
@@ -49,7 +49,7 @@ def _parts(outline: Outline, rows_max: int | None, columns: int) -> Iterator[Ren
     yield from (Text(plain_of(line)) for line in outline.footer)
 
 
-def _rows(section: Section, rows_max: int | None, columns: int) -> Iterator[RenderableType]:
+def _rows(section: ReportSection, rows_max: int | None, columns: int) -> Iterator[RenderableType]:
     shown = section.rows[:rows_max]
     if section.headings:
         cells = ([plain_of(cell) for cell in row] for row in shown)

@@ -26,9 +26,9 @@ from reconciler.backends.baremetal.certificates import (
     server_certificate,
 )
 from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
-from reconciler.backends.baremetal.roots import Standing, standing
+from reconciler.backends.baremetal.roots import SigningRoots, standing
 from reconciler.model.clock import Clock
-from reconciler.protocols.agents import Agent, Agents
+from reconciler.protocols.agents import AgentRecord, Agents
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 
@@ -45,7 +45,7 @@ class _Serving(NamedTuple):
     until: Instant
 
 
-class Authority:
+class CertificateAuthority:
     """Any thread may ask. What it is asked about agents it reads in the store, at each call.
 
     Every method raises KeyFileError where the authority's file can't be used.
@@ -134,7 +134,7 @@ class Authority:
         root = self._standing().signing
         return pem_of(node_certificate(root.certificate, root.key, request, generation, self._clock.now()))
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> SigningRoots:
         return standing(self._file.roots(), self._clock.now())
 
     def _current(self) -> ssl.SSLContext:
@@ -145,7 +145,7 @@ class Authority:
         return serving.context
 
     @staticmethod
-    def _made(stands: Standing, now: Instant) -> ssl.SSLContext:
+    def _made(stands: SigningRoots, now: Instant) -> ssl.SSLContext:
         key, context = new_key(), _context()
         own = server_certificate(stands.signing.certificate, stands.signing.key, key.public_key(), now)
         # The library reads keys from files alone. This one is its owner's, and gone with the block.
@@ -157,7 +157,7 @@ class Authority:
         return context
 
 
-def why_not(identity: NodeIdentity, agent: Agent | None, now: Instant) -> str:
+def why_not(identity: NodeIdentity, agent: AgentRecord | None, now: Instant) -> str:
     """Why what a certificate says does not count (any more); "": it does."""
     if now >= identity.until:
         return f"the certificate of node {identity.node} ended at {identity.until}"

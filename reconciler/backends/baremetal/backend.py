@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backends.baremetal.door import Door, NotThereError
+from reconciler.backends.baremetal.agent_server import AgentServer, NotThereError
+from reconciler.backends.baremetal.agent_state import TaskKey
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import Patience, Stray
 from reconciler.backends.baremetal.terminals import AgentLine
-from reconciler.backends.baremetal.told import TaskKey
 from reconciler.backends.baremetal.wire import (
     Answer,
     Do,
@@ -32,8 +32,8 @@ from reconciler.model.masking import read_masked
 from reconciler.model.task_log import GapNotice
 from reconciler.protocols.backend import (
     AttemptKey,
+    BackendChanges,
     BackendUnreachableError,
-    Changes,
     Cursor,
     Epoch,
     GrowGang,
@@ -45,7 +45,7 @@ from reconciler.protocols.backend import (
     StopTasks,
 )
 from reconciler.protocols.stores import Claim
-from reconciler.protocols.terminals import Line, NoTerminalError
+from reconciler.protocols.terminals import NoTerminalError, TerminalLine
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName, JobSpec, TaskPlacement
@@ -67,7 +67,7 @@ class BareMetalBackend:
 
     def __init__(
         self,
-        door: Door,
+        door: AgentServer,
         fleet: Fleet,
         claims: Callable[[], Iterable[Claim]],
         patience: Callable[[], Patience] = Patience,
@@ -84,7 +84,7 @@ class BareMetalBackend:
         self._announced = Epoch(0)
         self._log_of = lru_cache(_LOGS_REMEMBERED)(self._find_log)
 
-    def changes(self, since: Cursor) -> Changes:
+    def changes(self, since: Cursor) -> BackendChanges:
         """What changed after `since`; for an earlier process's cursor, everything."""
         self._door.declare()
         held = self._read_claims()
@@ -151,7 +151,7 @@ class BareMetalBackend:
         values = {secret.value.rstrip(b"\n") for secret in self._secrets(spec)} if spec else ()
         return read_masked(read, offset, limit, values)
 
-    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> Line:
+    def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> TerminalLine:
         """Attach to the terminal of a task, through its node's agent. Raises NoTerminalError."""
         node = self._node_of(job, attempt, group, index)
         if node is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.backends.baremetal.authority import Authority
+from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.join_token import new_token
 from reconciler.protocols.agents import Agents, Invitation
 from solver.model.cluster import NodeName
@@ -16,7 +16,7 @@ class AgentDesk:
     """Any thread may call it. Methods raise StoreUnusableError, KeyFileError."""
 
     agents: Agents
-    authority: Authority
+    authority: CertificateAuthority
 
     def invite(self, node: NodeName, by: str, now: Instant, until: Instant) -> str:
         """A token with which one agent may join as this node, once. The store has its hash alone: it can't be shown again."""

@@ -10,10 +10,10 @@ from typing import Final
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from reconciler.backends.baremetal.authority import Authority, UntrustedError
+from reconciler.backends.baremetal.authority import CertificateAuthority, UntrustedError
 from reconciler.backends.baremetal.certificates import NodeIdentity
+from reconciler.backends.baremetal.enrolment import Enrolment, roots_response, serve_joining
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
-from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.wire import AGENT_PATH, PROTOCOL, Hello
 from solver.model.document import decode
 
@@ -23,7 +23,7 @@ HELLO_WITHIN_S: Final = 10.0
 class Entry:
     """Nodes join and renew their certificates here, whether this control plane leads or not."""
 
-    def __init__(self, authority: Authority, joining: Joining) -> None:
+    def __init__(self, authority: CertificateAuthority, joining: Enrolment) -> None:
         self.server_context = authority.server_context
         self._authority = authority
         self._joining = joining

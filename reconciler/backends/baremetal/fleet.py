@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from threading import Lock
 
-from reconciler.backends.baremetal.merge import Cluster, Patience, Stray
-from reconciler.backends.baremetal.numbered import Numbered
-from reconciler.backends.baremetal.told import Heard, TaskKey, Told, of_itself
+from reconciler.backends.baremetal.agent_state import AgentState, Heard, TaskKey, of_itself
+from reconciler.backends.baremetal.merge import FleetView, Patience, Stray
+from reconciler.backends.baremetal.report_log import ReportLog
 from reconciler.model.clock import Clock
-from reconciler.protocols.backend import Changes, Cursor, Epoch
+from reconciler.protocols.backend import BackendChanges, Cursor, Epoch
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
@@ -32,7 +32,7 @@ class Fleet:
         self._listened_s = 0.0
         self._ticked_s = clock.monotonic_s()
         self._since = 0.0, clock.now()
-        self._numbered = Numbered(self._since[1])
+        self._numbered = ReportLog(self._since[1])
         self._epoch = self._led = Epoch(0)
 
     @property
@@ -87,12 +87,12 @@ class Fleet:
             heard = self._heard(node)
             heard.last_s, heard.at = self._listened_s, self._clock.now()
 
-    def told(self, node: NodeName, changes: Changes, whole: bool) -> None:
+    def told(self, node: NodeName, changes: BackendChanges, whole: bool) -> None:
         """A report came."""
         with self._lock:
             heard = self._heard(node)
             if whole:
-                heard.told, heard.whole = Told(), True
+                heard.told, heard.whole = AgentState(), True
             heard.told.add(of_itself(node, changes))
 
     def forgot(self, node: NodeName, job: JobName, attempt: int) -> None:
@@ -100,14 +100,16 @@ class Fleet:
         with self._lock:
             self._heard(node).told.drop(job, attempt)
 
-    def look(self, since: Cursor, claims: Iterable[Claim], patience: Patience) -> tuple[Changes, tuple[Stray, ...]]:
+    def look(
+        self, since: Cursor, claims: Iterable[Claim], patience: Patience
+    ) -> tuple[BackendChanges, tuple[Stray, ...]]:
         """What changed since a cursor, and what runs where it should not."""
         with self._lock:
             claims = tuple(claims)
             for claim in claims:
                 for task in claim.tasks:
                     self._heard(task.node)
-            cluster = Cluster(self._nodes, claims, self._listened_s, patience)
+            cluster = FleetView(self._nodes, claims, self._listened_s, patience)
             return self._numbered.after(cluster.changes(), since), tuple(cluster.strays())
 
     def nodes_with(self, job: JobName, attempt: int) -> set[NodeName]:

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from reconciler.backends.baremetal.told import Heard, TaskKey, key_of
-from reconciler.protocols.backend import ENDED, AttemptKey, AttemptStopped, Changes, Cursor, TaskLeft, TaskStatus
+from reconciler.backends.baremetal.agent_state import Heard, TaskKey, key_of
+from reconciler.protocols.backend import ENDED, AttemptKey, AttemptStopped, BackendChanges, Cursor, TaskLeft, TaskStatus
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Duration, Instant
@@ -50,7 +50,7 @@ class Stray:
     """The attempt is in the ledger all the same: this task of it has left, or is elsewhere."""
 
 
-class Cluster:
+class FleetView:
     """All nodes at one moment, `now_s` by the count of who listens."""
 
     def __init__(
@@ -72,10 +72,10 @@ class Cluster:
             self._of_attempts[key[:2]].add(node)
             self._of_tasks[key].add(node)
 
-    def changes(self) -> Changes:
+    def changes(self) -> BackendChanges:
         """Everything that is known, without a cursor."""
         partitioned = (done for heard in self._nodes.values() for done in heard.told.partitioned.values())
-        return Changes(
+        return BackendChanges(
             Cursor(0),
             nodes=tuple(
                 self._node(name, node) for name, heard in self._nodes.items() for node in heard.told.nodes.values()

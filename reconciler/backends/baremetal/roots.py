@@ -22,20 +22,20 @@ class Root(NamedTuple):
     key: Key
 
 
-class Standing(NamedTuple):
+class SigningRoots(NamedTuple):
     """`trusted`: the one that signs is the first of them."""
 
     signing: Root
     trusted: tuple[x509.Certificate, ...]
 
 
-def standing(roots: Sequence[Root], now: Instant) -> Standing:
+def standing(roots: Sequence[Root], now: Instant) -> SigningRoots:
     """How one or more roots stand."""
     ordered = sorted(roots, key=lambda root: made_at(root.certificate))
     known_everywhere = [root for root in ordered if made_at(root.certificate).after(LIFE) <= now]
     signing = known_everywhere[-1] if known_everywhere else ordered[0]
     trusted = [root for root in kept(ordered, now) if root is not signing]
-    return Standing(signing, (signing.certificate, *(root.certificate for root in trusted)))
+    return SigningRoots(signing, (signing.certificate, *(root.certificate for root in trusted)))
 
 
 def kept(roots: Sequence[Root], now: Instant) -> list[Root]:

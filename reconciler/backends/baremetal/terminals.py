@@ -8,17 +8,17 @@ from concurrent.futures import TimeoutError as NoAnswerError
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from reconciler.backends.baremetal.door import Door
-from reconciler.backends.baremetal.told import TaskKey
+from reconciler.backends.baremetal.agent_server import AgentServer
+from reconciler.backends.baremetal.agent_state import TaskKey
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown, Type
-from reconciler.protocols.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 from solver.model.cluster import NodeName
 
 
 class AgentLine:
-    """Implements Line. Opened by any thread; used from one event loop."""
+    """Implements TerminalLine. Opened by any thread; used from one event loop."""
 
-    def __init__(self, door: Door, node: NodeName) -> None:
+    def __init__(self, door: AgentServer, node: NodeName) -> None:
         self._door = door
         self._node = node
         self._heard: SimpleQueue[Answer | None] = SimpleQueue()
@@ -28,7 +28,7 @@ class AgentLine:
         self._number = door.listen(node, self._hear)
 
     @classmethod
-    def attached(cls, door: Door, node: NodeName, task: TaskKey, within_s: float) -> AgentLine:
+    def attached(cls, door: AgentServer, node: NodeName, task: TaskKey, within_s: float) -> AgentLine:
         """Attach to a task's terminal. Raises NoTerminalError."""
         line = cls(door, node)
         line._send(Attach(line._number, *task))
@@ -43,7 +43,7 @@ class AgentLine:
             answer.refused if isinstance(answer, Attached) else f"the agent of {node} does not answer"
         )
 
-    async def receive(self) -> bytes | Ended | None:
+    async def receive(self) -> bytes | TerminalEnd | None:
         """What is shown next."""
         if self._waiting is None:
             self._waiting = asyncio.get_running_loop(), asyncio.Event()
@@ -55,7 +55,7 @@ class AgentLine:
             return None
         if answer.content is not None:
             return answer.content
-        return None if answer.code is None else Ended(answer.code, answer.stopped)
+        return None if answer.code is None else TerminalEnd(answer.code, answer.stopped)
 
     async def send(self, typed: bytes | Window) -> None:
         """Type, or say how large the window is."""

@@ -16,7 +16,7 @@ import hashlib
 from typing import Final
 
 from reconciler.protocols.backend import (
-    Changes,
+    BackendChanges,
     Epoch,
     GrowGang,
     PartitionGpu,
@@ -60,7 +60,7 @@ class Hello(Document, frozen=True, tag=True):
 class Report(Document, frozen=True, tag=True):
     """What the agent's backend says has changed; `whole`: everything it knows, in place of all that was told before."""
 
-    changes: Changes
+    changes: BackendChanges
     whole: bool = False
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from reconciler.backends.forgetting import forget_each
+from reconciler.backends.attempt_removal import forget_each
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.protocols.backend import (
     AttemptKey,
+    BackendChanges,
     BackendUnreachableError,
-    Changes,
     Cursor,
     Epoch,
     Order,
@@ -27,7 +27,7 @@ class SimulatedBackend:
         self.cluster = cluster
         self._newest_epoch = Epoch(0)
 
-    def changes(self, since: Cursor) -> Changes:
+    def changes(self, since: Cursor) -> BackendChanges:
         """What became visible after `since`; what really happened may be ahead of it."""
         self.cluster.catch_up()
         if self.cluster.chance.random() < self.cluster.faults.blind:

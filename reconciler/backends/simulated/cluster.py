@@ -14,7 +14,7 @@ from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_c
 from reconciler.backends.simulated.faults import KIND, Faults
 from reconciler.backends.simulated.figures import SimulatedFigures
 from reconciler.backends.simulated.gpus import SimulatedGpus
-from reconciler.backends.simulated.journal import Entry, Journal
+from reconciler.backends.simulated.journal import Entry, SimulatedJournal
 from reconciler.backends.simulated.tells import SimulatedTells
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import (
@@ -86,7 +86,7 @@ class SimulatedCluster:
         self.clock = clock
         self.chance = chance
         self.faults = faults
-        self.journal = Journal()
+        self.journal = SimulatedJournal()
         self.intervals: list[Interval] = []
         self.gpus = SimulatedGpus(self)
         self.tells = SimulatedTells(self)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Hashable
 
 from reconciler.model.facts import NodeFacts
-from reconciler.protocols.backend import AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
+from reconciler.protocols.backend import AttemptStopped, BackendChanges, Cursor, GpuPartitioned, TaskLeft, TaskStatus
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
@@ -15,7 +15,7 @@ OfCluster = Node | GpuPartitioned | NodeFacts
 Entry = OfCluster | TaskStatus | TaskLeft | AttemptStopped
 
 
-class Journal:
+class SimulatedJournal:
     """The newest entry of every node, its hardware, GPU, task, leave and stopped attempt, with the cursor where it was new."""
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class Journal:
             if not isinstance(entry, OfCluster) and (entry.job, entry.attempt) == (job, attempt):
                 del self._visible[key]
 
-    def since(self, cursor: Cursor, now: Instant) -> Changes:
+    def since(self, cursor: Cursor, now: Instant) -> BackendChanges:
         """The entries that became visible after `cursor`."""
         self._publish(now)
         entries = [entry for seen_at, entry in self._visible.values() if seen_at > cursor]
-        return Changes(
+        return BackendChanges(
             self._cursor,
             tuple(entry for entry in entries if isinstance(entry, Node)),
             tuple(entry for entry in entries if isinstance(entry, TaskStatus)),

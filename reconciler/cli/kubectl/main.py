@@ -39,9 +39,9 @@ def cli() -> None:
 def why(pod: str, namespace: str | None, context: str | None, output: str) -> None:
     """Say why POD waits, what would help, and when it could start; and what was told of it lately."""
     from reconciler.cli.kubectl.pods import why_lines, why_of
-    from reconciler.cli.kubectl.reading import Where, read
+    from reconciler.cli.kubectl.reader import KubeContext, read
 
-    found = read(Where(context, namespace), lambda reader: why_of(reader, pod))
+    found = read(KubeContext(context, namespace), lambda reader: why_of(reader, pod))
     if output == "json":
         print_json(found)
     else:
@@ -56,10 +56,10 @@ def why(pod: str, namespace: str | None, context: str | None, output: str) -> No
 def gang(pod: str, namespace: str | None, context: str | None, output: str) -> None:
     """List the pods of the gang that POD belongs to: where each is, with which devices, and what it waits for."""
     from reconciler.cli.kubectl.pods import GANG_HEADINGS, gang_of, gang_rows
-    from reconciler.cli.kubectl.reading import Where, read
+    from reconciler.cli.kubectl.reader import KubeContext, read
     from reconciler.cli.tables import print_table
 
-    found = read(Where(context, namespace), lambda reader: gang_of(reader, pod))
+    found = read(KubeContext(context, namespace), lambda reader: gang_of(reader, pod))
     if output == "json":
         print_json(found)
     else:
@@ -75,10 +75,10 @@ def gang(pod: str, namespace: str | None, context: str | None, output: str) -> N
 def queues(context: str | None, output: str) -> None:
     """Show the queues as a tree, with their GPUs by type and those of the queues below them."""
     from reconciler.cli.kubectl.queues import HEADINGS, NUMBERS, notes, queues_of, rows
-    from reconciler.cli.kubectl.reading import Where, read
+    from reconciler.cli.kubectl.reader import KubeContext, read
     from reconciler.cli.tables import print_table
 
-    found = read(Where(context), queues_of)
+    found = read(KubeContext(context), queues_of)
     if output == "json":
         print_json(found)
     else:

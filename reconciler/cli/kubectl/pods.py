@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from reconciler.cli.kubectl.reading import Reader
-from reconciler.cli.kubectl.seen import SeenEvent, SeenPod
+from reconciler.cli.kubectl.objects import SeenEvent, SeenPod
+from reconciler.cli.kubectl.reader import Reader
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.times import local
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.gathering import Gathering
+from reconciler.kubernetes.objects.gang_index import GangIndex
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Instant
 
@@ -145,7 +145,7 @@ async def gang_of(reader: Reader, name: str) -> SeenGang:
     """The gang of a pod, as far as the pods of its namespace say it: PodGroups and controllers are not read."""
     pod = await reader.pod(name)
     seen = {one.metadata.name: one for one in await reader.pods()}
-    gathering = Gathering()
+    gathering = GangIndex()
     for one in seen.values():
         gathering.pod(None, one)
     gathering.renewed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from reconciler.cli.kubectl.reading import Reader
+from reconciler.cli.kubectl.reader import Reader
 from solver.model.document import API_VERSION, Document
 
 HEADINGS: Final = (
@@ -26,20 +26,20 @@ class ToldQueue(Document, frozen=True, omit_defaults=False):
         return self.status.get("parent")
 
 
-class ToldQueues(Document, frozen=True, omit_defaults=False):
+class QueueListing(Document, frozen=True, omit_defaults=False):
     """All queues, sorted by name."""
 
     items: tuple[ToldQueue, ...]
     api_version: Literal["quorate.dev/v1"] = API_VERSION
 
 
-async def queues_of(reader: Reader) -> ToldQueues:
+async def queues_of(reader: Reader) -> QueueListing:
     """All that there are."""
     found = sorted(await reader.queues(), key=lambda queue: queue.metadata.name)
-    return ToldQueues(tuple(ToldQueue(queue.metadata.name, queue.status) for queue in found))
+    return QueueListing(tuple(ToldQueue(queue.metadata.name, queue.status) for queue in found))
 
 
-def rows(found: ToldQueues, parent: str | None = None, depth: int = 0) -> Iterator[list[str]]:
+def rows(found: QueueListing, parent: str | None = None, depth: int = 0) -> Iterator[list[str]]:
     """Parents before their children, a line for each GPU type. A queue whose parent is not there stands at the top."""
     known = {queue.name for queue in found.items}
     for queue in found.items:
@@ -59,7 +59,7 @@ def _cells(line: dict[str, Any]) -> list[str]:
     return [str(line.get(field, "none")) for field in fields]
 
 
-def notes(found: ToldQueues) -> Iterator[str]:
+def notes(found: QueueListing) -> Iterator[str]:
     """Which queues start no jobs, and whether a newer policy is held."""
     told: set[str] = set()
     for queue in found.items:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from reconciler.control.optimiser.limits import margin_s
 from reconciler.model.clock import Clock
-from solver.milp.optimiser import Awaited, Beside, Effort, Optimiser, Program, Solution, begun
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats
 
 LEAST_S = 0.02
 """A question with less time than it takes to send it and to state its program would only get the child killed."""
 
 
-class RoundBudget(Beside):
+class RoundBudget(ConcurrentOptimiser):
     """An Optimiser which asks another: the time limit of a round's questions is that of all of them together.
 
     What comes when the time is over is answered None at once. Waiting counts, and not what the round does between questions.

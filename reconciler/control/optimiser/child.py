@@ -12,8 +12,8 @@ from typing import IO
 from reconciler.control.optimiser.limits import STOPS_AT, orphan_ends_after_s
 from reconciler.control.optimiser.wire import (
     READY,
-    Answer,
-    Question,
+    OptimiserAnswer,
+    OptimiserQuestion,
     WireError,
     decode,
     encode,
@@ -33,14 +33,14 @@ def serve(optimise: Optimiser, questions: IO[bytes], answers: IO[bytes]) -> None
     write_frame(answers, READY)
     while True:
         try:
-            question = decode(read_frame(questions), Question)
+            question = decode(read_frame(questions), OptimiserQuestion)
         except WireError:
             return
         signal.setitimer(signal.ITIMER_REAL, orphan_ends_after_s(question.effort))
         effort = replace(question.effort, time_limit_s=question.effort.time_limit_s * STOPS_AT)
         solution = optimise(question.program, question.start, effort)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        write_frame(answers, encode(Answer(solution)))
+        write_frame(answers, encode(OptimiserAnswer(solution)))
         give_back()
 
 

@@ -24,15 +24,15 @@ from typing import IO, Final, NamedTuple, Self, cast
 from reconciler.control.optimiser.judge import complaint
 from reconciler.control.optimiser.wire import (
     READY,
-    Answer,
-    Question,
+    OptimiserAnswer,
+    OptimiserQuestion,
     WireError,
     decode,
     encode,
     read_frame,
     write_frame,
 )
-from solver.milp.optimiser import Awaited, Beside, Effort, Program, Solution
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Program, Solution
 from solver.model.arrays import Floats
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.control.optimiser.child")
@@ -55,7 +55,7 @@ class _Child(NamedTuple):
     answers: IO[bytes]
 
 
-class KillableOptimiser(Beside):
+class KillableOptimiser(ConcurrentOptimiser):
     """An Optimiser whose failures are answers of None. Threads may share it; they wait for each other.
 
     `report` hears in a sentence why an answer is None; `memory_bytes_max` limits the child's address space.
@@ -78,7 +78,7 @@ class KillableOptimiser(Beside):
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """Ask the child, which works while nobody waits for it yet; its time runs from now on."""
         begun = self._talking.submit(self._begin)
-        asked = self._talking.submit(self._ask, Question(program, start, effort), begun)
+        asked = self._talking.submit(self._ask, OptimiserQuestion(program, start, effort), begun)
         return partial(self._answer, asked, monotonic() + effort.time_limit_s, effort.time_limit_s)
 
     def _answer(self, asked: Future[Solution | None], until_s: float, limit_s: float) -> Solution | None:
@@ -156,11 +156,11 @@ class KillableOptimiser(Beside):
         if read_frame(child.answers, bytes_max=len(READY)) != READY:
             raise WireError("did not greet")
 
-    def _ask(self, question: Question, begun: Future[_Child]) -> Solution | None:
+    def _ask(self, question: OptimiserQuestion, begun: Future[_Child]) -> Solution | None:
         child = begun.result()
         write_frame(child.questions, encode(question))
         bytes_max = _BYTES_PER_VALUE * question.program.lower.size + _ANSWER_BYTES_BESIDE_VALUES
-        solution = decode(read_frame(child.answers, bytes_max), Answer).solution
+        solution = decode(read_frame(child.answers, bytes_max), OptimiserAnswer).solution
         wrong = complaint(question.program, solution) if solution else None
         if wrong:
             raise WireError(wrong)

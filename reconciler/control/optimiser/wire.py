@@ -24,7 +24,7 @@ class WireError(Exception):
     """The other side ended, or did not speak the protocol."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class OptimiserQuestion(msgspec.Struct, frozen=True):
     """One program to run, from where, and how hard to try."""
 
     program: Program
@@ -32,7 +32,7 @@ class Question(msgspec.Struct, frozen=True):
     effort: Effort
 
 
-class Answer(msgspec.Struct, frozen=True):
+class OptimiserAnswer(msgspec.Struct, frozen=True):
     """The best solution found, or None."""
 
     solution: Solution | None
@@ -52,7 +52,7 @@ def read_frame(stream: IO[bytes], bytes_max: int = _FRAME_BYTES_MAX) -> bytes:
     return _read_exactly(stream, length)
 
 
-def encode(message: Question | Answer) -> bytes:
+def encode(message: OptimiserQuestion | OptimiserAnswer) -> bytes:
     """A message as the content of a frame."""
     return msgspec.msgpack.encode(message, enc_hook=_array_to_bytes)
 
@@ -62,7 +62,8 @@ def decode(content: bytes, kind: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(content, type=kind, dec_hook=_array_from_bytes)
     except (msgspec.DecodeError, ValueError) as error:
-        raise WireError(f"did not send a well-formed {kind.__name__.lower()}: {error}") from error
+        name = kind.__name__.removeprefix("Optimiser").lower()
+        raise WireError(f"did not send a well-formed {name}: {error}") from error
 
 
 def _read_exactly(stream: IO[bytes], length: int) -> bytes:

@@ -13,7 +13,7 @@ _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _CONDITIONS = ("afterok", "afterany", "afternotok")
 
 
-class Gpus(NamedTuple):
+class GpuRequest(NamedTuple):
     """So many GPUs, of a type where one is said."""
 
     number: int
@@ -46,13 +46,13 @@ def memory(written: str) -> int:
     return int(matched[1]) * _MEMORY_UNITS[matched[2].upper()]
 
 
-def gpus(written: str) -> Gpus:
+def gpus(written: str) -> GpuRequest:
     """`[TYPE:]NUMBER`, as --gpus and its kin have it."""
     kind, _, number = written.rpartition(":")
-    return Gpus(count(number), kind)
+    return GpuRequest(count(number), kind)
 
 
-def gres(written: str) -> Gpus | None:
+def gres(written: str) -> GpuRequest | None:
     """The GPUs of a list of generic resources, `gpu[:TYPE][:NUMBER]`; None where there are none in it."""
     found = [part for part in written.split(",") if part.partition(":")[0] == "gpu"]
     if len(found) > 1:
@@ -62,13 +62,13 @@ def gres(written: str) -> Gpus | None:
     _, *rest = found[0].split(":")
     match rest:
         case []:
-            return Gpus(1)
+            return GpuRequest(1)
         case [number] if number.isdecimal():
-            return Gpus(int(number))
+            return GpuRequest(int(number))
         case [kind]:
-            return Gpus(1, kind)
+            return GpuRequest(1, kind)
         case [kind, number]:
-            return Gpus(count(number), kind)
+            return GpuRequest(count(number), kind)
         case _:
             raise ValueError(f"{written!r} is not like gpu:2 or gpu:TYPE:2")
 

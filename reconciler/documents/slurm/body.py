@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reconciler.documents.slurm.directives import PassedOver
+from reconciler.documents.slurm.directives import IgnoredDirective
 
 SET = frozenset(
     (
@@ -39,7 +39,7 @@ _WHY = {
 }
 
 
-def missed(text: str) -> Iterator[PassedOver]:
+def missed(text: str) -> Iterator[IgnoredDirective]:
     """Each program and variable once, at its first line."""
     seen = set(SET)
     for number, line in enumerate(text.splitlines(), 1):
@@ -47,5 +47,5 @@ def missed(text: str) -> Iterator[PassedOver]:
             continue
         for name in (*_PROGRAMS.findall(line), *_VARIABLES.findall(line)):
             if name not in seen and not re.search(rf"\b{name}=", text):
-                yield PassedOver(number, name, _WHY.get(name, "this variable is not set here"))
+                yield IgnoredDirective(number, name, _WHY.get(name, "this variable is not set here"))
             seen.add(name)

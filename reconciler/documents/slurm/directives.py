@@ -20,7 +20,7 @@ class ScriptError(ValueError):
         self.fix = fix
 
 
-class PassedOver(NamedTuple):
+class IgnoredDirective(NamedTuple):
     """What a script asks for or counts on that its job does not have, and why."""
 
     line: int

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from reconciler.documents.slurm import amounts
 from reconciler.documents.slurm.body import missed
-from reconciler.documents.slurm.directives import Directive, PassedOver, ScriptError, directives
+from reconciler.documents.slurm.directives import Directive, IgnoredDirective, ScriptError, directives
 from reconciler.documents.slurm.flags import FLAGS, UNKNOWN
 from reconciler.documents.slurm.preamble import command_of
 from solver.model.document import API_VERSION
@@ -31,7 +31,7 @@ class BatchJob(NamedTuple):
     """The job that a script asks for, as a document; the policy's queue may still be missing. `passed_over` is for its owner."""
 
     document: dict[str, Any]
-    passed_over: tuple[PassedOver, ...]
+    passed_over: tuple[IgnoredDirective, ...]
 
 
 def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter) -> BatchJob:
@@ -152,7 +152,7 @@ def _memory(said: _Said, gpus: Mapping[str, Any]) -> dict[str, str]:
 
 def _gpus(said: _Said) -> dict[str, Any]:
     """GPUs of one task, from whichever way they are asked for."""
-    ways: dict[str, Callable[[str], amounts.Gpus | None]] = {
+    ways: dict[str, Callable[[str], amounts.GpuRequest | None]] = {
         "gpus-per-task": amounts.gpus, "gpus": amounts.gpus, "gpus-per-node": amounts.gpus, "gres": amounts.gres
     }  # fmt: skip
     asked = {way: found for way, how in ways.items() if (found := said.read(way, how)) is not None}
@@ -224,41 +224,45 @@ def _export_words(said: _Said) -> list[str]:
     return [word for word in (said.text("export") or "").split(",") if word]
 
 
-def _export_passed_over(said: _Said, submitter: Submitter) -> Iterator[PassedOver]:
+def _export_passed_over(said: _Said, submitter: Submitter) -> Iterator[IgnoredDirective]:
     flag = said.find("export")
     for word in _export_words(said) if flag else ():
         line = flag.line if flag else 1
         if word == "ALL":
-            yield PassedOver(line, "--export=ALL", "a task sees only what its job names: --export=NAME or --env")
+            yield IgnoredDirective(line, "--export=ALL", "a task sees only what its job names: --export=NAME or --env")
         elif "=" not in word and word not in ("NONE", *submitter.environment):
-            yield PassedOver(line, f"--export={word}", "the variable is not set here")
+            yield IgnoredDirective(line, f"--export={word}", "the variable is not set here")
 
 
-def _flags_passed_over(said: _Said, name: str) -> Iterator[PassedOver]:
+def _flags_passed_over(said: _Said, name: str) -> Iterator[IgnoredDirective]:
     for flag in said.flags:
         known = FLAGS.get(flag.name, UNKNOWN)
         written = flag.name if flag.name.startswith("-") else f"--{flag.name}"
         if not known.becomes:
-            yield PassedOver(flag.line, written, known.why)
+            yield IgnoredDirective(flag.line, written, known.why)
     called = said.find("job-name")
     if called is not None and called.value != name:
         why = f"the job is named {name}: names have lower-case letters, digits and hyphens"
-        yield PassedOver(called.line, f"--job-name={called.value}", why)
+        yield IgnoredDirective(called.line, f"--job-name={called.value}", why)
     yield from _half_followed(said)
 
 
-def _half_followed(said: _Said) -> Iterator[PassedOver]:
+def _half_followed(said: _Said) -> Iterator[IgnoredDirective]:
     """What a flag asks for beyond what it becomes."""
     nodes, memory, gres = said.find("nodes"), said.find("mem"), said.find("gres")
     warning, warned = said.find("signal"), said.read("signal", amounts.warned)
     if warning is not None and warned is not None and not warned.to_script:
         why = "the request in QUORATE_REQUEST_FILE comes then, but no signal: say B: and trap it in the script"
-        yield PassedOver(warning.line, f"--signal={warning.value}", why)
+        yield IgnoredDirective(warning.line, f"--signal={warning.value}", why)
     tasks = _tasks(said)
     if nodes is not None and tasks.number > 1 and tasks.per_node == tasks.number:
-        yield PassedOver(nodes.line, "--nodes", "tasks can't be kept on one node: an island is the closest there is")
+        yield IgnoredDirective(
+            nodes.line, "--nodes", "tasks can't be kept on one node: an island is the closest there is"
+        )
     if memory is not None and not said.read("mem", amounts.memory):
-        yield PassedOver(memory.line, "--mem", "all memory of a node can't be asked for without saying how much it is")
+        yield IgnoredDirective(
+            memory.line, "--mem", "all memory of a node can't be asked for without saying how much it is"
+        )
     others = [part for part in gres.value.split(",") if part.partition(":")[0] != "gpu"] if gres else []
     if gres is not None and others:
-        yield PassedOver(gres.line, f"--gres={','.join(others)}", "of generic resources only GPUs are known")
+        yield IgnoredDirective(gres.line, f"--gres={','.join(others)}", "of generic resources only GPUs are known")

@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.repository import Compiled
 from reconciler.gitops.policytests.course import Course
 from reconciler.gitops.policytests.judge import broken
-from reconciler.gitops.policytests.staged import Staged
-from reconciler.gitops.policytests.world import GivenError, World, world_of
+from reconciler.gitops.policytests.replay import StagedReplay
+from reconciler.gitops.policytests.world import GivenError, PolicyTestWorld, world_of
 from reconciler.model.problem import Path, Problem
 from solver.checker.check import violations
 from solver.milp.optimiser import Optimiser
@@ -44,7 +44,7 @@ class PolicyTestReport(Document, frozen=True, omit_defaults=False):
     kind: Literal["PolicyTestReport"] = "PolicyTestReport"
 
 
-def conduct(test: Declared[PolicyTest], compiled: Compiled, optimiser: Optimiser | None) -> PolicyTestResult:
+def conduct(test: Declaration[PolicyTest], compiled: Compiled, optimiser: Optimiser | None) -> PolicyTestResult:
     """Hold the rounds of one test and judge it. Pure, but for the optimiser handed in."""
     try:
         world = world_of(test.value, compiled)
@@ -56,10 +56,12 @@ def conduct(test: Declared[PolicyTest], compiled: Compiled, optimiser: Optimiser
     return _judged(test, world, policy, optimiser)
 
 
-def _judged(test: Declared[PolicyTest], world: World, policy: Policy, optimiser: Optimiser | None) -> PolicyTestResult:
+def _judged(
+    test: Declaration[PolicyTest], world: PolicyTestWorld, policy: Policy, optimiser: Optimiser | None
+) -> PolicyTestResult:
     course = Course.of(world, policy, test.value.lasts)
     rounds = 0
-    for moment in Staged.of(world, test.value.events, policy, optimiser).moments(world.arriving, course.ends):
+    for moment in StagedReplay.of(world, test.value.events, policy, optimiser).moments(world.arriving, course.ends):
         if moment.plan is not None:
             rounds += 1
             found = violations(moment.snapshot, policy, moment.plan)
@@ -78,6 +80,6 @@ def _judged(test: Declared[PolicyTest], world: World, policy: Policy, optimiser:
     return _result(test, rounds, tuple(failures))
 
 
-def _result(test: Declared[PolicyTest], rounds: int, failures: tuple[Problem, ...]) -> PolicyTestResult:
+def _result(test: Declaration[PolicyTest], rounds: int, failures: tuple[Problem, ...]) -> PolicyTestResult:
     line = test.place(("metadata", "name")).line
     return PolicyTestResult(test.name, test.file, line, not failures, len(test.value.then), rounds, failures)

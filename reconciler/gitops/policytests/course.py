@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from reconciler.gitops.policytests.staged import Moment
-from reconciler.gitops.policytests.world import World
+from reconciler.gitops.policytests.replay import Moment
+from reconciler.gitops.policytests.world import PolicyTestWorld
 from solver.model.cluster import GpuType, Node, NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
@@ -50,7 +50,7 @@ class Course:
     held: list[tuple[Instant, Held]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, world: World, policy: Policy, lasts: Duration) -> Course:
+    def of(cls, world: PolicyTestWorld, policy: Policy, lasts: Duration) -> Course:
         """One in which nothing has happened yet."""
         nodes = {node.name: node for node in world.nodes}
         return cls(policy, QueueTree.of(policy), nodes, world.begins, world.begins.after(lasts))

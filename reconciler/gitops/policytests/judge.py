@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from reconciler.documents.policy_test import Must, PolicyTest, Statement
 from reconciler.gitops.policytests.course import Course, Story, spelled
+from reconciler.gitops.policytests.explanations import instead, left, told, why_not
 from reconciler.gitops.policytests.holdings import hold, share
-from reconciler.gitops.policytests.told import instead, left, told, why_not
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Evict, Inadmissible, Shrink, Waits

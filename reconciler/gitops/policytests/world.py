@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.documents.declared import Declared
+from reconciler.documents.declarations import Declaration
 from reconciler.documents.inventory import NodePoolSpec, PoolNodes, declared_nodes
 from reconciler.documents.mig import fixed_layouts
-from reconciler.documents.policy_test import Given, GivenJob, GivenPool, PolicyTest, Running
+from reconciler.documents.policy_test import GivenJob, GivenPool, PolicyTest, PolicyTestSetup, Running
 from reconciler.documents.reader import Located
 from reconciler.documents.repository import Compiled
 from reconciler.documents.topology import TopologyShape, TopologySpec
@@ -20,7 +20,7 @@ from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskGroup, TaskPlacement
 from solver.policy.policy import Policy
-from solver.simulation.traced import TraceJob
+from solver.simulation.trace import TraceJob
 
 BEGINS = Instant.parse("2026-01-05T00:00:00Z")
 """When a test begins that does not say it."""
@@ -43,7 +43,7 @@ class GivenError(Exception):
 
 
 @dataclass(frozen=True)
-class World:
+class PolicyTestWorld:
     """The cluster as it is when the test begins, who runs on it, and who comes. A job comes with how long it runs."""
 
     begins: Instant
@@ -52,7 +52,7 @@ class World:
     arriving: tuple[TraceJob, ...]
 
 
-def world_of(test: PolicyTest, compiled: Compiled) -> World:
+def world_of(test: PolicyTest, compiled: Compiled) -> PolicyTestWorld:
     """Build it. Raises GivenError."""
     given = test.given
     begins = given.begins if given.begins is not None else BEGINS
@@ -69,13 +69,13 @@ def world_of(test: PolicyTest, compiled: Compiled) -> World:
             else:
                 path: Path = ("spec", "given", "jobs", index)
                 running.append(_started(begun, written.running, begins, floor, compiled.policy, path))
-    return World(begins, nodes, tuple(running), tuple(arriving))
+    return PolicyTestWorld(begins, nodes, tuple(running), tuple(arriving))
 
 
-def _own_nodes(given: Given, compiled: Compiled) -> tuple[Node, ...]:
-    pools = [Declared("", pool.name, _NOWHERE, _pool_spec(pool)) for pool in given.pools]
+def _own_nodes(given: PolicyTestSetup, compiled: Compiled) -> tuple[Node, ...]:
+    pools = [Declaration("", pool.name, _NOWHERE, _pool_spec(pool)) for pool in given.pools]
     topologies = [
-        Declared(
+        Declaration(
             "",
             pool.name,
             _NOWHERE,
@@ -93,7 +93,7 @@ def _pool_spec(pool: GivenPool) -> NodePoolSpec:
     return NodePoolSpec(pool.cpu, pool.memory, nodes, pool.gpu_type, gpus, pool.gpu_memory)
 
 
-def _condition(node: Node, given: Given) -> Node:
+def _condition(node: Node, given: PolicyTestSetup) -> Node:
     """A node as the test finds it: declared nodes count as there."""
     return msgspec.structs.replace(
         node, ready=node.name not in given.lost, cordoned=node.cordoned or node.name in given.cordoned

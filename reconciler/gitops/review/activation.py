@@ -11,18 +11,18 @@ from typing import Final
 
 from reconciler.documents.repository import Compiled
 from reconciler.gitops.review.meaning import meaning_of
-from reconciler.gitops.review.side import Side
+from reconciler.gitops.review.side import ReviewSide
 from reconciler.gitops.source.errors import NotReadyToPlanError
-from reconciler.gitops.source.requirements import Candidate, Held, by_admin
+from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold, by_admin
 from reconciler.model.envelope import Envelope, Harm, drift_of, is_stale
-from reconciler.model.found import Breach, Review
 from reconciler.model.problem import Problem, problem_of
+from reconciler.model.review_findings import Breach, Review
 from solver.model.snapshot import Snapshot
 
 FRESH_MS: Final = 300_000
 """A plan of a held revision is made anew when it is older than this: a change that was too much may have become harmless."""
 
-Judge = Callable[[Snapshot, Side, Side], Review]
+Judge = Callable[[Snapshot, ReviewSide, ReviewSide], Review]
 """Reviews a change; it may take seconds."""
 
 
@@ -38,7 +38,7 @@ class FreshPlans:
     made: Review | None = None
     _of: tuple[str, str] = ("", "")
 
-    def of(self, candidate: Candidate) -> Review | None:
+    def of(self, candidate: RevisionCandidate) -> Review | None:
         """None where it changes nothing that the policy in force says. Raises NotReadyToPlanError."""
         in_force = candidate.in_force
         if in_force is None:
@@ -52,7 +52,7 @@ class FreshPlans:
         asked = in_force.revision, candidate.commit
         if self.made is None or self._of != asked or snapshot.time - self.made.time > FRESH_MS:
             self.made = self.judge(
-                snapshot, Side("in force", in_force.revision, base), Side("merged", candidate.commit, head)
+                snapshot, ReviewSide("in force", in_force.revision, base), ReviewSide("merged", candidate.commit, head)
             )
             self._of = asked
         return self.made
@@ -65,13 +65,13 @@ class WithinGuardrails:
     plans: FreshPlans
     doing: str = "Planning"
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         """GuardrailRefused, with the lines. Raises NotReadyToPlanError."""
         fresh = self.plans.of(candidate)
         if fresh is None or not fresh.breaches:
             return None
         said = "; ".join(map(_breach, fresh.breaches))
-        return Held(
+        return RevisionHold(
             "GuardrailRefused",
             f"{candidate.commit[:12]}: {said}. {_accepted_by(candidate)}",
             tuple(map(_problem, fresh.breaches)),
@@ -90,7 +90,7 @@ class AsAccepted:
     accepted: Callable[[str], Envelope | None]
     doing: str = "Planning"
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         """PlanDrift, PlanStale, or PlanMissing where the policy in force wants one. Raises NotReadyToPlanError."""
         fresh = self.plans.of(candidate)
         if fresh is None or candidate.in_force is None:
@@ -100,12 +100,12 @@ class AsAccepted:
             return self._without_plan(candidate, fresh)
         if is_stale(envelope, fresh.base.meaning, fresh.cluster):
             message = f"the plan that was accepted of {candidate.commit[:12]} is of another cluster, or of another base"
-            return Held("PlanStale", f"{message}. {_accepted_by(candidate)}", acceptable=True)
+            return RevisionHold("PlanStale", f"{message}. {_accepted_by(candidate)}", acceptable=True)
         drift = drift_of(envelope, fresh)
         if not any(each.beyond for each in drift):
             return None
         said = "; ".join(f"{each.what}: {each.now} (accepted: {each.accepted})" for each in drift if each.beyond)
-        return Held(
+        return RevisionHold(
             "PlanDrift",
             f"{candidate.commit[:12]} would do more than was accepted: {said}. {_accepted_by(candidate)}",
             (),
@@ -113,15 +113,15 @@ class AsAccepted:
             drift,
         )
 
-    def _without_plan(self, candidate: Candidate, fresh: Review) -> Held | None:
+    def _without_plan(self, candidate: RevisionCandidate, fresh: Review) -> RevisionHold | None:
         asked = candidate.in_force.policy.scheduling.guardrails.require_plan if candidate.in_force else "never"
         if asked == "never" or (asked == "evictions" and not Harm.of(fresh)):
             return None
         message = f"nobody has accepted a plan of {candidate.commit[:12]}, and the policy in force wants one (requirePlan: {asked})"
-        return Held("PlanMissing", f"{message}. {_accepted_by(candidate)}", acceptable=True)
+        return RevisionHold("PlanMissing", f"{message}. {_accepted_by(candidate)}", acceptable=True)
 
 
-def _accepted_by(candidate: Candidate) -> str:
+def _accepted_by(candidate: RevisionCandidate) -> str:
     return f"To accept it, {by_admin(candidate.commit)}."
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.found import Fragments, Repartitioned, Stranded
+from reconciler.model.review_findings import DeviceChange, Fragments, Stranded
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
@@ -18,7 +18,7 @@ from solver.model.snapshot import Snapshot
 from solver.placement.fragmentation import expected_of
 
 
-class Free(NamedTuple):
+class FreeGpus(NamedTuple):
     """Milli-GPU of one type that are free, and of them those that the shapes of the cluster's jobs can't use."""
 
     milli: int = 0
@@ -29,7 +29,7 @@ def fragments(base: Played, head: Played) -> Iterator[Fragments]:
     """GPU types of which something else is free, or of use."""
     before, after = free_by_type(base), free_by_type(head)
     for gpu_type in sorted(before.keys() | after.keys()):
-        old, new = before.get(gpu_type, Free()), after.get(gpu_type, Free())
+        old, new = before.get(gpu_type, FreeGpus()), after.get(gpu_type, FreeGpus())
         if old != new:
             free, unusable = (
                 (MilliGpu(old.milli), MilliGpu(new.milli)),
@@ -38,11 +38,11 @@ def fragments(base: Played, head: Played) -> Iterator[Fragments]:
             yield Fragments(gpu_type, *free, *unusable)
 
 
-def free_by_type(side: Played) -> Mapping[GpuType, Free]:
+def free_by_type(side: Played) -> Mapping[GpuType, FreeGpus]:
     """What is free once the next round has come true. GPUs in MIG mode are not counted: what they can become is open."""
     after, policy = side.ahead.after, side.policy
     sharing = sharing_of(policy, side.shares.tree, after.nodes)
-    room = Room.of(after, sharing.domain, pool_rules(policy, after))
+    room = FreeCapacity.of(after, sharing.domain, pool_rules(policy, after))
     left = [
         [max(0, gpu.free_milli) for gpu in room.shared.get(node, ())] * bool(room.open_nodes[node])
         for node in range(len(room.nodes))
@@ -58,18 +58,18 @@ def free_by_type(side: Played) -> Mapping[GpuType, Free]:
     cpu, memory = room.free_cpu, room.free_memory
     unusable = expected.unusable(room.type_of_node, cpu, memory, whole, divided) if wanted else np.zeros(len(whole))
     return {
-        gpu_type: Free(int(free[of_type].sum()), round(float(unusable[of_type].sum())))
+        gpu_type: FreeGpus(int(free[of_type].sum()), round(float(unusable[of_type].sum())))
         for gpu_type in room.gpu_types
         if gpu_type and (of_type := room.of_type(gpu_type)).any()
     }
 
 
-def repartitioned(base: Played, head: Played) -> Iterator[Repartitioned]:
+def repartitioned(base: Played, head: Played) -> Iterator[DeviceChange]:
     """GPUs that have other instances under the head once the next round has come true, by node and GPU."""
     before, after = _instances(base), _instances(head)
     for known in sorted(before.keys() & after.keys()):
         if before[known] != after[known]:
-            yield Repartitioned(*known, before[known], after[known])
+            yield DeviceChange(*known, before[known], after[known])
 
 
 def _instances(side: Played) -> Mapping[tuple[NodeName, DeviceId], tuple[MigInstance, ...] | None]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from reconciler.documents.repository import Compiled
-from reconciler.model.found import Breach, Entitlement, QueueChange, Review
+from reconciler.model.review_findings import Breach, Entitlement, QueueChange, Review
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import QueueName

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.found import LOST_DECIMALS, JobChange, Loss, Outcome
+from reconciler.model.review_findings import LOST_DECIMALS, JobChange, Loss, Outcome
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Runs, Shrink, Starts, Verdict, Waits, Yields
-from solver.simulation.onward import GivenUp
+from solver.simulation.projection import GivenUp
 
 SECONDS_PER_HOUR = 3600
 

@@ -12,8 +12,8 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.documents.operations import Operations
 from reconciler.documents.repository import Compiled
 from reconciler.documents.topology import TopologySpec
-from reconciler.model.found import DocumentChange, FieldChange
 from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.review_findings import DocumentChange, FieldChange
 from solver.model.cluster import Node
 from solver.model.document import digest, to_builtins
 from solver.model.quantities import Memory

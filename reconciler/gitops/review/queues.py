@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.found import Converging, Entitlement, QueueChange, QueueWaits
+from reconciler.model.review_findings import Converging, Entitlement, QueueChange, QueueWaits
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.preemption.departures import convergence_of
 from solver.quota.entitlement import gpus_by_type, use_by_line
 
@@ -27,14 +27,14 @@ def queue_changes(base: Played, head: Played) -> Iterator[QueueChange]:
             yield QueueChange(line.queue, line.gpu_type, old, new)
 
 
-def _entitlements(side: Played) -> dict[Line, Entitlement]:
+def _entitlements(side: Played) -> dict[QuotaLine, Entitlement]:
     shares, used = side.shares, use_by_line(side.ahead.after, side.shares.tree)
-    lines = (Line(queue, gpu_type) for queue in shares.tree.by_name for gpu_type in gpus_by_type(side.snapshot))
+    lines = (QuotaLine(queue, gpu_type) for queue in shares.tree.by_name for gpu_type in gpus_by_type(side.snapshot))
     return {
         line: Entitlement(
             MilliGpu(shares.guaranteed.get(line, 0)),
             MilliGpu(shares.fair.get(line, 0)),
-            None if line not in shares.ceiling else MilliGpu(shares.ceiling[line]),
+            None if line not in shares.max else MilliGpu(shares.max[line]),
             MilliGpu(used.get(line, 0)),
         )
         for line in lines
@@ -43,12 +43,12 @@ def _entitlements(side: Played) -> dict[Line, Entitlement]:
 
 def converging(head: Played) -> Iterator[Converging]:
     """The limits of the head that are below what their queues hold."""
-    deadlines = {Line(clock.queue, clock.gpu_type): clock.deadline for clock in reversed(head.ahead.clocks)}
+    deadlines = {QuotaLine(clock.queue, clock.gpu_type): clock.deadline for clock in reversed(head.ahead.clocks)}
     for line, over in sorted(head.ahead.over.items()):
         yield Converging(
             line.queue,
             line.gpu_type,
-            MilliGpu(head.shares.ceiling[line]),
+            MilliGpu(head.shares.max[line]),
             MilliGpu(over),
             convergence_of(head.policy, head.shares.tree, line.queue).evict,
             deadlines.get(line),

@@ -18,10 +18,10 @@ from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.quota.entitlement import Shares
 from solver.round.solve import solve, standing
-from solver.simulation.onward import Onward, onward
+from solver.simulation.projection import Projection, project
 
 
-class Side(NamedTuple):
+class ReviewSide(NamedTuple):
     """A revision to review: as its user names it, its full commit id, and what it says."""
 
     name: str
@@ -33,11 +33,11 @@ class Side(NamedTuple):
 class Played:
     """What a revision does to a snapshot. `shares`: where the queues stand before the next round."""
 
-    side: Side
+    side: ReviewSide
     snapshot: Snapshot
     shares: Shares
     plan: Plan
-    ahead: Onward
+    ahead: Projection
 
     @property
     def policy(self) -> Policy:
@@ -45,7 +45,7 @@ class Played:
         return self.side.compiled.policy
 
 
-def play(snapshot: Snapshot, side: Side, base: Iterable[Node], optimiser: Optimiser | None) -> Played:
+def play(snapshot: Snapshot, side: ReviewSide, base: Iterable[Node], optimiser: Optimiser | None) -> Played:
     """Solve the next round, and play those that follow. `base`: see `on_inventory`.
 
     The estimates that a round makes for those who wait are left out: the rounds to come say when they start.
@@ -53,7 +53,7 @@ def play(snapshot: Snapshot, side: Side, base: Iterable[Node], optimiser: Optimi
     seen, policy = on_inventory(snapshot, side.compiled.nodes, base), side.compiled.policy
     unasked = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
     plan = solve(seen, msgspec.structs.replace(policy, scheduling=unasked), optimiser)
-    return Played(side, seen, standing(seen, policy)[0], plan, onward(seen, plan, policy, side.commit))
+    return Played(side, seen, standing(seen, policy)[0], plan, project(seen, plan, policy, side.commit))
 
 
 def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], base: Iterable[Node] = ()) -> Snapshot:

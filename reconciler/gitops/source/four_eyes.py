@@ -9,31 +9,31 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.gitops.source.mirror import Mirror, Step
-from reconciler.gitops.source.requirements import Candidate, Held, by_admin
+from reconciler.gitops.source.mirror import GitMirror, Step
+from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold, by_admin
 
 
 @dataclass(frozen=True, slots=True)
 class FourEyes:
     """The requirement. Each step of the branch's own line is judged: who committed it beside the authors of what it brings."""
 
-    mirror: Mirror
+    mirror: GitMirror
     doing: str = "Verifying"
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         """ChangedAlone. Raises GitSourceError."""
         patterns = candidate.in_force.policy.scheduling.guardrails.four_eyes if candidate.in_force else ()
         if not patterns or candidate.applied is None:
             return None
-        watched = Watched(patterns)
+        watched = FilePatterns(patterns)
         for step in self.mirror.line(candidate.commit, candidate.applied):
             message = self._alone(step, watched)
             if message:
                 accept = f"Let another merge it; or {by_admin(candidate.commit)}."
-                return Held("ChangedAlone", f"{message}. {accept}", acceptable=True)
+                return RevisionHold("ChangedAlone", f"{message}. {accept}", acceptable=True)
         return None
 
-    def _alone(self, step: Step, watched: Watched) -> str:
+    def _alone(self, step: Step, watched: FilePatterns) -> str:
         paths = [path for path in self.mirror.changed(step) if path in watched]
         if not paths:
             return ""
@@ -43,7 +43,7 @@ class FourEyes:
         return f"{step.commit[:12]} changes {paths[0]}, which needs two people, and {committer} both wrote and committed it"
 
 
-class Watched:
+class FilePatterns:
     """Files by patterns: `*` is any part of a name, `**` any folders."""
 
     def __init__(self, patterns: Iterable[str]) -> None:

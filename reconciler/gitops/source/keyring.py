@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from reconciler.gitops.source.errors import GitSourceError
-from reconciler.gitops.source.hardened import configured
+from reconciler.gitops.source.hardened_git import configured
 
 _GPG_CONF: Final = "batch\nno-tty\nno-autostart\nno-auto-key-retrieve\ntrust-model always\nlock-never\n"
 """Nothing is fetched, asked or started: `always` since every key in there was listed by who may."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reconciler.gitops.source.errors import BranchMissingError, FetchFailedError, GitSourceError, UnknownRevisionError
-from reconciler.gitops.source.hardened import git_in, safe_url, said, without_password
+from reconciler.gitops.source.hardened_git import git_in, safe_url, said, without_password
 from reconciler.gitops.source.tree import Revision, commit_of, files_of
 
 APPLIED = "refs/quorate/applied"
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     parents: int
 
 
-class Mirror:
+class GitMirror:
     """A bare repository of its own in `folder`, filled from `url`. Use by several processes is serialised."""
 
     def __init__(self, folder: Path, url: str) -> None:

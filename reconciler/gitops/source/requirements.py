@@ -9,12 +9,12 @@ from typing import NamedTuple, Protocol
 
 from reconciler.control.control import PolicyInForce
 from reconciler.documents.repository import Compiled, Reading
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.model.git_status import Drift
 from reconciler.model.problem import Problem
 
 
-class Held(NamedTuple):
+class RevisionHold(NamedTuple):
     """Why a revision is not put in force. `reason` is a stable word that programs, and approvals, key on.
 
     `acceptable`: a person may accept exactly this, for this commit; otherwise only another revision helps.
@@ -29,7 +29,7 @@ class Held(NamedTuple):
 
 
 @dataclass
-class Candidate:
+class RevisionCandidate:
     """A fetched revision that is to replace the one `applied` last (None: there was none).
 
     `in_force` is the policy that judges it, never its own. `notes` is what is to be said of it once it is in force; whoever
@@ -53,35 +53,35 @@ class Candidate:
         return self.reading.checked()
 
 
-class Requirement(Protocol):
+class RevisionRequirement(Protocol):
     """One thing that is asked of every revision. `doing` is the reason that status shows meanwhile."""
 
     @property
     def doing(self) -> str:
         """A stable word, such as Verifying."""
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         """Why it is held; None: nothing is against it. Raises GitSourceError."""
 
 
 class Acceptance(Protocol):
     """What people have accepted although a requirement holds it."""
 
-    def accepted(self, candidate: Candidate, held: Held) -> str:
+    def accepted(self, candidate: RevisionCandidate, held: RevisionHold) -> str:
         """Who accepted exactly this, and why, in a few words; "": nobody did."""
 
-    def applied(self, candidate: Candidate) -> None:
+    def applied(self, candidate: RevisionCandidate) -> None:
         """This revision is in force: what was accepted of it is used up. Idempotent."""
 
 
 class NothingAccepted:
     """No person is asked."""
 
-    def accepted(self, candidate: Candidate, held: Held) -> str:  # noqa: ARG002  (the protocol's signature)
+    def accepted(self, candidate: RevisionCandidate, held: RevisionHold) -> str:  # noqa: ARG002  (the protocol's signature)
         """Nobody."""
         return ""
 
-    def applied(self, candidate: Candidate) -> None:
+    def applied(self, candidate: RevisionCandidate) -> None:
         """Nothing to use up."""
 
 
@@ -89,11 +89,11 @@ class NothingAccepted:
 class FastForward:
     """It was made from the revision that was applied last: history was not rewritten, and the branch not moved back."""
 
-    mirror: Mirror
+    mirror: GitMirror
     branch: str
     doing: str = "Verifying"
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         """HistoryRewritten."""
         commit, applied = candidate.commit, candidate.applied
         if applied is None or self.mirror.descends(commit, applied):
@@ -102,7 +102,7 @@ class FastForward:
             f"history was rewritten: {commit[:12]} was not made from {applied[:12]}, which was applied. Restore "
             f"{self.branch}; or, to accept it, {by_admin(commit)}."
         )
-        return Held("HistoryRewritten", message, acceptable=True)
+        return RevisionHold("HistoryRewritten", message, acceptable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ class Valid:
 
     doing: str = "Validating"
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         """InvalidPolicy, with every problem and its place."""
         reading = candidate.reading
         if reading.compiled is not None:
             return None
         message = f"{candidate.commit[:12]} is invalid: {first_error(reading.problems)}"
-        return Held("InvalidPolicy", message, reading.problems)
+        return RevisionHold("InvalidPolicy", message, reading.problems)
 
 
 def by_admin(commit: str) -> str:

@@ -16,8 +16,8 @@ from reconciler.access.signing_keys import openpgp_public_key, ssh_public_key
 from reconciler.control.control import PolicyInForce
 from reconciler.gitops.source.floor import read_allowed_signers
 from reconciler.gitops.source.keyring import Keys, keyring
-from reconciler.gitops.source.mirror import Mirror
-from reconciler.gitops.source.requirements import Candidate, Held, by_admin
+from reconciler.gitops.source.mirror import GitMirror
+from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold, by_admin
 from reconciler.model.clock import Clock
 
 REASON: Final = "SignatureRefused"
@@ -44,13 +44,13 @@ _GOOD_SSH: Final = 'Good "git" signature for trusted with '
 class Signed:
     """The requirement. `allowed` is the file of the server, if it was started with one."""
 
-    mirror: Mirror
+    mirror: GitMirror
     branch: str
     clock: Clock
     allowed: Path | None = None
     doing: str = "Verifying"
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         """SignatureRefused, or SignersUnknown where the policy that would name them can't be read. Raises GitSourceError."""
         if candidate.commit == candidate.applied:
             return None
@@ -60,14 +60,14 @@ class Signed:
                 f"who may sign can't be known: {candidate.applied[:12]}, which was applied, is unreadable now. "
                 f"To accept {candidate.commit[:12]}, {by_admin(candidate.commit)}."
             )
-            return Held("SignersUnknown", message, acceptable=True)
+            return RevisionHold("SignersUnknown", message, acceptable=True)
         if self.allowed is None and commits.signatures == "optional":
             if candidate.applied is None:
                 candidate.notes.append(NOT_ASKED)
             return None
         return self._unsigned(candidate, commits)
 
-    def _unsigned(self, candidate: Candidate, commits: Commits) -> Held | None:
+    def _unsigned(self, candidate: RevisionCandidate, commits: Commits) -> RevisionHold | None:
         """The oldest commit that does not count ends it: whoever pushes thousands costs one look."""
         floor = Keys() if self.allowed is None else read_allowed_signers(self.allowed, self.clock.now())
         people = floor.with_(_keys_of(commits.signers))
@@ -80,10 +80,10 @@ class Signed:
                     rings[is_merge] = opened.enter_context(keyring(trusted[is_merge]))
                 why = judge(*self.mirror.verify(step.commit, rings[is_merge]))
                 if why:
-                    return Held(REASON, self._message(candidate, step.commit, why))
+                    return RevisionHold(REASON, self._message(candidate, step.commit, why))
         return None
 
-    def _message(self, candidate: Candidate, refused: str, why: str) -> str:
+    def _message(self, candidate: RevisionCandidate, refused: str, why: str) -> str:
         since = f"Go back to {candidate.applied[:12]} and push" if candidate.applied else "Push"
         return (
             f"{refused[:12]} is refused: {why}. {since} commits to {self.branch} that are signed by a key of the "

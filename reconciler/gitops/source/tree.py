@@ -23,7 +23,7 @@ from reconciler.documents.files import (
     too_many_files,
 )
 from reconciler.gitops.source.errors import GitSourceError, UnknownRevisionError
-from reconciler.gitops.source.hardened import git_in
+from reconciler.gitops.source.hardened_git import git_in
 from reconciler.model.problem import START, Problem, did_you_mean, problem_at
 
 BYTES_MAX = 256 * 1024 * 1024

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
+from reconciler.kubernetes.binder.binding_queue import PODS_AT_ONCE_MAX, BindingQueue, Sending, Turn
 from reconciler.kubernetes.binder.journal import (
     GangBinding,
-    Journal,
     JournalTooLongError,
     PodBinding,
+    StartJournal,
     held,
     journal_of,
     written,
 )
 from reconciler.kubernetes.binder.outcomes import GangOutcome, PodOutcome, failure_of, judged
-from reconciler.kubernetes.binder.sending import PODS_AT_ONCE_MAX, Line, Sending, Turn
-from reconciler.kubernetes.binder.unfinished import Again, Start, start_of
+from reconciler.kubernetes.binder.partial_starts import Again, StartKey, start_of
 from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api, Check
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import KubernetesError, NotFoundError
@@ -42,7 +42,7 @@ class Binder:
     """Binds gangs, many at once; how fast is a matter of the Api and its pace.
 
     It raises nothing of the server's: what was not bound is told, and what was begun stands in the journal on the gang's
-    first pod, so that finishing.py finds it in any later pass, also of another process. Gangs are begun in the order they
+    first pod, so that start_recovery.py finds it in any later pass, also of another process. Gangs are begun in the order they
     are given, none while a pod of those that are begun waits, and no more at once than have `at_once_max` pods: what is begun
     is soon whole.
     """
@@ -52,16 +52,16 @@ class Binder:
         self._leads = leads
         self._clock = clock
         self._at_once_max = at_once_max
-        self._remembered: dict[Start, tuple[Epoch, Journal]] = {}
-        self._underway: set[Start] = set()
+        self._remembered: dict[StartKey, tuple[Epoch, StartJournal]] = {}
+        self._underway: set[StartKey] = set()
 
     @property
-    def underway(self) -> Set[Start]:
+    def underway(self) -> Set[StartKey]:
         """What is being sent just now."""
         return self._underway
 
     @property
-    def remembered(self) -> tuple[Journal, ...]:
+    def remembered(self) -> tuple[StartJournal, ...]:
         """What was begun since it leads, and is not known to be whole or undone."""
         try:
             epoch = self._leads().epoch
@@ -69,7 +69,7 @@ class Binder:
             return ()
         return tuple(journal for begun_in, journal in self._remembered.values() if begun_in == epoch)
 
-    def forget(self, starts: Iterable[Start]) -> None:
+    def forget(self, starts: Iterable[StartKey]) -> None:
         """What is over, and need not be remembered any more."""
         for start in starts:
             self._remembered.pop(start, None)
@@ -79,7 +79,7 @@ class Binder:
         sendings = [Sending(gang, gang.pods) for gang in gangs]
         await self._all(sendings)
         nothing = (one.of for one in sendings if one.outcomes[0].answer not in ("bound", "unknown"))
-        self.forget([start_of(of) for of in nothing if isinstance(of, Journal)])
+        self.forget([start_of(of) for of in nothing if isinstance(of, StartJournal)])
         return tuple(GangOutcome(gang, one.outcomes) for gang, one in zip(gangs, sendings, strict=True))
 
     async def send_again(self, missing: Sequence[Again]) -> tuple[tuple[PodOutcome, ...], ...]:
@@ -92,13 +92,13 @@ class Binder:
         # What is started once more is not what was begun before: its pods would be taken for bound by others.
         attempts = {one.of.job: one.of.attempt for one in sendings}
         self.forget([old for old in self._remembered if old.attempt < attempts.get(old.job, 0)])
-        line = Line(sendings, self._at_once_max)
+        line = BindingQueue(sendings, self._at_once_max)
         try:
             await worked_off(line.taken, partial(self._in_turn, line), AT_ONCE_MAX)
         finally:
-            self._underway.difference_update(start_of(one.of) for one in sendings if isinstance(one.of, Journal))
+            self._underway.difference_update(start_of(one.of) for one in sendings if isinstance(one.of, StartJournal))
 
-    async def _in_turn(self, line: Line, turn: Turn) -> None:
+    async def _in_turn(self, line: BindingQueue, turn: Turn) -> None:
         sending, number = turn
         if number:
             pod = sending.pods[number]
@@ -107,10 +107,10 @@ class Binder:
             await self._begun(sending, line)
         if sending.is_over:
             line.over(sending)
-            if isinstance(sending.of, Journal):
+            if isinstance(sending.of, StartJournal):
                 self._underway.discard(start_of(sending.of))
 
-    async def _begun(self, sending: Sending, line: Line) -> None:
+    async def _begun(self, sending: Sending, line: BindingQueue) -> None:
         """The first pod. The others wait for it where it has the journal."""
         head = sending.pods[0]
         try:

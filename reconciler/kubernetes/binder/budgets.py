@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from reconciler.kubernetes.binder.intents import Pods, members_of
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.selectors import selects
 from reconciler.kubernetes.objects.wire import Pod
@@ -69,7 +69,7 @@ def _is_free(pod: Pod, budget: Budget) -> bool:
     return met or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
 
 
-def protected_gangs(cluster: Cluster, pods: Pods, budgets: Budgets) -> dict[JobName, str]:
+def protected_gangs(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) -> dict[JobName, str]:
     """The gangs that hold nodes and can't be evicted as a whole now, with what forbids it."""
     found: dict[JobName, str] = {}
     for gang in cluster.gangs if budgets else ():

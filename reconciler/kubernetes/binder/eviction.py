@@ -9,15 +9,15 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.binder.budgets import Budgets, forbidden
-from reconciler.kubernetes.binder.intents import Pods
-from reconciler.kubernetes.binder.leaving import (
+from reconciler.kubernetes.binder.eviction_steps import (
     END_GRACE,
     Asked,
-    BeginEnding,
+    BeginEviction,
     Call,
-    CallOff,
-    Leaving,
-    Tell,
+    CancelEviction,
+    EvictPods,
+    GangEviction,
+    TellPods,
     TimeUp,
     Wait,
     departure_by,
@@ -26,18 +26,18 @@ from reconciler.kubernetes.binder.leaving import (
     next_moves,
     uids_of,
 )
-from reconciler.kubernetes.binder.leaving import Evict as EvictPods
+from reconciler.kubernetes.binder.intents import Pods
+from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.pod_deeds import PodDeeds
-from reconciler.kubernetes.binder.promises import Promises
 from reconciler.kubernetes.binder.records import departure_on, written
-from reconciler.kubernetes.binder.saving import Hooks
+from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.fencing import Leading
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError, NotFoundError
 from reconciler.kubernetes.client.together import together
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import Clock
@@ -59,7 +59,7 @@ Event = Literal["refused", "waits", "evicting", "called-off", "failed", "limit-n
 class Seen(NamedTuple):
     """What a pass knows."""
 
-    cluster: Cluster
+    cluster: KubernetesCluster
     pods: Pods
     budgets: Budgets
 
@@ -77,7 +77,7 @@ class Evictor:
     """Remembers nothing that matters: `begin` writes down what a round decided, `advance` does what comes next, in every pass."""
 
     def __init__(
-        self, api: Api, leading: Leading, promises: Promises, hooks: Hooks, clock: Clock, log: FilteringBoundLogger
+        self, api: Api, leading: Leading, promises: Nominator, hooks: Hooks, clock: Clock, log: FilteringBoundLogger
     ) -> None:
         self._api = api
         self._deeds = PodDeeds(api, leading)
@@ -114,7 +114,7 @@ class Evictor:
             self._log.info("eviction", job=outcome.job, outcome=outcome.event, why=outcome.why)
         return told
 
-    async def _asked(self, step: Asked, gang: Gang | None, seen: Seen) -> Outcome:
+    async def _asked(self, step: Asked, gang: PodGang | None, seen: Seen) -> Outcome:
         if gang is None or gang.job is None or (gang.job.attempt, bool(gang.job.placement)) != (step.attempt, True):
             return Outcome(step.job, "refused", f"attempt {step.attempt} holds nothing any more")
         pods = leaving_pods(gang, seen.pods, uids_of(gang, step))
@@ -123,44 +123,44 @@ class Evictor:
         against = forbidden(pods, seen.budgets)
         if against and not isinstance(step, TimeUp):
             return Outcome(step.job, "refused", against)
-        asked = Leaving(gang.name, departure_by(step, pods, self._clock.now()), pods, against)
+        asked = GangEviction(gang.name, departure_by(step, pods, self._clock.now()), pods, against)
         return await self._guarded(asked, self._first(asked, seen))
 
-    async def _guarded(self, gang: Leaving, deed: Coroutine[Any, Any, Outcome]) -> Outcome:
+    async def _guarded(self, gang: GangEviction, deed: Coroutine[Any, Any, Outcome]) -> Outcome:
         try:
             return await deed
         except KubernetesError as error:
             self._rests[gang.job] = self._clock.now().after(RETRY)
             return Outcome(gang.job, "failed", str(error))
 
-    async def _first(self, gang: Leaving, seen: Seen) -> Outcome:
+    async def _first(self, gang: GangEviction, seen: Seen) -> Outcome:
         """Where nobody has to save anything the request and the end are written as one."""
-        if isinstance(next_moves(gang, self._clock.now())[-1], BeginEnding):
+        if isinstance(next_moves(gang, self._clock.now())[-1], BeginEviction):
             against = await self._tried(gang)
             if against and gang.may_stay:
                 return Outcome(gang.job, "refused", against)
             gang = gang._replace(forbidden=against) if against else self._ended(gang)
         return await self._carried_on(await self._recorded(gang), seen)
 
-    async def _carried_on(self, gang: Leaving, seen: Seen) -> Outcome:
+    async def _carried_on(self, gang: GangEviction, seen: Seen) -> Outcome:
         """One move after the other, until the next has to wait."""
         moves = next_moves(gang, self._clock.now())
         for call in moves:
             if isinstance(call, Call):
                 self._call(call, gang)
         match moves[-1]:
-            case Tell(pods):
+            case TellPods(pods):
                 return await self._carried_on(await self._tell(gang, pods), seen)
-            case BeginEnding() as move:
+            case BeginEviction() as move:
                 return await self._begin_ending(gang, move, seen)
             case EvictPods() as move:
                 return await self._evict(gang, move)
-            case CallOff() as move:
+            case CancelEviction() as move:
                 return await self._call_off(gang, move, seen)
             case Call() | Wait():
                 return self._waits(gang, ", ".join(move.why for move in moves if isinstance(move, Wait)))
 
-    def _waits(self, gang: Leaving, why: str) -> Outcome:
+    def _waits(self, gang: GangEviction, why: str) -> Outcome:
         if gang.may_stay:
             return Outcome(gang.job, "waits", why)
         if self._clock.now() < gang.intent.deadline:
@@ -170,7 +170,7 @@ class Evictor:
             self._rests[gang.job] = self._clock.now().after(RETRY)
         return Outcome(gang.job, "waits", f"{gang.departure.why}; {why}")
 
-    async def _recorded(self, gang: Leaving, tries: int = TRIES) -> Leaving:
+    async def _recorded(self, gang: GangEviction, tries: int = TRIES) -> GangEviction:
         """The request stands on the pod that will go last, before anything else is done; what was asked before stays as it is.
 
         Raises KubernetesError.
@@ -189,13 +189,13 @@ class Evictor:
             return gang._replace(departure=known, pods=(fresh, *others))
         return gang._replace(pods=(told, *others))
 
-    async def _tell(self, gang: Leaving, pods: Iterable[Pod]) -> Leaving:
+    async def _tell(self, gang: GangEviction, pods: Iterable[Pod]) -> GangEviction:
         """As it is afterwards: without the pods that were gone."""
         there = await together(self._annotate(pod, self._request(pod, gang)) for pod in pods)
         fresh = {pod.key: new for pod, new in zip(pods, there, strict=True)}
         return gang._replace(pods=tuple(new for pod in gang.pods if (new := fresh.get(pod.key, pod)) is not None))
 
-    def _request(self, pod: Pod, gang: Leaving) -> dict[str, str | None]:
+    def _request(self, pod: Pod, gang: GangEviction) -> dict[str, str | None]:
         record = msgspec.structs.replace(gang.departure, uid=pod.metadata.uid)
         by = {names.CHECKPOINT_BY: str(gang.intent.deadline)} if gang.departure.asks_to_save else {}
         return {names.EVICT: written(record), **by}
@@ -207,13 +207,13 @@ class Evictor:
         except (NotFoundError, ConflictError):
             return None
 
-    def _call(self, call: Call, gang: Leaving) -> None:
+    def _call(self, call: Call, gang: GangEviction) -> None:
         async def saved() -> None:
             await self._annotate(call.pod, {names.CHECKPOINTED: str(self._clock.now())})
 
         self._hooks.call(call.pod, call.hook, gang.intent.deadline, saved)
 
-    async def _begin_ending(self, gang: Leaving, move: BeginEnding, seen: Seen) -> Outcome:
+    async def _begin_ending(self, gang: GangEviction, move: BeginEviction, seen: Seen) -> Outcome:
         errors = [f"the hook of {name}: {error}" for name, error in self._unanswered(gang)]
         if against := await self._tried(gang):
             # What the server refuses in a trial is a fact like what budgets say: the gang waits for that, or stays.
@@ -222,16 +222,16 @@ class Evictor:
         self._log.info("eviction-begins", job=gang.job, why="; ".join((move.why, *errors)))
         return await self._carried_on(ending, seen)
 
-    def _ended(self, gang: Leaving) -> Leaving:
+    def _ended(self, gang: GangEviction) -> GangEviction:
         intent = msgspec.structs.replace(gang.intent, stage="ends", staged_at=self._clock.now())
         return gang._replace(departure=msgspec.structs.replace(gang.departure, intent=intent, count=len(gang.pods)))
 
-    def _unanswered(self, gang: Leaving) -> list[tuple[str, str]]:
+    def _unanswered(self, gang: GangEviction) -> list[tuple[str, str]]:
         """Nobody waits for its hooks any more; what they have answered instead, by the names of pods."""
         errors = [(pod.metadata.name, self._hooks.forget(pod.metadata.uid)) for pod in gang.pods]
         return [(name, error) for name, error in errors if error]
 
-    async def _tried(self, gang: Leaving) -> str:
+    async def _tried(self, gang: GangEviction) -> str:
         """Why the server would refuse one of its pods, "": not; for of a gang all stay where one has to. The like are tried once.
 
         To try each of 512 pods took as long as to evict them.
@@ -242,7 +242,7 @@ class Evictor:
         answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
         return next((answer for answer in answers if answer), "")
 
-    async def _evict(self, gang: Leaving, move: EvictPods) -> Outcome:
+    async def _evict(self, gang: GangEviction, move: EvictPods) -> Outcome:
         """All but the bearer at once; the bearer once none of them was refused."""
         refused = [why for why in await together(self._evicted(*one) for one in move.pods) if why]
         if not refused and move.bearer:
@@ -278,7 +278,7 @@ class Evictor:
             return None
         return fresh if fresh.metadata.uid == pod.metadata.uid else None
 
-    async def _call_off(self, gang: Leaving, move: CallOff, seen: Seen) -> Outcome:
+    async def _call_off(self, gang: GangEviction, move: CancelEviction, seen: Seen) -> Outcome:
         """The gang goes on as if nothing had been; first nobody is promised any more what it keeps."""
         self._unanswered(gang)
         whom = gang.intent.beneficiary

@@ -8,10 +8,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.kubernetes.binder.records import Departure, Promise, departure_on, doubts_on, marked, promise_on
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.jobs import Gang, Member
-from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.binder.records import (
+    EvictionRecord,
+    NominationRecord,
+    departure_on,
+    doubts_on,
+    marked,
+    promise_on,
+)
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent, Reservation
@@ -31,7 +38,7 @@ class Found(NamedTuple):
     remarks: tuple[tuple[JobName, Remark], ...] = ()
 
 
-def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) -> Found:
+def in_flight_of(cluster: KubernetesCluster, pods: Pods, starts: Iterable[Intent] = ()) -> Found:
     """What a round has to know of earlier ones. `starts`: of gangs that are being bound, as their bindings say.
 
     What anybody could have written is believed only where it fits the gang that it stands on, and what two gangs were promised is
@@ -58,7 +65,7 @@ def in_flight_of(cluster: Cluster, pods: Pods, starts: Iterable[Intent] = ()) ->
     return Found(tuple(ordered), tuple(sorted(reservations, key=lambda held: held.holder)), tuple(sorted(remarks)))
 
 
-def marked_gangs(cluster: Cluster, pods: Pods) -> Iterator[Gang]:
+def marked_gangs(cluster: KubernetesCluster, pods: Pods) -> Iterator[PodGang]:
     """The gangs on whose pods something is written."""
     keys = marked(pods)
     return (gang for gang in cluster.gangs if keys and any((one.namespace, one.name) in keys for one in gang.members))
@@ -67,14 +74,14 @@ def marked_gangs(cluster: Cluster, pods: Pods) -> Iterator[Gang]:
 class _Read(NamedTuple):
     """The records on the pods of one gang that say what they are."""
 
-    departures: tuple[Departure, ...]
-    promises: tuple[Promise, ...]
+    departures: tuple[EvictionRecord, ...]
+    promises: tuple[NominationRecord, ...]
     remarks: tuple[Remark, ...]
 
     @classmethod
-    def of(cls, gang: Gang, pods: Pods) -> _Read:
-        departures: list[Departure] = []
-        promises: list[Promise] = []
+    def of(cls, gang: PodGang, pods: Pods) -> _Read:
+        departures: list[EvictionRecord] = []
+        promises: list[NominationRecord] = []
         remarks: list[Remark] = []
         for _, pod in members_of(gang, pods):
             departure, promise = departure_on(pod), promise_on(pod)
@@ -84,7 +91,7 @@ class _Read(NamedTuple):
         return cls(tuple(departures), tuple(promises), tuple(remarks))
 
 
-def members_of(gang: Gang, pods: Pods) -> Iterator[tuple[Member, Pod]]:
+def members_of(gang: PodGang, pods: Pods) -> Iterator[tuple[MemberPod, Pod]]:
     """The gang's pods that are there, in its order."""
     for member in gang.members:
         pod = pods.get((member.namespace, member.name))
@@ -92,12 +99,12 @@ def members_of(gang: Gang, pods: Pods) -> Iterator[tuple[Member, Pod]]:
             yield member, pod
 
 
-def departure_in(gang: Gang, pods: Pods) -> Departure | None:
+def departure_in(gang: PodGang, pods: Pods) -> EvictionRecord | None:
     """What was asked of a gang that holds something, as far as it has come; None: nothing."""
     return _departure(gang.job, _Read.of(gang, pods).departures) if gang.job and gang.job.placement else None
 
 
-def _departure(job: Job, departures: Iterable[Departure]) -> Departure | None:
+def _departure(job: Job, departures: Iterable[EvictionRecord]) -> EvictionRecord | None:
     """What was asked of this attempt: that it stops, rather than that it shrinks; the newest, as far as it has come.
 
     Of several that say the same the first, in the order of the gang's pods.
@@ -115,12 +122,12 @@ def _departure(job: Job, departures: Iterable[Departure]) -> Departure | None:
 _STAGES = ("waits-to-save", "saves", "ends")
 
 
-def _how_far(known: Departure) -> tuple[bool, int, int]:
+def _how_far(known: EvictionRecord) -> tuple[bool, int, int]:
     intent = known.intent
     return intent.kind == "stop", intent.asked_at, _STAGES.index(intent.stage)
 
 
-def _asked(gang: Gang, job: Job, departures: Iterable[Departure]) -> Iterator[Intent]:
+def _asked(gang: PodGang, job: Job, departures: Iterable[EvictionRecord]) -> Iterator[Intent]:
     departure = _departure(job, departures)
     if departure is None or (departure.limit is not None and departure.intent.stage == "saves"):
         return  # who only knows that its time limit is near runs until then, and rounds know the limit
@@ -134,7 +141,7 @@ def _asked(gang: Gang, job: Job, departures: Iterable[Departure]) -> Iterator[In
         yield msgspec.structs.replace(departure.intent, tasks=tasks)
 
 
-def _newest_promise(job: Job, promises: Iterable[Promise], nodes: set[NodeName]) -> Intent | None:
+def _newest_promise(job: Job, promises: Iterable[NominationRecord], nodes: set[NodeName]) -> Intent | None:
     """A promise is of the attempt to come; once that has begun it is kept."""
     fitting = [
         intent
@@ -146,7 +153,7 @@ def _newest_promise(job: Job, promises: Iterable[Promise], nodes: set[NodeName])
     return max(fitting, key=lambda intent: (intent.asked_at, intent.deadline), default=None)
 
 
-def _newest_reservation(job: Job, promises: Iterable[Promise], nodes: set[NodeName]) -> list[Reservation]:
+def _newest_reservation(job: Job, promises: Iterable[NominationRecord], nodes: set[NodeName]) -> list[Reservation]:
     fitting = [
         held
         for promise in promises

@@ -51,7 +51,7 @@ class GangBinding(NamedTuple):
     limit: Duration | None = None
 
 
-class Journal(NamedTuple):
+class StartJournal(NamedTuple):
     """A gang's start as it was decided at `at`, by the clock of who decided it. Pods have no resourceVersion there."""
 
     job: JobName
@@ -90,13 +90,13 @@ class _Written(msgspec.Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(_Written)
 
 
-def journal_of(gang: GangBinding, at: Instant) -> Journal:
+def journal_of(gang: GangBinding, at: Instant) -> StartJournal:
     """What is to be remembered of it."""
     pods = tuple(pod._replace(resource_version="") for pod in gang.pods)
-    return Journal(gang.job, gang.attempt, at, pods, gang.limit)
+    return StartJournal(gang.job, gang.attempt, at, pods, gang.limit)
 
 
-def written(journal: Journal) -> str:
+def written(journal: StartJournal) -> str:
     """As an annotation. Raises JournalTooLongError."""
     pods = tuple(
         _Pod(pod.name, pod.uid, pod.node, _shortened(pod), None if pod.share is None else int(pod.share), pod.sharing)
@@ -113,7 +113,7 @@ def written(journal: Journal) -> str:
 
 
 @lru_cache(maxsize=4096)
-def read(text: str) -> Journal:
+def read(text: str) -> StartJournal:
     """The journal in an annotation. Raises JournalUnreadableError."""
     try:
         record = _DECODER.decode(_plain(text))
@@ -129,10 +129,10 @@ def read(text: str) -> Journal:
     if not pods:
         raise JournalUnreadableError(f"{names.GANG_PLAN}: names no pods")
     limit = None if record.limit is None else Duration(record.limit)
-    return Journal(JobName(record.job), record.attempt, Instant(record.at), pods, limit)
+    return StartJournal(JobName(record.job), record.attempt, Instant(record.at), pods, limit)
 
 
-def held(pod: PodBinding, of: GangBinding | Journal) -> dict[str, str]:
+def held(pod: PodBinding, of: GangBinding | StartJournal) -> dict[str, str]:
     """The annotations that say what a pod of this start holds, and for how long at most."""
     said = {names.ATTEMPT: str(of.attempt)}
     if of.limit is not None:

@@ -30,16 +30,16 @@ class UnreadableRecordError(ValueError):
     """An annotation is no record; the message says why."""
 
 
-class Record(Document, frozen=True):
+class PodRecord(Document, frozen=True):
     """`uid`: of the pod that it was written on, so that a copy of its annotations is none."""
 
     uid: str
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=PodRecord)
 
 
-class Departure(Record, frozen=True):
+class EvictionRecord(PodRecord, frozen=True):
     """The gang of this pod was asked to leave (a `stop`), or some of its pods were (a `shrink`); `why` says it to people.
 
     `leaving`: the pods that a shrink means, by their uids: numbers of tasks change when a gang loses one. `count`: how many
@@ -59,7 +59,7 @@ class Departure(Record, frozen=True):
         return self.intent.sends_back or self.limit is not None
 
 
-class Promise(Record, frozen=True):
+class NominationRecord(PodRecord, frozen=True):
     """What the gang of this pod was promised, and what is kept for it."""
 
     intent: Intent | None = None
@@ -95,19 +95,19 @@ def marked(pods: Mapping[tuple[str, str], Pod]) -> set[tuple[str, str]]:
     return {key for key, pod in pods.items() if not pod.metadata.annotations.keys().isdisjoint(_WRITTEN)}
 
 
-def departure_on(pod: Pod) -> Departure | None:
+def departure_on(pod: Pod) -> EvictionRecord | None:
     """What was asked of the pod's gang, as far as this pod says; None: nothing that is to be believed."""
-    return _on(pod, names.EVICT, Departure)
+    return _on(pod, names.EVICT, EvictionRecord)
 
 
-def promise_on(pod: Pod) -> Promise | None:
+def promise_on(pod: Pod) -> NominationRecord | None:
     """What was promised to the pod's gang, as far as this pod says; None: nothing that is to be believed."""
-    return _on(pod, names.PROMISE, Promise)
+    return _on(pod, names.PROMISE, NominationRecord)
 
 
 def doubts_on(pod: Pod) -> Iterator[str]:
     """Why something that is written on the pod is not believed."""
-    for key, kind in ((names.EVICT, Departure), (names.PROMISE, Promise)):
+    for key, kind in ((names.EVICT, EvictionRecord), (names.PROMISE, NominationRecord)):
         try:
             _believed(pod, key, kind)
         except UnreadableRecordError as error:

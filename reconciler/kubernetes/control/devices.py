@@ -12,13 +12,13 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.binder.intents import Pods
 from reconciler.kubernetes.binder.journal import GangBinding, JournalUnreadableError, PodBinding, read
 from reconciler.kubernetes.client.together import together
-from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.allocator import NoDevices
+from reconciler.kubernetes.dra.claim_status import Allotment, Key, readiness, releases
 from reconciler.kubernetes.dra.claims import ClaimOutcome, Claims
-from reconciler.kubernetes.dra.seen import ClaimsSeen
-from reconciler.kubernetes.dra.standing import Allotment, Key, readiness, releases
+from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import ResourceClaim
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.said import Missing, Refusal
+from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
@@ -39,7 +39,7 @@ class Devices:
     """Raises nothing of the server's: a gang whose devices are not ready is not bound, and looked at again in the next pass."""
 
     claims: Claims
-    seen: ClaimsSeen
+    seen: PodClaims
     note: Note
     clock: Clock
     log: FilteringBoundLogger
@@ -79,7 +79,7 @@ class Devices:
     def _decided(self, gang: GangBinding, pods: Pods) -> _Given | None:
         asking = [(pods[pod.key], pod.node) for pod in gang.pods if pods[pod.key].spec.resource_claims]
         allotments = self.seen.stock.allot_all(asking, _written_time(self.clock.now())) if asking else ()
-        if isinstance(allotments, NoRoom | Missing | Refusal):
+        if isinstance(allotments, NoDevices | Missing | Refusal):
             self._note_once("devices-refused", gang.job, str(allotments))
             return None
         return _Given(gang, allotments)

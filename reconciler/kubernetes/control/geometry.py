@@ -12,14 +12,13 @@ import msgspec
 from reconciler.kubernetes.binder.journal import GangBinding
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.mig.change import REST, MigChange, change_on, config_of, fate_of, made_lately
-from reconciler.kubernetes.mig.choice import Wish
-from reconciler.kubernetes.mig.known import Geometry
+from reconciler.kubernetes.mig.choice import GeometryRequest
+from reconciler.kubernetes.mig.geometry import Geometry
 from reconciler.kubernetes.mig.slots import WHOLE, Slots, counts_of, layouts_of
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.nodes import used_by
-from reconciler.kubernetes.objects.wire import Node as WireNode
-from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from solver.capacity.partitioning import MIG_CHANGES
 from solver.model.cluster import DeviceId, Gpu, Node, NodeName
 from solver.model.inflight import Counter, Repartitioning
@@ -33,7 +32,7 @@ WORKING = ("pending", "rebooting")
 """States in which the MIG manager is at work."""
 
 
-def enforceable(policy: Policy, cluster: Cluster, nodes: Iterable[WireNode]) -> Policy:
+def enforceable(policy: Policy, cluster: KubernetesCluster, nodes: Iterable[KubeNode]) -> Policy:
     """The policy as it can be kept where a device plugin offers the GPUs.
 
     Nobody leaves for a geometry there, since a node is changed as a whole; and what pools have of which the policy says nothing is
@@ -60,12 +59,12 @@ def _staying(known: MigGeometry) -> MigGeometry:
     return msgspec.structs.replace(known, changes=changes)
 
 
-def _is_offering(node: WireNode) -> bool:
+def _is_offering(node: KubeNode) -> bool:
     offers = any(key == names.GPU or key.startswith(names.MIG_PREFIX) for key in node.status.allocatable)
     return offers or names.MIG in node.metadata.annotations
 
 
-def geometry_of(policy: Policy, sight: Sight, nodes: Iterable[WireNode], now: Instant, barred: str = "") -> Geometry:
+def geometry_of(policy: Policy, sight: Sight, nodes: Iterable[KubeNode], now: Instant, barred: str = "") -> Geometry:
     """What is so now. `barred`: why no node can be changed at all."""
     pools = {known.pool: known for known in policy.mig if known.mode != "fixed"}
     wires = {NodeName(node.metadata.name): node for node in nodes if names.MIG in node.metadata.annotations or pools}
@@ -83,7 +82,7 @@ def geometry_of(policy: Policy, sight: Sight, nodes: Iterable[WireNode], now: In
     return Geometry(rules, wires, changing, {name: why for name, why in kept.items() if why}, busy)
 
 
-def _why_kept(node: WireNode, change: MigChange | None, now: Instant) -> str:
+def _why_kept(node: KubeNode, change: MigChange | None, now: Instant) -> str:
     labels = node.metadata.labels
     if not config_of(node):
         return f"it has no label {names.MIG_CONFIG}: no MIG manager looks after it"
@@ -164,7 +163,7 @@ def _counters(nodes: Mapping[NodeName, Node], known: Geometry, now: Instant) -> 
     return (Counter(MIG_CHANGES, pool, at, gpus) for (pool, at), gpus in sorted(made.items()))
 
 
-def wishes_of(plan: Plan, sight: Sight) -> Iterator[tuple[NodeName, Wish]]:
+def wishes_of(plan: Plan, sight: Sight) -> Iterator[tuple[NodeName, GeometryRequest]]:
     """What a plan wants of each node that it partitions anew, sorted; of all of a pool together as many changes as are left."""
     by_node: dict[NodeName, dict[DeviceId, Repartition]] = defaultdict(dict)
     for step in plan.steps:
@@ -178,10 +177,10 @@ def wishes_of(plan: Plan, sight: Sight) -> Iterator[tuple[NodeName, Wish]]:
         spent = sum(known.count for known in sight.counters if known.subject == node.pool)
         needs = _needs(plan, name) or counts_of(layouts_of(target))
         gpus = max(len(now), _counted(wire))
-        yield name, Wish(geometry, gpus, now, target, needs, config_of(wire), geometry.changes_max - spent)
+        yield name, GeometryRequest(geometry, gpus, now, target, needs, config_of(wire), geometry.changes_max - spent)
 
 
-def _counted(node: WireNode) -> int:
+def _counted(node: KubeNode) -> int:
     """GPUs of a node: several slots with few instances are seen as one."""
     said, change = node.metadata.labels.get(names.GPU_COUNT, ""), change_on(node)
     return max(int(said) if said.isdecimal() else 0, change.gpus if change else 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from reconciler.analysis.backtest.recorded import RecordedJob
+from reconciler.analysis.backtest.history_file import RecordedJob
 from reconciler.kubernetes.binder.intents import Pods
-from reconciler.kubernetes.control.happened import Happened
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.control.job_history import JobHistory
+from reconciler.kubernetes.objects.jobs import PodGang
 from solver.model.inflight import Ended
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
@@ -23,9 +23,9 @@ class Lengths:
     """
 
     def __init__(self) -> None:
-        self._happened = Happened(since=FROM_THE_BEGINNING)
+        self._happened = JobHistory(since=FROM_THE_BEGINNING)
 
-    def look(self, now: Instant, gangs: Mapping[JobName, Gang], pods: Pods) -> tuple[Ended, ...]:
+    def look(self, now: Instant, gangs: Mapping[JobName, PodGang], pods: Pods) -> tuple[Ended, ...]:
         """Who has ended since the last look. One that comes back and ends again is told again, with what it ran in all."""
         self._happened.look(now, gangs, pods)
         ended = tuple(found for job in self._happened.take_ended() for found in _ended(job))

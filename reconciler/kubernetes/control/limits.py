@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from reconciler.kubernetes.binder.eviction_steps import TimeUp
 from reconciler.kubernetes.binder.intents import departure_in, members_of
-from reconciler.kubernetes.binder.leaving import TimeUp
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.objects.limits import began_at
 from reconciler.kubernetes.objects.saves import saves

@@ -11,14 +11,14 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.analysis.backtest.history_file import HistoryHead, RecordedJob
 from reconciler.analysis.backtest.past import put_in_place, read_recorded, write_history
-from reconciler.analysis.backtest.recorded import HistoryHead, RecordedJob
-from reconciler.kubernetes.control.happened import Happened
-from reconciler.kubernetes.control.memory import Memory
+from reconciler.kubernetes.control.dry_run import ProposedStep, Wishes, meaning_of, new_in, wishes_of
+from reconciler.kubernetes.control.job_history import JobHistory
 from reconciler.kubernetes.control.sight import Sight
-from reconciler.kubernetes.control.would import Wish, Wishes, meaning_of, new_in, wishes_of
-from reconciler.kubernetes.objects.jobs import Gang
-from reconciler.kubernetes.objects.whose import Whose
+from reconciler.kubernetes.control.state import KubernetesState
+from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.model.clock import Clock
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import StoreUnusableError
@@ -47,7 +47,12 @@ class Observer:
     """
 
     def __init__(
-        self, whose: Whose, files: ObservedFiles, memory: Memory, clock: Clock, log: FilteringBoundLogger
+        self,
+        whose: PodOwnership,
+        files: ObservedFiles,
+        memory: KubernetesState,
+        clock: Clock,
+        log: FilteringBoundLogger,
     ) -> None:
         self.whose = whose
         self._files = files
@@ -81,11 +86,11 @@ class Observer:
         if self._clock.monotonic_s() - self._saved_s >= SAVE_EVERY_S:
             await self.save()
 
-    def _tell(self, news: Iterable[tuple[str, Wish]]) -> None:
+    def _tell(self, news: Iterable[tuple[str, ProposedStep]]) -> None:
         for subject, wish in news:
             self._memory.note(wish.event, subject, wish.cause, beneficiary=wish.beneficiary)
 
-    def _say_left_out(self, gangs: Iterable[Gang]) -> None:
+    def _say_left_out(self, gangs: Iterable[PodGang]) -> None:
         """Once for each cause: rounds and the record are without these gangs, and nothing else says so."""
         refused = Counter(refusal.code for gang in gangs if gang.job is None for refusal in gang.refusals)
         for code in sorted(refused.keys() - self._left_out):
@@ -105,11 +110,11 @@ class Observer:
             raise StoreUnusableError(f"{self._files.history}: what happened can't be written: {error}") from error
 
 
-def _read(path: Path) -> Happened:
+def _read(path: Path) -> JobHistory:
     if not path.exists():
-        return Happened()
+        return JobHistory()
     head, jobs = read_recorded(path)
-    return Happened(jobs, head.exported_at)
+    return JobHistory(jobs, head.exported_at)
 
 
 def _write(files: ObservedFiles, now: Instant, jobs: Iterable[RecordedJob], nodes: Iterable[Node]) -> None:

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.kubernetes.binder.declared import CONFIG_MAPS
 from reconciler.kubernetes.binder.journal import GangBinding
 from reconciler.kubernetes.binder.records import written
+from reconciler.kubernetes.binder.reservation_store import CONFIG_MAPS
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.fencing import Leading
 from reconciler.kubernetes.client.refusals import KubernetesError, UnreachableError
@@ -29,7 +29,7 @@ from reconciler.kubernetes.mig.change import (
     fate_of,
     made_lately,
 )
-from reconciler.kubernetes.mig.choice import Choice, Wish, choose
+from reconciler.kubernetes.mig.choice import Choice, GeometryRequest, choose
 from reconciler.kubernetes.mig.configs import (
     KEY,
     ConfigsUnreadableError,
@@ -41,7 +41,7 @@ from reconciler.kubernetes.mig.configs import (
 from reconciler.kubernetes.mig.slots import layouts_of
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES
-from reconciler.kubernetes.objects.wire import Node as WireNode
+from reconciler.kubernetes.objects.wire import KubeNode
 from reconciler.kubernetes.status.occurrences import WAITING, Occurrence, Regarding, the_pod
 from reconciler.model.clock import Clock
 from solver.model.cluster import NodeName
@@ -79,7 +79,7 @@ _ON_RECORD: Final = {
 
 
 class _Nodes(msgspec.Struct, frozen=True):
-    items: tuple[WireNode, ...]
+    items: tuple[KubeNode, ...]
 
 
 class _Sent(NamedTuple):
@@ -88,14 +88,14 @@ class _Sent(NamedTuple):
     version: str
     made: int | None = None
 
-    def is_seen_in(self, node: WireNode | None) -> bool:
+    def is_seen_in(self, node: KubeNode | None) -> bool:
         """resourceVersions of one kind may be compared as numbers (KEP-5504)."""
         seen = _version(node)
         return not seen or (seen != self.version if self.made is None else int(seen) >= self.made)
 
 
 @dataclass
-class Partitioner:
+class MigPartitioner:
     """`configs`: namespace and name of the ConfigMap. `note` and `happened` are told of nodes.
 
     Every method raises NotLeaderError. What the server refuses is looked at again in the next pass.
@@ -120,7 +120,7 @@ class Partitioner:
     _waiting: set[JobName] = field(default_factory=set)
     """Who was told that it waits for a node."""
 
-    async def follow(self, node: Callable[[NodeName], WireNode | None]) -> None:
+    async def follow(self, node: Callable[[NodeName], KubeNode | None]) -> None:
         """Once in each epoch: what leaders before have written has to be seen too. Raises KubernetesError."""
         stamp = self.leading.leadership().stamp
         if stamp == self._follows:
@@ -132,12 +132,12 @@ class Partitioner:
                 self._sent[name] = _Sent(version, int(one.metadata.resource_version))
         self._follows = stamp
 
-    def is_seen(self, node: Callable[[NodeName], WireNode | None]) -> bool:
+    def is_seen(self, node: Callable[[NodeName], KubeNode | None]) -> bool:
         """Whether the nodes that were written are seen to be, but for those whose write was not answered."""
         self._sent = {name: sent for name, sent in self._sent.items() if not sent.is_seen_in(node(name))}
         return all(sent.made is None for sent in self._sent.values())
 
-    async def looked(self, policy: Policy, sight: Sight, nodes: Iterable[WireNode]) -> Sight:
+    async def looked(self, policy: Policy, sight: Sight, nodes: Iterable[KubeNode]) -> Sight:
         """The look with what is known of MIG; on nodes whose changes have ended it is written that they have."""
         now, wires = self.clock.now(), list(nodes)
         for wire in wires:
@@ -179,7 +179,7 @@ class Partitioner:
                 self._tell(name, "Partitioning", f"is to be partitioned as config {choice.config} says")
         return frozenset(unready)
 
-    async def _settle(self, wire: WireNode, now: Instant) -> None:
+    async def _settle(self, wire: KubeNode, now: Instant) -> None:
         change = change_on(wire)
         fate = fate_of(wire, change, now) if change else None
         if change and fate and fate != change.fate and await self._write(wire, ended(change, fate, now), {}):
@@ -205,7 +205,7 @@ class Partitioner:
         if self._why_not and self._why_not != before:
             self.log.warning("mig-configs-unreadable", config_map="/".join(self.configs), error=self._why_not)
 
-    async def _ask(self, sight: Sight, name: NodeName, wish: Wish, choice: Choice) -> bool:
+    async def _ask(self, sight: Sight, name: NodeName, wish: GeometryRequest, choice: Choice) -> bool:
         wire, now = sight.geometry.nodes[name], self.clock.now()
         before = change_on(wire)
         change = MigChange(
@@ -222,7 +222,7 @@ class Partitioner:
         # What the state says is of the config before: nobody is to take it for that of this one.
         return await self._write(wire, change, {names.MIG_CONFIG: choice.config, names.MIG_STATE: None})
 
-    async def _write(self, wire: WireNode, change: MigChange, labels: dict[str, str | None]) -> bool:
+    async def _write(self, wire: KubeNode, change: MigChange, labels: dict[str, str | None]) -> bool:
         """Whether it is done, on the node as it was looked at."""
         name, version = NodeName(wire.metadata.name), wire.metadata.resource_version
         notes = {names.MIG: written(change), **self.leading.leadership().stamp}
@@ -240,7 +240,7 @@ class Partitioner:
         self._sent[name] = _Sent(version, int(answer["metadata"]["resourceVersion"]))
         return True
 
-    def _refuse(self, name: NodeName, wish: Wish) -> None:
+    def _refuse(self, name: NodeName, wish: GeometryRequest) -> None:
         self._refused[name] = self.clock.now()
         entries = as_written(_every_gpu(layouts_of(wish.target), wish.gpus))
         words = (
@@ -254,7 +254,7 @@ class Partitioner:
         self.happened([Occurrence(Regarding("Node", "", name, name), reason, "Repartition", words, warning)])
 
 
-def _version(node: WireNode | None) -> str:
+def _version(node: KubeNode | None) -> str:
     return node.metadata.resource_version if node else ""
 
 

@@ -9,10 +9,10 @@ from random import Random
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.control import PolicySource, Solve
-from reconciler.kubernetes.control.hands import Hands
-from reconciler.kubernetes.control.memory import Memory
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.actuator import KubernetesActuator
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.observer import Observer
+from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.status.teller import Teller
 from reconciler.model.clock import Clock
 from reconciler.protocols.interventions import Interventions
@@ -25,7 +25,7 @@ class Handed:
     `stalled`: why a newer policy is not in force; "" where there is none.
     """
 
-    memory: Memory
+    memory: KubernetesState
     interventions: Interventions
     policies: PolicySource
     solve: Solve
@@ -39,8 +39,8 @@ class Handed:
 class PodPlane:
     """`hands` and `teller` None: it only looks, and its `observer` says what it would have done."""
 
-    mirror: Mirror
+    mirror: ClusterCache
     handed: Handed
-    hands: Hands | None = None
+    hands: KubernetesActuator | None = None
     teller: Teller | None = None
     observer: Observer | None = None

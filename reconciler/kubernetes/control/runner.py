@@ -8,17 +8,15 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from typing import Final
 
-from reconciler.control.control import NoPolicyError
-from reconciler.control.passes import NoPlanError, PlanRefusedError
-from reconciler.control.runner import LoopStatus, Pace
+from reconciler.control.runner import INTERRUPTIONS, LoopStatus, Pace, interrupted
 from reconciler.kubernetes.client.refusals import KubernetesError
-from reconciler.kubernetes.control.mirror import Mirror
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.plane import PodPlane
-from reconciler.kubernetes.control.rounds import one_pass
+from reconciler.kubernetes.control.pod_site import one_pass
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Sight
-from reconciler.kubernetes.control.standing import followed_in
+from reconciler.kubernetes.control.watch_status import followed_in
 from reconciler.model.clock import Clock
-from reconciler.model.followed import FollowedKind
+from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.stores import NotLeaderError, StoreUnusableError
 
 PACE: Final = Pace(debounce_s=0.05, apart_s=0.1, poll_s=2.0)
@@ -47,7 +45,7 @@ class PodRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._woken = asyncio.Event()
-        self._mirror: Mirror | None = None
+        self._mirror: ClusterCache | None = None
 
     def followed(self) -> tuple[FollowedKind, ...]:
         """How far each kind of its objects is followed; none before it has begun."""
@@ -111,14 +109,10 @@ class PodRunner:
         except NotLeaderError as other:
             plane.mirror.cluster()  # so that whoever leads next needs no seconds for what has changed since
             return replace(self.status, condition="standing-by", message=str(other))
-        except NoPolicyError as error:
-            return replace(self.status, condition="no-policy", message=str(error))
+        except INTERRUPTIONS as error:
+            return interrupted(self.status, error)
         except KubernetesError as error:
             return replace(self.status, condition="backend-unreachable", message=str(error))
-        except PlanRefusedError as error:
-            return replace(self.status, condition="plan-refused", message=str(error))
-        except NoPlanError as error:
-            return replace(self.status, condition="solver-failed", message=str(error))
         except StoreUnusableError as error:
             self.status = replace(self.status, condition="store-unusable", message=str(error))
             raise

@@ -10,11 +10,11 @@ import msgspec
 
 from reconciler.kubernetes.binder.budgets import Budgets, as_protected, protected_gangs
 from reconciler.kubernetes.binder.intents import Pods, in_flight_of
-from reconciler.kubernetes.binder.journal import Journal
+from reconciler.kubernetes.binder.journal import StartJournal
 from reconciler.kubernetes.control.starts import starts_of
-from reconciler.kubernetes.mig.known import Geometry
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.mig.geometry import Geometry
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.lifecycle.interventions.effects import about, held
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.intervention_record import Intervention
@@ -34,7 +34,7 @@ from solver.queueing.durations import quantiles
 class Sight:
     """One look at the cluster: what its objects mean, those that are looked at again, and what is in flight there."""
 
-    cluster: Cluster
+    cluster: KubernetesCluster
     pods: Pods
     budgets: Budgets
     intents: tuple[Intent, ...] = ()
@@ -49,22 +49,22 @@ class Sight:
         return {job.name: job.spec.queue for job in self.cluster.jobs}
 
     @property
-    def gangs(self) -> Mapping[JobName, Gang]:
+    def gangs(self) -> Mapping[JobName, PodGang]:
         """All gangs by name."""
         return {gang.name: gang for gang in self.cluster.gangs}
 
 
-NOTHING_SEEN = Sight(Cluster((), (), ()), {}, {})
+NOTHING_SEEN = Sight(KubernetesCluster((), (), ()), {}, {})
 """Before the first look."""
 
 
 def seen(
-    cluster: Cluster,
+    cluster: KubernetesCluster,
     pods: Pods,
     budgets: Budgets,
     start_deadline: Duration,
     now: Instant,
-    remembered: Iterable[Journal] = (),
+    remembered: Iterable[StartJournal] = (),
 ) -> Sight:
     """One look. `start_deadline`: how long a gang may take from its bindings until it runs.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from reconciler.analysis.backtest.recorded import Ended
+from reconciler.analysis.backtest.history_file import Ended
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Instant
 

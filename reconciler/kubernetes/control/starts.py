@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.kubernetes.binder.intents import Pods, members_of
-from reconciler.kubernetes.binder.journal import GangBinding, Journal, JournalUnreadableError, PodBinding, read
+from reconciler.kubernetes.binder.journal import GangBinding, JournalUnreadableError, PodBinding, StartJournal, read
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.jobs import SHARING, Gang, Member
-from reconciler.kubernetes.objects.placed import slot_of
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.device_assignment import slot_of
+from reconciler.kubernetes.objects.jobs import SHARING, MemberPod, PodGang
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import Node, NodeName
 from solver.model.inflight import Intent
@@ -22,7 +22,7 @@ _Task = tuple[str, int]
 """Its group, and its number there."""
 
 
-def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, Gang]) -> tuple[GangBinding, ...]:
+def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, PodGang]) -> tuple[GangBinding, ...]:
     """The bindings of every gang that starts or grows. Raises KeyError for a task that no pod is: the fault is ours."""
     found = []
     for step in steps:
@@ -36,7 +36,7 @@ def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, Gang]) -> tuple[G
     return tuple(found)
 
 
-def _binding(member: Member, task: TaskPlacement) -> PodBinding:
+def _binding(member: MemberPod, task: TaskPlacement) -> PodBinding:
     devices = (task.mig.instance.id_on(task.mig.gpu),) if task.mig else task.devices
     return PodBinding(
         member.namespace,
@@ -51,7 +51,7 @@ def _binding(member: Member, task: TaskPlacement) -> PodBinding:
 
 
 def starts_of(
-    cluster: Cluster, pods: Pods, deadline: Duration, now: Instant, remembered: Iterable[Journal] = ()
+    cluster: KubernetesCluster, pods: Pods, deadline: Duration, now: Instant, remembered: Iterable[StartJournal] = ()
 ) -> Iterator[Intent]:
     """Of every gang that holds nodes and does not run yet, where all of it will be; of one that runs, what joins it.
 
@@ -59,7 +59,7 @@ def starts_of(
     long as the first. Of what joins, each pod has so long for itself, and those that took longer are told apart: they alone leave.
     `remembered`: starts that this process has begun and goes on with, also where the pod that said so is gone.
     """
-    nodes, begun = {node.name: node for node in cluster.nodes}, defaultdict[JobName, list[Journal]](list)
+    nodes, begun = {node.name: node for node in cluster.nodes}, defaultdict[JobName, list[StartJournal]](list)
     for journal in remembered:
         begun[journal.job].append(journal)
     for gang in cluster.gangs:
@@ -83,7 +83,7 @@ def is_elastic(job: Job) -> bool:
 
 
 def _growth_of(
-    job: Job, there: Mapping[Member, Pod], coming: Mapping[_Task, TaskPlacement], now: Instant, deadline: Duration
+    job: Job, there: Mapping[MemberPod, Pod], coming: Mapping[_Task, TaskPlacement], now: Instant, deadline: Duration
 ) -> Iterator[Intent]:
     """What was bound and has not begun, or is about to be bound: those alone that took too long, if there are any."""
     placed = {**coming, **{(task.group, task.index): task for task in job.placement}}
@@ -100,7 +100,7 @@ def _growth_of(
 
 
 def _coming(
-    there: Mapping[Member, Pod], nodes: Mapping[NodeName, Node], begun: Iterable[Journal]
+    there: Mapping[MemberPod, Pod], nodes: Mapping[NodeName, Node], begun: Iterable[StartJournal]
 ) -> dict[_Task, TaskPlacement]:
     """What the journal on the gang's first pod says of those that are not bound yet, and what is known of it besides."""
     planned = {one.name: one for journal in begun for one in journal.pods}
@@ -110,7 +110,7 @@ def _coming(
             try:
                 planned |= {one.name: one for one in read(text).pods}
             except JournalUnreadableError:
-                continue  # who finishes or releases the gang says so: unfinished.py
+                continue  # who finishes or releases the gang says so: partial_starts.py
     waiting = [(member, planned[pod.metadata.name]) for member, pod in there.items() if pod.metadata.name in planned]
     return {
         (member.group, member.task_index): _placement(member, binding, nodes[binding.node])
@@ -119,7 +119,7 @@ def _coming(
     }
 
 
-def _placement(member: Member, binding: PodBinding, node: Node) -> TaskPlacement:
+def _placement(member: MemberPod, binding: PodBinding, node: Node) -> TaskPlacement:
     slot = slot_of(node, binding.devices[0]) if binding.devices else None
     if slot is not None:
         return TaskPlacement(member.group, member.task_index, node.name, mig=slot)

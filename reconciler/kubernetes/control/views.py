@@ -132,7 +132,7 @@ class PodJobs:
 
 
 class PodHoldings:
-    """Implements Holdings on what the last pass saw."""
+    """Implements LedgerView on what the last pass saw."""
 
     def __init__(self, sight: Callable[[], Sight]) -> None:
         self._sight = sight

@@ -10,7 +10,7 @@ import msgspec
 from reconciler.kubernetes.dra.pools import Device
 from reconciler.kubernetes.dra.search import Pick
 from reconciler.kubernetes.dra.wire import Config, DeviceClass, ResourceClaim
-from reconciler.kubernetes.objects.wire import NodeSelectorTerm, Requirement
+from reconciler.kubernetes.objects.wire import NodeSelectorTerm, SelectorRequirement
 
 
 def allocation_of(
@@ -75,7 +75,9 @@ def _node_selector(devices: Iterable[Device], node: str) -> dict[str, Any] | Non
     return {"nodeSelectorTerms": [written]} if written else None
 
 
-def _joined(known: tuple[Requirement, ...], more: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+def _joined(
+    known: tuple[SelectorRequirement, ...], more: tuple[SelectorRequirement, ...]
+) -> tuple[SelectorRequirement, ...]:
     return tuple(dict.fromkeys((*known, *more)))
 
 

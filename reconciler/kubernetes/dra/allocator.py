@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from reconciler.kubernetes.dra.claim_demand import ClaimDemand
 from reconciler.kubernetes.dra.prospects import NodeDevices, Prospect, prospect_of
-from reconciler.kubernetes.dra.search import Lost, Pick, Search, TooManyTriesError
-from reconciler.kubernetes.dra.usage import Usage
-from reconciler.kubernetes.dra.wanted import Wanted
-from reconciler.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.dra.search import DeviceSearch, Lost, Pick, TooManyTriesError
+from reconciler.kubernetes.dra.usage import DeviceUsage
+from reconciler.kubernetes.objects.remarks import Refusal
 
 KNOWN_MAX = 100_000
 """States of nodes of which it is remembered whether claims fit."""
@@ -28,7 +28,7 @@ class Grant(NamedTuple):
         return tuple(pick for pick in self.picks if pick.claim == claim)
 
 
-class NoRoom(NamedTuple):
+class NoDevices(NamedTuple):
     """Why a node has no devices for claims. `request` "": each could be met for itself, but not all together."""
 
     claim: str
@@ -66,11 +66,11 @@ class Allocator:
         self.searches = 0
         """How often it has searched rather than remembered."""
 
-    def grant(self, there: NodeDevices, claims: Sequence[Wanted], usage: Usage) -> Grant | NoRoom:
+    def grant(self, there: NodeDevices, claims: Sequence[ClaimDemand], usage: DeviceUsage) -> Grant | NoDevices:
         """Devices for these claims, or why there are none."""
         signatures = tuple(claim.signature for claim in claims)
         prospect = self._prospect(there, claims, signatures)
-        search = Search(prospect, claims, usage, self._lost)
+        search = DeviceSearch(prospect, claims, usage, self._lost)
         key = (signatures, search.state)
         picks: tuple[Pick, ...] | None = None
         if self._known.get(key, True):
@@ -78,22 +78,22 @@ class Allocator:
             try:
                 picks = search.found()
             except TooManyTriesError:
-                return NoRoom(claims[0].claim, is_unknown=True)
+                return NoDevices(claims[0].claim, is_unknown=True)
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[key] = picks is not None
         if picks is None:
-            return _why(prospect, claims, Search(prospect, claims, usage, self._lost))
+            return _why(prospect, claims, DeviceSearch(prospect, claims, usage, self._lost))
         return Grant(picks, _rank(claims, picks))
 
-    def fits(self, there: NodeDevices, claims: Sequence[Wanted], usage: Usage) -> bool:
+    def fits(self, there: NodeDevices, claims: Sequence[ClaimDemand], usage: DeviceUsage) -> bool:
         """Whether there are devices for these claims."""
         signatures = tuple(claim.signature for claim in claims)
-        search = Search(self._prospect(there, claims, signatures), claims, usage, self._lost)
+        search = DeviceSearch(self._prospect(there, claims, signatures), claims, usage, self._lost)
         known = self._known.get((signatures, search.state))
         return isinstance(self.grant(there, claims, usage), Grant) if known is None else known
 
-    def _prospect(self, there: NodeDevices, claims: Sequence[Wanted], signatures: Hashable) -> Prospect:
+    def _prospect(self, there: NodeDevices, claims: Sequence[ClaimDemand], signatures: Hashable) -> Prospect:
         if len(self._kinds) > KINDS_MAX:
             for remembered in (self._kinds, self._lost, self._prospects, self._known):
                 remembered.clear()
@@ -106,7 +106,7 @@ class Allocator:
         return known[1][signatures]
 
 
-def _rank(claims: Sequence[Wanted], picks: Sequence[Pick]) -> int:
+def _rank(claims: Sequence[ClaimDemand], picks: Sequence[Pick]) -> int:
     taken = {(pick.claim, pick.alternative.name) for pick in picks}
     return sum(
         place
@@ -117,7 +117,7 @@ def _rank(claims: Sequence[Wanted], picks: Sequence[Pick]) -> int:
     )
 
 
-def _why(prospect: Prospect, claims: Sequence[Wanted], search: Search) -> NoRoom:
+def _why(prospect: Prospect, claims: Sequence[ClaimDemand], search: DeviceSearch) -> NoDevices:
     for number, claim in enumerate(claims):
         for which, request in enumerate(claim.requests):
             matching = [len(each) for each in prospect.fitting[number][which]]
@@ -125,5 +125,5 @@ def _why(prospect: Prospect, claims: Sequence[Wanted], search: Search) -> NoRoom
             wanted = [each.number for each in request]
             if all(one < (least or max(1, all_)) for one, least, all_ in zip(free, wanted, matching, strict=True)):
                 name = request[0].name if len(request) == 1 else request[0].request
-                return NoRoom(claim.claim, name, wanted[0], matching[0], free[0], prospect.problems, prospect.wrongs)
-    return NoRoom(claims[0].claim, problems=prospect.problems, wrongs=prospect.wrongs)
+                return NoDevices(claim.claim, name, wanted[0], matching[0], free[0], prospect.problems, prospect.wrongs)
+    return NoDevices(claims[0].claim, problems=prospect.problems, wrongs=prospect.wrongs)

@@ -21,7 +21,7 @@ _Name = tuple[str, str, str]
 """Driver, pool and name of a device."""
 
 
-class Violation(NamedTuple):
+class ClaimViolation(NamedTuple):
     """A rule that what was given breaks. `code` is a stable slug; `where`: a claim or a device."""
 
     code: str
@@ -29,7 +29,7 @@ class Violation(NamedTuple):
     message: str
 
 
-def violations(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> tuple[Violation, ...]:
+def violations(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> tuple[ClaimViolation, ...]:
     """All that is wrong, sorted. Devices that no slice has any more are judged by their names alone."""
     given = [(claim, result) for claim in claims for result in _results(claim) if not result.admin_access]
     published = tuple(slices)
@@ -42,7 +42,7 @@ def violations(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
     for claim, result in given:
         holders[result.driver, result.pool, result.device].append("/".join(claim.key))
     found = [
-        Violation("device-twice", "/".join(name), f"is given to {', '.join(sorted(names))}")
+        ClaimViolation("device-twice", "/".join(name), f"is given to {', '.join(sorted(names))}")
         for name, names in holders.items()
         if len(names) > 1
     ]
@@ -59,7 +59,7 @@ def _results(claim: ResourceClaim) -> tuple[Result, ...]:
 
 def _overdrawn(
     holders: Iterable[_Name], devices: Mapping[_Name, WireDevice], slices: Iterable[ResourceSlice]
-) -> Iterator[Violation]:
+) -> Iterator[ClaimViolation]:
     there: dict[tuple[str, ...], Fraction] = {}
     for part in slices:
         for counter_set in part.spec.shared_counters:
@@ -73,10 +73,10 @@ def _overdrawn(
                 used[driver, pool, consumption.counter_set, name] += amount(counter.value)
     for key, number in used.items():
         if number > there.get(key, 0):
-            yield Violation("counter-overdrawn", "/".join(key), f"{number} used of {there.get(key, 0)}")
+            yield ClaimViolation("counter-overdrawn", "/".join(key), f"{number} used of {there.get(key, 0)}")
 
 
-def _wrong_numbers(claim: ResourceClaim) -> Iterator[Violation]:
+def _wrong_numbers(claim: ResourceClaim) -> Iterator[ClaimViolation]:
     where = "/".join(claim.key)
     numbers: dict[str, int] = defaultdict(int)
     for result in _results(claim):
@@ -86,23 +86,25 @@ def _wrong_numbers(claim: ResourceClaim) -> Iterator[Violation]:
         named |= {f"{request.name}/{each.name}": each for each in request.first_available}
         chosen = [(name, each) for name, each in named.items() if numbers.pop(name, 0)]
         if len(chosen) != 1:
-            yield Violation("not-one-alternative", where, f"request {request.name} has devices of {len(chosen)}")
+            yield ClaimViolation("not-one-alternative", where, f"request {request.name} has devices of {len(chosen)}")
         for name, each in chosen:
             number = sum(1 for result in _results(claim) if result.request == name)
             if each is not None and each.allocation_mode == "ExactCount" and number != each.count:
-                yield Violation("wrong-number", where, f"request {name} has {number} devices instead of {each.count}")
+                yield ClaimViolation(
+                    "wrong-number", where, f"request {name} has {number} devices instead of {each.count}"
+                )
     for name in numbers:
-        yield Violation("unknown-request", where, f"has devices for {name}, which it does not ask for")
+        yield ClaimViolation("unknown-request", where, f"has devices for {name}, which it does not ask for")
 
 
-def _broken_constraints(claim: ResourceClaim, devices: Mapping[_Name, WireDevice]) -> Iterator[Violation]:
+def _broken_constraints(claim: ResourceClaim, devices: Mapping[_Name, WireDevice]) -> Iterator[ClaimViolation]:
     for constraint in claim.spec.devices.constraints:
         names = constraint.match_attribute or constraint.distinct_attribute
         values = list(_values(claim, constraint, names, devices))
         wrong = len(set(values)) != len(values) if constraint.distinct_attribute else len(set(values)) > 1
         if None in values or wrong:
             kind = "distinct" if constraint.distinct_attribute else "matching"
-            yield Violation("constraint", "/".join(claim.key), f"{names} is not {kind}: {values}")
+            yield ClaimViolation("constraint", "/".join(claim.key), f"{names} is not {kind}: {values}")
 
 
 def _values(

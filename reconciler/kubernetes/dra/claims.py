@@ -16,7 +16,7 @@ from reconciler.kubernetes.client.refusals import (
     NotFoundError,
 )
 from reconciler.kubernetes.client.together import together
-from reconciler.kubernetes.dra.standing import Allotment, Key, Release
+from reconciler.kubernetes.dra.claim_status import Allotment, ClaimRelease, Key
 from reconciler.kubernetes.dra.wire import CLAIMS, FINALIZER, Allocation, Consumer, ResourceClaim
 from reconciler.kubernetes.objects.wire import read
 from reconciler.protocols.backend import StaleEpochError
@@ -93,7 +93,7 @@ class Claims:
         except (KubernetesError, NotLeaderError, StaleEpochError) as error:
             return ClaimOutcome(key, failure_of(error), None, str(error))
 
-    async def release(self, wanted: Release) -> ClaimOutcome:
+    async def release(self, wanted: ClaimRelease) -> ClaimOutcome:
         """Pods that are over are taken off; with the last of them the devices, and then the finalizer.
 
         The claim has to be as it was seen: who reserves it meanwhile keeps it, and the next pass looks again.

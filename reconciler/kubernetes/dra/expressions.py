@@ -15,7 +15,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
 from reconciler.kubernetes.dra.versions import declarations, quantity, semver
-from reconciler.kubernetes.dra.wire import Attribute, Counter
+from reconciler.kubernetes.dra.wire import Attribute, CounterValue
 
 _LITERAL = r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\''
 _MAPS = re.compile(rf"({_LITERAL})|\bdevice\s*\.\s*(attributes|capacity)(?=\s*\[)")
@@ -42,7 +42,7 @@ class SelectorError(Exception):
     """An expression can't be compiled, or fails on a device. A person acts: whoever wrote the claim or the class."""
 
 
-class Look(NamedTuple):
+class DeviceTraits(NamedTuple):
     """A device as expressions see it. `attributes`, `capacity`: by domain, then by name."""
 
     driver: str
@@ -50,7 +50,7 @@ class Look(NamedTuple):
     capacity: dict[str, dict[str, Any]]
 
 
-def look_of(driver: str, attributes: dict[str, Attribute], capacity: dict[str, Counter]) -> Look:
+def look_of(driver: str, attributes: dict[str, Attribute], capacity: dict[str, CounterValue]) -> DeviceTraits:
     """As expressions see it: a name without a domain is of the driver's. Raises ValueError for what can't be read."""
     seen: dict[str, dict[str, Any]] = {}
     for name, attribute in attributes.items():
@@ -62,7 +62,7 @@ def look_of(driver: str, attributes: dict[str, Attribute], capacity: dict[str, C
     for name, there in capacity.items():
         domain, short = qualified(name, driver)
         sizes.setdefault(domain, {})[short] = quantity(there.value)
-    return Look(driver, seen, sizes)
+    return DeviceTraits(driver, seen, sizes)
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +87,7 @@ class Expression:
         if kind not in ("bool", "BOOL", "dyn", "DYN"):
             raise SelectorError(f"has to be true or false, and is {kind}")
 
-    def selects(self, device: Look) -> bool:
+    def selects(self, device: DeviceTraits) -> bool:
         """Whether the device is one of those that are meant. Raises SelectorError where the expression fails on it."""
         key = self._key(device)
         if key not in self._known:
@@ -102,7 +102,7 @@ class Expression:
         """How many devices that look different have been asked about."""
         return len(self._known)
 
-    def _key(self, device: Look) -> Hashable:
+    def _key(self, device: DeviceTraits) -> Hashable:
         if self._mentions is None:
             return repr(device)
         found: list[Hashable] = []
@@ -115,7 +115,7 @@ class Expression:
             found.append(repr(value) if isinstance(value, dict) else (type(value), value))
         return tuple(found)
 
-    def _evaluated(self, device: Look) -> bool | str:
+    def _evaluated(self, device: DeviceTraits) -> bool | str:
         empty: dict[str, dict[str, Any]] = {domain: {} for domain in self._domains}
         seen = {
             "driver": device.driver,

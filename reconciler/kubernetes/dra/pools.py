@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from reconciler.kubernetes.dra.expressions import Look, look_of, qualified
+from reconciler.kubernetes.dra.expressions import DeviceTraits, look_of, qualified
 from reconciler.kubernetes.dra.wire import (
     Attribute,
     Consumption,
@@ -22,7 +22,7 @@ from reconciler.kubernetes.dra.wire import (
 )
 from reconciler.kubernetes.objects.amounts import amount
 from reconciler.kubernetes.objects.selectors import meets
-from reconciler.kubernetes.objects.wire import Amount, Node, NodeSelector
+from reconciler.kubernetes.objects.wire import Amount, KubeNode, NodeSelector
 
 Number = int | Fraction
 
@@ -47,14 +47,14 @@ class CounterId(NamedTuple):
     counter: str
 
 
-class Where(NamedTuple):
+class NodeReach(NamedTuple):
     """The nodes that can use a device. `name` "", `selector` None and not `everywhere`: none of them."""
 
     name: str = ""
     selector: NodeSelector | None = None
     everywhere: bool = False
 
-    def includes(self, node: Node) -> bool:
+    def includes(self, node: KubeNode) -> bool:
         """Whether that node can."""
         if self.name:
             return self.name == node.metadata.name
@@ -70,11 +70,11 @@ class Device(NamedTuple):
     """
 
     id: DeviceId
-    look: Look
+    look: DeviceTraits
     attributes: dict[str, Attribute]
     consumes: tuple[tuple[CounterId, Number], ...]
     capacity: dict[str, Fraction]
-    where: Where
+    where: NodeReach
     taints: tuple[DeviceTaint, ...]
     binds_to_node: bool
     conditions: tuple[str, ...]
@@ -89,7 +89,7 @@ class Pool(NamedTuple):
     name: str
     devices: tuple[Device, ...]
     counters: dict[CounterId, Number]
-    places: tuple[Where, ...]
+    places: tuple[NodeReach, ...]
     problem: str = ""
 
     def __str__(self) -> str:
@@ -150,12 +150,12 @@ def _counters(parts: Sequence[ResourceSlice]) -> dict[CounterId, Number]:
     return found
 
 
-def _places(parts: Sequence[ResourceSlice]) -> tuple[Where, ...]:
-    found: list[Where] = []
+def _places(parts: Sequence[ResourceSlice]) -> tuple[NodeReach, ...]:
+    found: list[NodeReach] = []
     for part in parts:
         own = part.spec.per_device_node_selection
         for placed in part.spec.devices if own else (part.spec,) if part.spec.devices else ():
-            place = Where(placed.node_name, placed.node_selector, placed.all_nodes)
+            place = NodeReach(placed.node_name, placed.node_selector, placed.all_nodes)
             if place not in found[-1:]:
                 found.append(place)
     return tuple(found)
@@ -170,7 +170,7 @@ def _device(spec: SliceSpec, device: WireDevice) -> Device:
         attributes={_full(name, spec.driver): value for name, value in device.attributes.items()},
         consumes=tuple(_consumed(spec, device.consumes_counters)),
         capacity={_full(name, spec.driver): amount(there.value) for name, there in device.capacity.items()},
-        where=Where(placed.node_name, placed.node_selector, placed.all_nodes),
+        where=NodeReach(placed.node_name, placed.node_selector, placed.all_nodes),
         taints=device.taints,
         binds_to_node=device.binds_to_node,
         conditions=device.binding_conditions,

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from reconciler.kubernetes.dra.claim_demand import Alternative, ClaimDemand, selector_refusal
 from reconciler.kubernetes.dra.expressions import SelectorError, qualified
 from reconciler.kubernetes.dra.pools import CounterId, Device, Number, Pool
-from reconciler.kubernetes.dra.wanted import Alternative, Wanted, selector_refusal
 from reconciler.kubernetes.dra.wire import Attribute, DeviceTaint, DeviceToleration
-from reconciler.kubernetes.objects.said import Refusal
-from reconciler.kubernetes.objects.wire import Node
+from reconciler.kubernetes.objects.remarks import Refusal
+from reconciler.kubernetes.objects.wire import KubeNode
 
 Fit = Literal["yes", "no", "barred"]
 """Barred: it is what is asked for, and can't be given: tainted, shared, or an expression fails on it."""
@@ -25,13 +25,13 @@ Fitting = tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
 class NodeDevices(NamedTuple):
     """What a node can use. `counters`: all there is of each; `problems`: pools that nothing can be allocated of, and why."""
 
-    node: Node
+    node: KubeNode
     devices: tuple[Device, ...]
     counters: dict[CounterId, Number]
     problems: tuple[str, ...]
 
 
-def node_devices(node: Node, pools: Iterable[Pool]) -> NodeDevices:
+def node_devices(node: KubeNode, pools: Iterable[Pool]) -> NodeDevices:
     """Devices in the order of their pools and slices."""
     devices: list[Device] = []
     counters: dict[CounterId, Number] = {}
@@ -76,7 +76,7 @@ class Prospect(NamedTuple):
     problems: tuple[str, ...]
 
 
-def prospect_of(there: NodeDevices, claims: Sequence[Wanted], kinds: dict[Hashable, int]) -> Prospect:
+def prospect_of(there: NodeDevices, claims: Sequence[ClaimDemand], kinds: dict[Hashable, int]) -> Prospect:
     """What the node has for a pod with these claims, before it is asked what of it is free.
 
     `kinds`: numbers of islands that are built alike, remembered from call to call.
@@ -224,7 +224,7 @@ def _homes(islands: Sequence[Island], number: int) -> tuple[tuple[int, int], ...
     return tuple(homes)
 
 
-def _fitting(claims: Sequence[Wanted], does: Sequence[tuple[Fit, ...]]) -> Fitting:
+def _fitting(claims: Sequence[ClaimDemand], does: Sequence[tuple[Fit, ...]]) -> Fitting:
     number = sum(len(request) for claim in claims for request in claim.requests)
     columns = iter([[row[column] for row in does] for column in range(number)])
     return tuple(

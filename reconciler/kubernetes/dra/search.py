@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from reconciler.kubernetes.dra.claim_demand import Alternative, ClaimDemand
 from reconciler.kubernetes.dra.pools import Device, Number
 from reconciler.kubernetes.dra.prospects import Prospect
-from reconciler.kubernetes.dra.usage import Usage
-from reconciler.kubernetes.dra.wanted import Alternative, Wanted
+from reconciler.kubernetes.dra.usage import DeviceUsage
 from reconciler.kubernetes.dra.wire import RESULTS_MAX
 
 TRIES_MAX = 20_000
@@ -72,10 +72,10 @@ class _Rules:
     chosen: list[list[int]] = field(default_factory=list)
 
 
-class Search:
+class DeviceSearch:
     """One search, from the present usage. `lost` is remembered from search to search."""
 
-    def __init__(self, prospect: Prospect, claims: Sequence[Wanted], usage: Usage, lost: Lost) -> None:
+    def __init__(self, prospect: Prospect, claims: Sequence[ClaimDemand], usage: DeviceUsage, lost: Lost) -> None:
         self._prospect = prospect
         self._claims = claims
         self._lost = lost

@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from reconciler.kubernetes.dra.allocation import allocation_of
-from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
+from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoDevices
+from reconciler.kubernetes.dra.claim_demand import ClaimDemand, RefusedClaimError, wanted_of
+from reconciler.kubernetes.dra.claim_status import Allotment, Key, claims_of, has_room_for, is_ours
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import DeviceId
-from reconciler.kubernetes.dra.published import Published
-from reconciler.kubernetes.dra.standing import Allotment, Key, claims_of, has_room_for, is_ours
-from reconciler.kubernetes.dra.usage import Usage, devices_of, usage_of
-from reconciler.kubernetes.dra.wanted import RefusedClaimError, Wanted, wanted_of
+from reconciler.kubernetes.dra.published_pools import PublishedPools
+from reconciler.kubernetes.dra.usage import DeviceUsage, devices_of, usage_of
 from reconciler.kubernetes.dra.wire import Allocation, ClaimStatus, Consumer, DeviceClass, ResourceClaim
-from reconciler.kubernetes.objects.said import Missing, Refusal
+from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.kubernetes.objects.selectors import meets
-from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from solver.model.cluster import NodeName
 
 
@@ -28,11 +28,11 @@ class Needs(NamedTuple):
     """What a pod needs: claims without devices, with what they want, and those that have theirs."""
 
     claims: tuple[ResourceClaim, ...]
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[ClaimDemand, ...]
     had: tuple[ResourceClaim, ...]
 
 
-NotAllotted = NoRoom | Missing | Refusal
+NotAllotted = NoDevices | Missing | Refusal
 
 
 class Stock:
@@ -43,13 +43,13 @@ class Stock:
     """
 
     def __init__(self) -> None:
-        self.published = Published()
+        self.published = PublishedPools()
         self._claims: dict[Key, ResourceClaim] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._expressions = Expressions()
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, ClaimDemand] = {}
         self._allocator = Allocator()
-        self._usage = Usage(())
+        self._usage = DeviceUsage(())
         self._version = 0
         self._classes_version = 0
         self._given: dict[Key, ResourceClaim] = {}
@@ -113,7 +113,7 @@ class Stock:
         """Another one once classes, or pools, are not as they were."""
         return self._classes_version, self.published.version
 
-    def wishes(self, pod: Pod) -> tuple[Wanted, ...] | Missing | Refusal:
+    def wishes(self, pod: Pod) -> tuple[ClaimDemand, ...] | Missing | Refusal:
         """What all claims of a pod want, those that have it too."""
         claims = self.claims_of(pod)
         if isinstance(claims, Missing | Refusal):
@@ -123,7 +123,7 @@ class Stock:
         except RefusedClaimError as refused:
             return refused.refusal
 
-    def nodes_ever(self, wishes: Sequence[Wanted]) -> frozenset[NodeName]:
+    def nodes_ever(self, wishes: Sequence[ClaimDemand]) -> frozenset[NodeName]:
         """The nodes on which these would be met if nothing was used."""
         nobody = usage_of(self.published.pools, ())
         return frozenset(
@@ -169,7 +169,7 @@ class Stock:
         for pod, node in pods:
             needs = self.needs(pod)
             more = self.allot(pod, needs, node, timestamp) if isinstance(needs, Needs) else needs
-            if isinstance(more, NoRoom | Missing | Refusal):
+            if isinstance(more, NoDevices | Missing | Refusal):
                 for allotment in found:
                     if allotment.allocation is not None:
                         self.forget(allotment.claim.key)
@@ -177,11 +177,11 @@ class Stock:
             found += more
         return tuple(found)
 
-    def allot(self, pod: Pod, needs: Needs, node: NodeName, timestamp: str) -> tuple[Allotment, ...] | NoRoom:
+    def allot(self, pod: Pod, needs: Needs, node: NodeName, timestamp: str) -> tuple[Allotment, ...] | NoDevices:
         """What is to be written so that a pod may be bound to a node; () where nothing is."""
         consumer = consumer_of(pod)
         grant = self._grant(needs, node)
-        if isinstance(grant, NoRoom):
+        if isinstance(grant, NoDevices):
             return grant
         allotments = [
             Allotment(self._claims.get(claim.key, claim), consumer, self._allocations.get(claim.key))
@@ -198,26 +198,26 @@ class Stock:
             allotments.append(Allotment(claim, consumer, allocation))
         return tuple(allotments)
 
-    def _grant(self, needs: Needs, node: NodeName) -> Grant | NoRoom:
+    def _grant(self, needs: Needs, node: NodeName) -> Grant | NoDevices:
         there = self.published.on(node)
         wrong = next((claim for claim in needs.had if there and not _is_for(claim, there.node)), None)
         if there is None or wrong is not None:
             names = [*needs.claims, *needs.had]
             name = "/".join((wrong or names[0]).key) if names else ""
-            return NoRoom(name, problems=(f"node {node} can't use its devices",))
+            return NoDevices(name, problems=(f"node {node} can't use its devices",))
         return self._allocator.grant(there, needs.wanted, self._current()) if needs.wanted else Grant((), 0)
 
     def _fits(self, needs: Needs, node: str) -> bool:
         there = self.published.on(node)
         return there is not None and (not needs.wanted or self._allocator.fits(there, needs.wanted, self._current()))
 
-    def _wants(self, claim: ResourceClaim) -> Wanted:
+    def _wants(self, claim: ResourceClaim) -> ClaimDemand:
         uid = claim.metadata.uid
         if uid not in self._wanted:
             self._wanted[uid] = wanted_of(claim, self._classes, self._expressions)
         return self._wanted[uid]
 
-    def _current(self) -> Usage:
+    def _current(self) -> DeviceUsage:
         if self._version != self.published.version:
             self._version = self.published.version
             self._usage = usage_of(self.published.pools, [*self._claims.values(), *self._given.values()])
@@ -233,12 +233,12 @@ def _uses(claim: ResourceClaim, consumer: Consumer) -> bool:
     return any(each.uid == consumer.uid for each in claim.status.reserved_for)
 
 
-def may_use(claims: Iterable[ResourceClaim], node: Node) -> bool:
+def may_use(claims: Iterable[ResourceClaim], node: KubeNode) -> bool:
     """Whether a node can use what these claims have."""
     return all(_is_for(claim, node) for claim in claims)
 
 
-def _is_for(claim: ResourceClaim, node: Node) -> bool:
+def _is_for(claim: ResourceClaim, node: KubeNode) -> bool:
     """Whether a node can use what a claim has."""
     allocation = claim.status.allocation
     if allocation is None or allocation.node_selector is None:

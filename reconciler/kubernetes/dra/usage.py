@@ -9,7 +9,7 @@ from reconciler.kubernetes.dra.pools import CounterId, Device, DeviceId, Number,
 from reconciler.kubernetes.dra.wire import ResourceClaim
 
 
-class Usage:
+class DeviceUsage:
     """Kept up to date by whoever allocates.
 
     A device that two claims have, which is how others may have written it, is free once both are gone.
@@ -46,9 +46,9 @@ class Usage:
         return self._used.get(counter, 0)
 
 
-def usage_of(pools: Iterable[Pool], claims: Iterable[ResourceClaim]) -> Usage:
+def usage_of(pools: Iterable[Pool], claims: Iterable[ResourceClaim]) -> DeviceUsage:
     """What these claims use."""
-    usage = Usage(pools)
+    usage = DeviceUsage(pools)
     for claim in claims:
         usage.take(devices_of(claim))
     return usage

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from reconciler.kubernetes.objects.resource import Resource
-from reconciler.kubernetes.objects.wire import Amount, Amounts, Condition, Meta, NodeSelector, Owner, Wire
+from reconciler.kubernetes.objects.wire import Amount, Amounts, KubeCondition, Meta, NodeSelector, Owner, Wire
 
 CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
 SLICES = Resource("resource.k8s.io/v1", "resourceslices")
@@ -31,14 +31,14 @@ class Attribute(Wire, frozen=True):
     version_value: str | None = msgspec.field(default=None, name="version")
 
 
-class Counter(Wire, frozen=True):
+class CounterValue(Wire, frozen=True):
     """How much of something there is, or is used."""
 
     value: Amount
 
 
 Attributes = dict[str, Attribute]
-Counters = dict[str, Counter]
+Counters = dict[str, CounterValue]
 
 
 class CounterSet(Wire, frozen=True):
@@ -130,7 +130,7 @@ class DeviceToleration(Wire, frozen=True):
     toleration_seconds: int | None = None
 
 
-class Capacity(Wire, frozen=True):
+class CapacityRequirements(Wire, frozen=True):
     """The least capacity that a device must have."""
 
     requests: Amounts = msgspec.field(default_factory=dict)
@@ -145,7 +145,7 @@ class Exactly(Wire, frozen=True):
     count: int = 1
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
-    capacity: Capacity | None = None
+    capacity: CapacityRequirements | None = None
 
 
 class SubRequest(Exactly, frozen=True, kw_only=True):
@@ -203,7 +203,7 @@ class Result(Wire, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
 
 
-class Results(Wire, frozen=True):
+class DeviceAllocationResult(Wire, frozen=True):
     """All devices that a claim has."""
 
     results: tuple[Result, ...] = ()
@@ -212,7 +212,7 @@ class Results(Wire, frozen=True):
 class Allocation(Wire, frozen=True):
     """What a claim has, and on which nodes that can be used; `node_selector` None: on all."""
 
-    devices: Results = Results()
+    devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
 
@@ -232,7 +232,7 @@ class DeviceStatus(Wire, frozen=True):
     driver: str
     pool: str
     device: str
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[KubeCondition, ...] = ()
 
 
 class ClaimStatus(Wire, frozen=True):

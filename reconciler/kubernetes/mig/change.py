@@ -9,7 +9,7 @@ import msgspec
 from reconciler.kubernetes.binder.records import UnreadableRecordError, read_record
 from reconciler.kubernetes.mig.slots import Slots, offered, offers_of
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.wire import Node as WireNode
+from reconciler.kubernetes.objects.wire import KubeNode
 from solver.model.cluster import GpuType
 from solver.model.document import Document
 from solver.model.quantities import Duration, Instant
@@ -50,7 +50,7 @@ class MigChange(Document, frozen=True):
     ended_at: Instant | None = None
 
 
-def change_on(node: WireNode) -> MigChange | None:
+def change_on(node: KubeNode) -> MigChange | None:
     """What stands on a node. What can't be read, or was copied from another, counts as nothing."""
     said = node.metadata.annotations.get(names.MIG)
     if said is None:
@@ -62,7 +62,7 @@ def change_on(node: WireNode) -> MigChange | None:
     return change if change.uid == node.metadata.uid else None
 
 
-def fate_of(node: WireNode, change: MigChange, now: Instant) -> Fate | None:
+def fate_of(node: KubeNode, change: MigChange, now: Instant) -> Fate | None:
     """What has become of a change; None: it is on its way.
 
     What is said of the label is believed before what is said of time: a change that is made late is made.
@@ -79,7 +79,7 @@ def fate_of(node: WireNode, change: MigChange, now: Instant) -> Fate | None:
     return "overdue" if now >= change.deadline else None
 
 
-def config_of(node: WireNode) -> str:
+def config_of(node: KubeNode) -> str:
     """The config that the node's label names; "": it has none, so that no MIG manager looks after it."""
     return node.metadata.labels.get(names.MIG_CONFIG, "")
 

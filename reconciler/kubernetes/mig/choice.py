@@ -13,7 +13,7 @@ from solver.model.mig_layout import find_profile, profiles_of, realisations
 from solver.policy.division import MigGeometry
 
 
-class Wish(NamedTuple):
+class GeometryRequest(NamedTuple):
     """What a plan wants of a node. `gpus`: how many it has; `now` and `target`: its slots, and as the plan has them.
 
     `needs`: how many instances of each profile, and whole GPUs, somebody is to get there. `current`: the config that its label
@@ -38,7 +38,7 @@ class Choice(NamedTuple):
     slots: Slots
 
 
-def choose(configs: Iterable[NamedConfig], wish: Wish) -> Choice | None:
+def choose(configs: Iterable[NamedConfig], wish: GeometryRequest) -> Choice | None:
     """That which changes the fewest GPUs, then that which is nearest to the plan, then the first by name; None: there is none.
 
     Not the config that the label names already: the MIG manager does nothing about a label that stays as it is.
@@ -46,7 +46,7 @@ def choose(configs: Iterable[NamedConfig], wish: Wish) -> Choice | None:
     return min(_able(configs, wish), key=lambda choice: choice[:3], default=None)
 
 
-def _able(configs: Iterable[NamedConfig], wish: Wish) -> Iterator[Choice]:
+def _able(configs: Iterable[NamedConfig], wish: GeometryRequest) -> Iterator[Choice]:
     wanted = counts_of(layouts_of(wish.target))
     for config in configs:
         layouts = config.layouts(wish.gpus)

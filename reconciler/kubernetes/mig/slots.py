@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from reconciler.kubernetes.mig.configs import Layout
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.instances import laid_out
-from reconciler.kubernetes.objects.wire import Node as WireNode
+from reconciler.kubernetes.objects.wire import KubeNode
 from solver.model.cluster import MigInstance
 from solver.model.mig import mig_model
 
@@ -44,7 +44,7 @@ def changed_between(now: Slots, then: Slots) -> int:
     return max(len(now), len(then)) - (before & after).total()
 
 
-def offered(node: WireNode) -> Mapping[str, int]:
+def offered(node: KubeNode) -> Mapping[str, int]:
     """How many of each resource of the device plugin a node has, those of which it has any."""
     ours = ((name, said) for name, said in node.status.capacity.items() if _is_gpu(name))
     return {name: int(said) for name, said in ours if str(said).isdecimal() and int(said)}

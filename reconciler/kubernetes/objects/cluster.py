@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from reconciler.kubernetes.objects.jobs import Gang
-from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.remarks import Remark
 from solver.model.cluster import Node, NodeName
 from solver.model.node_sets import NodeSet
 from solver.model.workload import Job
 
 
-class Cluster(NamedTuple):
+class KubernetesCluster(NamedTuple):
     """Nodes and gangs, sorted by name, what is to be said of nodes, and the sets of nodes that gangs are limited to."""
 
     nodes: tuple[Node, ...]
-    gangs: tuple[Gang, ...]
+    gangs: tuple[PodGang, ...]
     remarks: tuple[tuple[NodeName, Remark], ...]
     node_sets: tuple[NodeSet, ...] = ()
 

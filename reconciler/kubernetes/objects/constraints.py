@@ -12,13 +12,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from reconciler.kubernetes.objects.asked import Asked
 from reconciler.kubernetes.objects.crowd import Crowd, Question
+from reconciler.kubernetes.objects.dependency_index import DependencyIndex
 from reconciler.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.nodes import SeenNode
 from reconciler.kubernetes.objects.pods import PodTask
-from reconciler.kubernetes.objects.said import Refusal, Remark
+from reconciler.kubernetes.objects.remarks import Refusal, Remark
 from reconciler.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import GpuType, Node, NodeName, SpreadLevel
@@ -62,7 +62,7 @@ class Places:
     seen: Mapping[NodeName, SeenNode]
     nodes: Mapping[NodeName, Node]
     crowd: Crowd
-    asked: Asked[GangKey, Question]
+    asked: DependencyIndex[GangKey, Question]
     _selected: dict[bytes, Names] = field(default_factory=dict)
     _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
     _types: dict[tuple[Names, bool], Types] = field(default_factory=dict)

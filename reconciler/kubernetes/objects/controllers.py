@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from reconciler.kubernetes.objects.object_kinds import ObjectKind, read_as
 from reconciler.kubernetes.objects.podgroups import Source
 from reconciler.kubernetes.objects.pods import label_priority, queue_of
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.objects.wire import Meta, Named, Wire
-from reconciler.kubernetes.objects.written import Kind, read_as
 
 
 class Controller(NamedTuple):
@@ -143,14 +143,18 @@ def _ray(meta: Meta, spec: _Ray) -> Controller:
     return _controller("ray", meta, (("headgroup", 1, 1), *sorted(workers)))
 
 
-def _of_kubeflow(name: str, plural: str, *versions: str) -> Kind[_Kubeflow, Controller]:
-    return Kind(name, tuple(Resource(f"kubeflow.org/{version}", plural) for version in versions), _Kubeflow, _kubeflow)
+def _of_kubeflow(name: str, plural: str, *versions: str) -> ObjectKind[_Kubeflow, Controller]:
+    return ObjectKind(
+        name, tuple(Resource(f"kubeflow.org/{version}", plural) for version in versions), _Kubeflow, _kubeflow
+    )
 
 
-CONTROLLERS: Final[tuple[Kind[Any, Controller], ...]] = (
-    Kind("Job", (Resource("batch/v1", "jobs"),), _Job, _job),
-    Kind("JobSet", (Resource("jobset.x-k8s.io/v1alpha2", "jobsets"),), _JobSet, _jobset),
-    Kind("RayCluster", (Resource("ray.io/v1", "rayclusters"), Resource("ray.io/v1alpha1", "rayclusters")), _Ray, _ray),
+CONTROLLERS: Final[tuple[ObjectKind[Any, Controller], ...]] = (
+    ObjectKind("Job", (Resource("batch/v1", "jobs"),), _Job, _job),
+    ObjectKind("JobSet", (Resource("jobset.x-k8s.io/v1alpha2", "jobsets"),), _JobSet, _jobset),
+    ObjectKind(
+        "RayCluster", (Resource("ray.io/v1", "rayclusters"), Resource("ray.io/v1alpha1", "rayclusters")), _Ray, _ray
+    ),
     _of_kubeflow("PyTorchJob", "pytorchjobs", "v1"),
     _of_kubeflow("TFJob", "tfjobs", "v1"),
     _of_kubeflow("XGBoostJob", "xgboostjobs", "v1"),

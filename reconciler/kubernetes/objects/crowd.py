@@ -1,6 +1,7 @@
 """Who is on which node, and what that says to gangs: whom a term means, who keeps others away, what of a node is left.
 
-What gangs asked is kept up to date while pods come and go, and who asked it is named once the answer is another (`Asked`).
+What gangs asked is kept up to date while pods come and go, and who asked it is named once the answer is another
+(`DependencyIndex`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from reconciler.kubernetes.objects.asked import Asked
+from reconciler.kubernetes.objects.dependency_index import DependencyIndex
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.neighbours import Saying, Sayings, keeps_away, means, saying
 from reconciler.kubernetes.objects.nodes import SeenNode, used_by
@@ -40,7 +41,7 @@ class Repelling(NamedTuple):
 class Crowd:
     """Every pod that holds something on a node. `seen`: the nodes, kept by somebody else. `asked`: who asks."""
 
-    def __init__(self, seen: Mapping[NodeName, SeenNode], asked: Asked[GangKey, Question]) -> None:
+    def __init__(self, seen: Mapping[NodeName, SeenNode], asked: DependencyIndex[GangKey, Question]) -> None:
         self._seen = seen
         self._asked = asked
         self._on: dict[NodeName, dict[PodKey, Pod]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from reconciler.kubernetes.objects.wire import LabelSelector, Meta, Wire
 
 
-class PriorityClass(Wire, frozen=True):
+class KubePriorityClass(Wire, frozen=True):
     """Kubernetes' own, by the name that pods give. Quorate's are documents in Git of the same name."""
 
     metadata: Meta

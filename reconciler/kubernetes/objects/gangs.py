@@ -13,7 +13,7 @@ from reconciler.kubernetes.objects.controllers import Controller
 from reconciler.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
-from reconciler.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import save_remarks
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Instant
@@ -34,7 +34,7 @@ class InRole(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Gathered:
+class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
     `least`: how many have to be there, those that are done among them; None: nobody says.
@@ -152,7 +152,7 @@ def gathered(
     groups: Groups,
     controllers: Controllers,
     task_of: Callable[[Pod], PodTask],
-) -> tuple[Gathered, ...]:
+) -> tuple[LivePods, ...]:
     """The pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
     at = (named.source, named.namespace, named.name)
     group, controller = groups.get(at), controllers.get(at)
@@ -185,7 +185,7 @@ def _gang(
     done: int,
     group: Group | None,
     controller: Controller | None,
-) -> Gathered:
+) -> LivePods:
     sizes = {found.size for found, _ in members} - {None}
     least = max((size for size in sizes if size), default=None)
     if least is None and group is not None:
@@ -194,4 +194,4 @@ def _gang(
         least = sum(fewest for _, _, fewest in controller.roles)
     ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].pod.metadata)))
     in_roles = tuple(InRole(found.role, task) for found, task in ordered)
-    return Gathered(key, in_roles, done, least, group, controller, disagrees=len(sizes) > 1)
+    return LivePods(key, in_roles, done, least, group, controller, disagrees=len(sizes) > 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from solver.model.cluster import MigInstance
-from solver.model.mig import Geometry, Placed, is_valid
+from solver.model.mig import Geometry, PlacedInstance, is_valid
 from solver.model.mig_layout import find_profile
 from solver.model.mig_table import MigModel, MigProfile
 
@@ -32,7 +32,7 @@ def laid_out(model: MigModel, counts: Mapping[str, int]) -> tuple[tuple[MigInsta
         number, start = _first_place(model, gpus, profile)
         if number == len(gpus):
             gpus.append(())
-        gpus[number] = (*gpus[number], Placed(start, profile))
+        gpus[number] = (*gpus[number], PlacedInstance(start, profile))
     return tuple(
         tuple(MigInstance(placed.profile.name, placed.start) for placed in sorted(gpu, key=lambda placed: placed.start))
         for gpu in gpus
@@ -43,6 +43,6 @@ def _first_place(model: MigModel, gpus: list[Geometry], profile: MigProfile) -> 
     """The first GPU where the profile fits, and its start there; a further GPU where it fits on none."""
     for number, geometry in enumerate(gpus):
         for start in profile.starts:
-            if is_valid(model, (*geometry, Placed(start, profile))):
+            if is_valid(model, (*geometry, PlacedInstance(start, profile))):
                 return number, start
     return len(gpus), profile.starts[0]

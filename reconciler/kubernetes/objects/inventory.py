@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects.crowd import Crowd, PodKey
-from reconciler.kubernetes.objects.declared import joined
+from reconciler.kubernetes.objects.declared_nodes import joined
+from reconciler.kubernetes.objects.device_assignment import Held, devices_on
 from reconciler.kubernetes.objects.domains import Position, positions
-from reconciler.kubernetes.objects.gangs import Gathered
+from reconciler.kubernetes.objects.gangs import LivePods
 from reconciler.kubernetes.objects.nodes import PublishedGpus, SeenNode, seen, shape_of, solver_node
-from reconciler.kubernetes.objects.placed import Held, devices_on
 from reconciler.kubernetes.objects.pods import PodTask
-from reconciler.kubernetes.objects.wire import Node as WireNode
+from reconciler.kubernetes.objects.wire import KubeNode
 from solver.model.cluster import GpuType, Node, NodeName
 
 
@@ -24,7 +24,7 @@ class Renewed(NamedTuple):
     nodes: Collection[NodeName]
 
 
-class Inventory:
+class KubeNodeIndex:
     """Every node: as it is (`seen`) and as the solver is told of it (`nodes`), in no order; `held`: who has which devices."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Inventory:
             wire = self.seen[name].wire
             self.node(wire, wire)
 
-    def node(self, before: WireNode | None, after: WireNode | None) -> None:
+    def node(self, before: KubeNode | None, after: KubeNode | None) -> None:
         """A node came, changed, or went."""
         was = self.seen.pop(NodeName(before.metadata.name), None) if before else None
         now = self._seen(after) if after else None
@@ -69,7 +69,7 @@ class Inventory:
         self._grounds_changed |= (was and shape_of(was)) != (now and shape_of(now))
         self._touched |= {known.name for known in (was, now) if known}
 
-    def _seen(self, wire: WireNode) -> SeenNode:
+    def _seen(self, wire: KubeNode) -> SeenNode:
         name = NodeName(wire.metadata.name)
         return seen(wire, _type_of(self._declared.get(name)), self._published.get(name))
 
@@ -77,7 +77,7 @@ class Inventory:
         """Other pods are there than before."""
         self._touched |= set(nodes)
 
-    def left(self, gang: Gathered | None) -> None:
+    def left(self, gang: LivePods | None) -> None:
         """A gang is gone, or not as it was. Said of all such gangs before any is said to have `joined`: a pod may change gangs."""
         for name, task in _tasks_on_nodes(gang):
             del self._tasks[name][task.pod.key]
@@ -85,7 +85,7 @@ class Inventory:
                 del self._tasks[name]
             self._touched.add(name)
 
-    def joined(self, gang: Gathered | None) -> None:
+    def joined(self, gang: LivePods | None) -> None:
         """A gang is new, or not as it was."""
         for name, task in _tasks_on_nodes(gang):
             self._tasks.setdefault(name, {})[task.pod.key] = task
@@ -142,7 +142,7 @@ def _type_of(declared: Node | None) -> GpuType | None:
     return declared.gpu_type if declared else None
 
 
-def _tasks_on_nodes(gang: Gathered | None) -> Iterable[tuple[NodeName, PodTask]]:
+def _tasks_on_nodes(gang: LivePods | None) -> Iterable[tuple[NodeName, PodTask]]:
     """Those of a gang that is not refused: pods of one that is are use of their nodes, as anybody's."""
     if gang is None or not gang.holds or any(gang.refusals()):
         return ()

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.apart import Apart, Company, as_level
 from reconciler.kubernetes.objects.constraints import Places, as_types
-from reconciler.kubernetes.objects.gangs import Gathered, InRole
+from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot_of
+from reconciler.kubernetes.objects.gangs import InRole, LivePods
 from reconciler.kubernetes.objects.limits import began_at, limit_of
-from reconciler.kubernetes.objects.placed import Held, share_of, slot_of
+from reconciler.kubernetes.objects.pod_affinity import AffinityRules, Company, as_level
 from reconciler.kubernetes.objects.pods import Others, PodTask
-from reconciler.kubernetes.objects.said import Missing, Refusal, Remark
+from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.model.cluster import LEVELS, NodeName
 from solver.model.document import encode
@@ -37,7 +37,7 @@ from solver.model.workload import (
 SHARING: dict[str, SharingMode] = {"mps": "mps", "time-slicing": "time-slicing"}
 
 
-class Member(NamedTuple):
+class MemberPod(NamedTuple):
     """A pod, and which task of the job it is. `uid` and `resource_version`: what a binding has to name."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Member(NamedTuple):
     task_index: int
 
 
-class Gang(NamedTuple):
+class PodGang(NamedTuple):
     """A gang and what is to be said of it. `job` None: a round can't be asked about it, for what is `missing` or `refusals`.
 
     One that holds nodes has its job whatever is said of where its pods may be: it is there, and gets no node more.
@@ -56,7 +56,7 @@ class Gang(NamedTuple):
     """
 
     name: JobName
-    members: tuple[Member, ...]
+    members: tuple[MemberPod, ...]
     bound: int
     job: Job | None
     missing: Missing | None = None
@@ -73,16 +73,16 @@ class _Part(NamedTuple):
     role: str
 
 
-def gang_of(gang: Gathered, places: Places, held: Held) -> Gang:
+def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     """Everything about one gang."""
     parts = _parts(gang.pods)
     members = tuple(
-        Member(*task.pod.key, task.pod.metadata.uid, task.pod.metadata.resource_version, part.name, index)
+        MemberPod(*task.pod.key, task.pod.metadata.uid, task.pod.metadata.resource_version, part.name, index)
         for part in parts
         for index, task in enumerate(part.tasks)
     )
     bound, missing, refusals = sum(task.pod.holds for task in gang.tasks), gang.missing(), tuple(gang.refusals())
-    said = Gang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
+    said = PodGang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
     if refusals or (missing and not bound):
         return said
     groups, apart, node_sets = _groups(gang, parts, places)
@@ -128,10 +128,10 @@ def _asked(shape: Shape, others: Others) -> bytes:
 
 
 def _groups(
-    gang: Gathered, parts: Sequence[_Part], places: Places
-) -> tuple[tuple[TaskGroup, ...], tuple[Apart, ...], tuple[NodeSet, ...]]:
+    gang: LivePods, parts: Sequence[_Part], places: Places
+) -> tuple[tuple[TaskGroup, ...], tuple[AffinityRules, ...], tuple[NodeSet, ...]]:
     groups: list[TaskGroup] = []
-    aparts: list[Apart] = []
+    aparts: list[AffinityRules] = []
     node_sets: dict[str, NodeSet] = {}
     everybody = [task.pod for task in gang.tasks]
     least = {part.name: _fewest(gang, parts, part) for part in parts}
@@ -165,7 +165,7 @@ def _groups(
     return tuple(groups), tuple(aparts), tuple(node_sets.values())
 
 
-def _fewest(gang: Gathered, parts: Sequence[_Part], part: _Part) -> int:
+def _fewest(gang: LivePods, parts: Sequence[_Part], part: _Part) -> int:
     """How few tasks of a part do: what the PodGroup or the controller says of its role, or of the gang if this is all of it."""
     replicas = len(part.tasks)
     if len(parts) == 1:
@@ -177,7 +177,7 @@ def _fewest(gang: Gathered, parts: Sequence[_Part], part: _Part) -> int:
     return min(replicas, said[part.role]) if alone and part.role in said else replicas
 
 
-def _least_remark(gang: Gathered, parts: Sequence[_Part]) -> tuple[Remark, ...]:
+def _least_remark(gang: LivePods, parts: Sequence[_Part]) -> tuple[Remark, ...]:
     fewest = sum(_fewest(gang, parts, part) for part in parts)
     if gang.least is None or fewest <= gang.least - gang.done or gang.holds:
         return ()
@@ -186,7 +186,7 @@ def _least_remark(gang: Gathered, parts: Sequence[_Part]) -> tuple[Remark, ...]:
 
 
 def _topology(
-    gang: Gathered, apart: Sequence[Apart], places: Places
+    gang: LivePods, apart: Sequence[AffinityRules], places: Places
 ) -> tuple[TopologyRequest, tuple[Refusal, ...], tuple[Remark, ...]]:
     """What the gang asks of the whole of it; of several levels that are required the closest, which means the others."""
     if len(gang.pods) == 1:
@@ -219,7 +219,7 @@ def _topology(
     return request, tuple(refusals), tuple(remarks)
 
 
-def _keys(gang: Gathered, of_group: Iterable[str], *annotations: str) -> list[str]:
+def _keys(gang: LivePods, of_group: Iterable[str], *annotations: str) -> list[str]:
     written = {names.label_or_annotation(task.pod.metadata, key) for task in gang.tasks for key in annotations}
     return sorted({*of_group, *written} - {""})
 
@@ -247,7 +247,7 @@ def _placed(group: str, index: int, task: PodTask, places: Places, held: Held) -
 
 
 def _job(
-    gang: Gathered,
+    gang: LivePods,
     groups: tuple[TaskGroup, ...],
     topology: TopologyRequest,
     placement: tuple[TaskPlacement, ...],

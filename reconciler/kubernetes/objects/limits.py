@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.objects.remarks import Refusal
 from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.quantities import Duration, Instant
 

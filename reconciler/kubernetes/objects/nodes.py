@@ -13,11 +13,10 @@ from reconciler.kubernetes.objects.amounts import amount, down
 from reconciler.kubernetes.objects.domains import Position
 from reconciler.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.kubernetes.objects.pods import profile_of
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.requests import MOST, Requests, plus, requests_of
-from reconciler.kubernetes.objects.said import Remark
 from reconciler.kubernetes.objects.selectors import CONDITION_TAINTS
-from reconciler.kubernetes.objects.wire import Amounts, Meta, Pod
-from reconciler.kubernetes.objects.wire import Node as WireNode
+from reconciler.kubernetes.objects.wire import Amounts, KubeNode, Meta, Pod
 from reconciler.model.gpu_products import is_of_instances, type_of_product
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.mig import mig_model
@@ -36,7 +35,7 @@ POOL_LABELS = (
 _MIB = 2**20
 
 
-class Headroom(NamedTuple):
+class NodeReserve(NamedTuple):
     """CPU (cores) and memory (bytes) of a node that are left to others, such as DaemonSets, whether they use them yet or not."""
 
     cpu: Fraction
@@ -57,14 +56,14 @@ class SeenNode(NamedTuple):
     `unwell`: how many of the GPUs are not healthy; which ones, nobody says. `headroom`: what is kept for others.
     """
 
-    wire: WireNode
+    wire: KubeNode
     gpu_type: GpuType
     gpus: tuple[Gpu, ...]
     replicas: int
     unwell: int
     offered: Requests
     remarks: tuple[Remark, ...]
-    headroom: Headroom
+    headroom: NodeReserve
 
     @property
     def name(self) -> NodeName:
@@ -83,7 +82,7 @@ class SeenNode(NamedTuple):
         return said or (self.gpu_type.lower() if self.gpus else "cpu")
 
 
-def seen(wire: WireNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
+def seen(wire: KubeNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
     """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked.
 
     `declared_type`: the type of its GPUs where somebody says it who goes before its labels. `published`: its GPUs for claims.
@@ -163,7 +162,7 @@ def used_by(pod: Pod) -> Requests:
         return {}
 
 
-def _gpus(wire: WireNode, gpu_type: GpuType, offered: Requests, whole: int) -> tuple[tuple[Gpu, ...], list[Remark]]:
+def _gpus(wire: KubeNode, gpu_type: GpuType, offered: Requests, whole: int) -> tuple[tuple[Gpu, ...], list[Remark]]:
     """Whole GPUs first, then those with MIG instances."""
     memory = Memory(_number(wire.metadata.labels.get(names.GPU_MEMORY)) * _MIB)
     name, remarks = wire.metadata.name, []
@@ -204,13 +203,13 @@ def _left(node: SeenNode, used: Requests, held: frozenset[DeviceId]) -> tuple[Gp
     return tuple(reversed(left))
 
 
-def _headroom(meta: Meta, remarks: list[Remark]) -> Headroom:
+def _headroom(meta: Meta, remarks: list[Remark]) -> NodeReserve:
     said = {key: names.label_or_annotation(meta, key) for key in (names.HEADROOM_CPU, names.HEADROOM_MEMORY)}
     written: Amounts = {key: value for key, value in said.items() if value}
     found = _read(written)
     if len(found) < len(written):
         remarks.append(Remark("unreadable-headroom", f"{names.HEADROOM_CPU} or {names.HEADROOM_MEMORY} is no quantity"))
-    return Headroom(*(found.get(key, Fraction(0)) for key in said))
+    return NodeReserve(*(found.get(key, Fraction(0)) for key in said))
 
 
 def _read(written: Amounts) -> Requests:

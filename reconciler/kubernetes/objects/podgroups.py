@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from reconciler.kubernetes.objects.object_kinds import ObjectKind, read_as
 from reconciler.kubernetes.objects.pods import label_priority, queue_of
+from reconciler.kubernetes.objects.remarks import Refusal, Remark
 from reconciler.kubernetes.objects.resource import Resource
-from reconciler.kubernetes.objects.said import Refusal, Remark
 from reconciler.kubernetes.objects.wire import Meta, Wire
-from reconciler.kubernetes.objects.written import Kind, read_as
 
 Source = Literal[
     "gang", "podgroup", "volcano", "kai", "coscheduling", "kueue", "lws", "jobset", "kubeflow", "ray", "job", "pod"
@@ -192,12 +192,12 @@ def _resources(*versions: str) -> tuple[Resource, ...]:
     return tuple(Resource(version, "podgroups") for version in versions)
 
 
-GROUPS: Final[tuple[Kind[Any, Group], ...]] = (
-    Kind(
+GROUPS: Final[tuple[ObjectKind[Any, Group], ...]] = (
+    ObjectKind(
         "PodGroup", _resources("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"), _KubernetesSpec, _kubernetes
     ),
-    Kind("PodGroup", _resources("scheduling.volcano.sh/v1beta1"), _VolcanoSpec, _volcano),
-    Kind("PodGroup", _resources("scheduling.run.ai/v2alpha2"), _KaiSpec, _kai),
-    Kind("PodGroup", _resources("scheduling.x-k8s.io/v1alpha1"), _Coscheduling, _coscheduling),
+    ObjectKind("PodGroup", _resources("scheduling.volcano.sh/v1beta1"), _VolcanoSpec, _volcano),
+    ObjectKind("PodGroup", _resources("scheduling.run.ai/v2alpha2"), _KaiSpec, _kai),
+    ObjectKind("PodGroup", _resources("scheduling.x-k8s.io/v1alpha1"), _Coscheduling, _coscheduling),
 )
 """The makers whose PodGroups are understood."""

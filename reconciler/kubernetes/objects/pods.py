@@ -10,8 +10,8 @@ from typing import NamedTuple
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.amounts import amount, up
 from reconciler.kubernetes.objects.limits import limit_refusals, own_limit
+from reconciler.kubernetes.objects.remarks import Refusal
 from reconciler.kubernetes.objects.requests import MOST, Requests, asking, requests_in
-from reconciler.kubernetes.objects.said import Refusal
 from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu

@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.amounts import amount
-from reconciler.kubernetes.objects.wire import Amounts, Container, PodSpec, Resources, Wire, read
+from reconciler.kubernetes.objects.wire import Amounts, KubeContainer, PodSpec, Resources, Wire, read
 
 Requests = dict[str, Fraction]
 
@@ -26,8 +26,8 @@ MOST: Final = {"cpu": 10**6, "memory": 10**18, names.GPU: 10**4}
 class _Asking(Wire, frozen=True):
     """What of a pod says how much it needs."""
 
-    containers: tuple[Container, ...]
-    init_containers: tuple[Container, ...]
+    containers: tuple[KubeContainer, ...]
+    init_containers: tuple[KubeContainer, ...]
     overhead: Amounts
     resources: Resources | None
 

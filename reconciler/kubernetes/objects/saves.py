@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.limits import LONGEST
-from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.quantities import Duration, Instant, Quantity
 from solver.model.workload import Checkpoint

@@ -10,11 +10,11 @@ from typing import Final
 
 from reconciler.kubernetes.objects.names import ONLY
 from reconciler.kubernetes.objects.wire import (
+    KubeNode,
     LabelSelector,
-    Node,
     NodeSelectorTerm,
     PodSpec,
-    Requirement,
+    SelectorRequirement,
     Taint,
     Toleration,
 )
@@ -34,7 +34,7 @@ CONDITION_TAINTS: Final = frozenset(
 """They say how a node is at the moment: it is closed for new work, whoever tolerates them."""
 
 
-def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+def holds(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
     """Whether labels meet a requirement; an operator that is not known is met by none."""
     value = labels.get(requirement.key)
     match requirement.operator:
@@ -61,7 +61,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     )
 
 
-def meets(term: NodeSelectorTerm, node: Node) -> bool:
+def meets(term: NodeSelectorTerm, node: KubeNode) -> bool:
     """Whether a node meets a term; one that requires nothing is met by none."""
     fields = {"metadata.name": node.metadata.name}
     return bool(term.match_expressions or term.match_fields) and (
@@ -70,7 +70,7 @@ def meets(term: NodeSelectorTerm, node: Node) -> bool:
     )
 
 
-def may_be_on(spec: PodSpec, node: Node) -> bool:
+def may_be_on(spec: PodSpec, node: KubeNode) -> bool:
     """Whether a node is one of those that `nodeSelector` and the required node affinity name."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
@@ -95,7 +95,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-def _compares(requirement: Requirement, value: str | None) -> bool:
+def _compares(requirement: SelectorRequirement, value: str | None) -> bool:
     try:
         there, limit = int(value or ""), int(requirement.values[0])
     except (ValueError, IndexError):

@@ -52,7 +52,7 @@ class Meta(Wire, frozen=True):
     owner_references: tuple[Owner, ...] = ()
 
 
-class Requirement(Wire, frozen=True):
+class SelectorRequirement(Wire, frozen=True):
     """One requirement of a selector: In, NotIn, Exists, DoesNotExist; of node selectors Gt and Lt too."""
 
     key: str
@@ -64,14 +64,14 @@ class LabelSelector(Wire, frozen=True):
     """Which pods; an empty one means all of them."""
 
     match_labels: Labels = {}
-    match_expressions: tuple[Requirement, ...] = ()
+    match_expressions: tuple[SelectorRequirement, ...] = ()
 
 
 class NodeSelectorTerm(Wire, frozen=True):
     """Requirements of a node's labels and fields, all of which must hold; one without any holds nowhere."""
 
-    match_expressions: tuple[Requirement, ...] = ()
-    match_fields: tuple[Requirement, ...] = ()
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
 
 
 class NodeSelector(Wire, frozen=True):
@@ -160,7 +160,7 @@ class Port(Wire, frozen=True):
     host_port: int = 0
 
 
-class Container(Wire, frozen=True):
+class KubeContainer(Wire, frozen=True):
     """One container. An init container that restarts Always is a sidecar."""
 
     name: str
@@ -203,8 +203,8 @@ class SchedulingGroup(Wire, frozen=True):
 class PodSpec(Wire, frozen=True):
     """What a pod asks for."""
 
-    containers: tuple[Container, ...]
-    init_containers: tuple[Container, ...] = ()
+    containers: tuple[KubeContainer, ...]
+    init_containers: tuple[KubeContainer, ...] = ()
     overhead: Amounts = {}
     resources: Resources | None = None
     node_name: str = ""
@@ -218,13 +218,15 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
-    unmet_claims: tuple[str, str, str] | None = None  # said by dra/seen.py, never by the server: a Refusal's fields
+    unmet_claims: tuple[str, str, str] | None = (
+        None  # said by dra/pod_claims.py, never by the server: a Refusal's fields
+    )
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
 
 
-class Condition(Wire, frozen=True):
+class KubeCondition(Wire, frozen=True):
     """A condition of a node or a pod."""
 
     type: str
@@ -239,7 +241,7 @@ class PodStatus(Wire, frozen=True):
     phase: str = "Pending"
     start_time: str | None = None
     resource_claim_statuses: tuple[PodClaim, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[KubeCondition, ...] = ()
     nominated_node_name: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
 
@@ -287,10 +289,10 @@ class NodeStatus(Wire, frozen=True):
 
     capacity: Amounts = {}
     allocatable: Amounts = {}
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[KubeCondition, ...] = ()
 
 
-class Node(Wire, frozen=True):
+class KubeNode(Wire, frozen=True):
     """A node."""
 
     metadata: Meta

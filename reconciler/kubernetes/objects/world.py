@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.kubernetes.objects.asked import Asked
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.constraints import Places
 from reconciler.kubernetes.objects.controllers import Controller
 from reconciler.kubernetes.objects.crowd import Crowd, Question
-from reconciler.kubernetes.objects.gathering import Gathering
-from reconciler.kubernetes.objects.inventory import Inventory
-from reconciler.kubernetes.objects.jobs import Gang, gang_of
+from reconciler.kubernetes.objects.dependency_index import DependencyIndex
+from reconciler.kubernetes.objects.gang_index import GangIndex
+from reconciler.kubernetes.objects.inventory import KubeNodeIndex
+from reconciler.kubernetes.objects.jobs import PodGang, gang_of
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.neighbours import Saying, means
 from reconciler.kubernetes.objects.nodes import PublishedGpus
+from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
-from reconciler.kubernetes.objects.whose import OURS, Whose
-from reconciler.kubernetes.objects.wire import Node, Pod, PodTerm
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, PodTerm
 from solver.model.cluster import Node as SolverNode
 from solver.model.cluster import NodeName
 from solver.model.node_sets import NodeSet
@@ -35,27 +35,27 @@ class Work:
     gangs: int = 0
 
 
-class World:
+class ClusterModel:
     """Told of objects that came (`before` None), changed, and went (`after` None); `cluster()` says what they mean.
 
     What is told in any order, and however often it is asked between, the answer is that of all objects at once. A Node, Gang or Job
     that is as it was is the same object as it was. `whose`: which pods are jobs.
     """
 
-    def __init__(self, whose: Whose = OURS) -> None:
-        self._gathering = Gathering(whose)
-        self._inventory = Inventory()
-        self._asked: Asked[GangKey, Question] = Asked()
+    def __init__(self, whose: PodOwnership = OURS) -> None:
+        self._gathering = GangIndex(whose)
+        self._inventory = KubeNodeIndex()
+        self._asked: DependencyIndex[GangKey, Question] = DependencyIndex()
         self._crowd = Crowd(self._inventory.seen, self._asked)
         self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd, self._asked)
-        self._gangs: dict[GangKey, Gang] = {}
+        self._gangs: dict[GangKey, PodGang] = {}
         self.work = Work()
 
     def declare(self, declared: Iterable[SolverNode]) -> None:
         """These are the nodes that Git declares now: what it says of those that are there goes before their labels (`joined`)."""
         self._inventory.declare({node.name: node for node in declared})
 
-    def node(self, before: Node | None, after: Node | None) -> bool:
+    def node(self, before: KubeNode | None, after: KubeNode | None) -> bool:
         """A node; whether it makes a difference."""
         if before and after and _same(before, after):
             return False
@@ -83,7 +83,7 @@ class World:
         self._gathering.controller(before, after)
         return before != after
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KubernetesCluster:
         """What they all mean now."""
         stale = self._renewed()
         for key in stale:
@@ -94,7 +94,7 @@ class World:
         self._gangs = dict(sorted(self._gangs.items()))
         gangs = tuple(self._gangs.values())
         nodes, seen = self._inventory.nodes, self._inventory.seen
-        return Cluster(
+        return KubernetesCluster(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
             gangs=gangs,
             remarks=tuple((name, remark) for name in sorted(seen) for remark in seen[name].remarks),
@@ -146,15 +146,15 @@ class World:
 
 
 def cluster_of(
-    nodes: Iterable[Node],
+    nodes: Iterable[KubeNode],
     pods: Iterable[Pod],
     groups: Iterable[Group] = (),
     controllers: Iterable[Controller] = (),
     declared: Iterable[SolverNode] = (),
-    whose: Whose = OURS,
-) -> Cluster:
+    whose: PodOwnership = OURS,
+) -> KubernetesCluster:
     """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
-    world = World(whose)
+    world = ClusterModel(whose)
     world.declare(declared)
     for node in nodes:
         world.node(None, node)
@@ -167,14 +167,14 @@ def cluster_of(
     return world.cluster()
 
 
-def _same(one: Node | Pod, other: Node | Pod) -> bool:
+def _same(one: KubeNode | Pod, other: KubeNode | Pod) -> bool:
     """Nothing differs but the revision, which is another also when something was written that is not read here."""
     revision = other.metadata.resource_version
     metadata = msgspec.structs.replace(one.metadata, resource_version=revision)
     return bool(msgspec.structs.replace(one, metadata=metadata) == other)
 
 
-def _sets_of(gangs: Iterable[Gang]) -> tuple[NodeSet, ...]:
+def _sets_of(gangs: Iterable[PodGang]) -> tuple[NodeSet, ...]:
     """The sets of nodes that gangs are limited to, each once, sorted by name."""
     return tuple(
         known for _, known in sorted({known.name: known for gang in gangs for known in gang.node_sets}.items())

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.jobs import Gang
-from reconciler.kubernetes.objects.said import Remark
+from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
@@ -20,11 +20,11 @@ from solver.plan.reason import sentence
 from solver.plan.reasons import (
     AnyReason,
     Bundles,
-    Capacity,
+    CapacityReason,
     EntitledDemandFirst,
     GuaranteeFragmented,
     HostResources,
-    NoRoom,
+    NoRoomReason,
     Outranked,
     ReservedFor,
     TooClose,
@@ -51,19 +51,19 @@ WAITS_TO_GROW: Final = "WaitsToGrow"
 REPLACES_LOST: Final = "ReplacesLost"
 
 NODES_WOULD_DO: Final = (
-    Capacity, NoRoom, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
+    CapacityReason, NoRoomReason, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
     GuaranteeFragmented,
 )  # fmt: skip
 
 
-class Said(NamedTuple):
+class ConditionText(NamedTuple):
     """Reason and message of a condition."""
 
     reason: str
     message: str
 
 
-class Told(NamedTuple):
+class PodConditionUpdate(NamedTuple):
     """What a pod's condition is to say. `uid`, `resource_version`: of the pod that was looked at. `job`: its gang."""
 
     job: JobName
@@ -71,10 +71,12 @@ class Told(NamedTuple):
     name: str
     uid: str
     resource_version: str
-    said: Said
+    said: ConditionText
 
 
-def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pods: Pods, now: Instant) -> Iterator[Told]:
+def told_of(
+    gangs: Iterable[PodGang], verdicts: Iterable[Verdict], pods: Pods, now: Instant
+) -> Iterator[PodConditionUpdate]:
     """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell."""
     by_job = {verdict.job: verdict for verdict in verdicts}
     for gang in gangs:
@@ -85,10 +87,12 @@ def told_of(gangs: Iterable[Gang], verdicts: Iterable[Verdict], pods: Pods, now:
         for member in gang.members:
             pod = pods.get((member.namespace, member.name))
             if pod is not None and pod.metadata.uid == member.uid and _is_told(pod):
-                yield Told(gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said)
+                yield PodConditionUpdate(
+                    gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said
+                )
 
 
-def _has_lost(gang: Gang, verdict: Verdict | None, pods: Pods) -> bool:
+def _has_lost(gang: PodGang, verdict: Verdict | None, pods: Pods) -> bool:
     """It was bound whole, which ends the plan of its start, and needs pods that have no node: this round has none for them."""
     is_partial = 0 < gang.bound < len(gang.members) and not (gang.missing or gang.refusals or _is_elastic(gang))
     if not is_partial or not isinstance(verdict, Runs) or verdict.grows:
@@ -97,13 +101,13 @@ def _has_lost(gang: Gang, verdict: Verdict | None, pods: Pods) -> bool:
     return not any(pod is not None and names.GANG_PLAN in pod.metadata.annotations for pod in there)
 
 
-def _replacing(gang: Gang) -> Said:
+def _replacing(gang: PodGang) -> ConditionText:
     lost = f"its gang has {gang.bound} of {len(gang.members)} pods on nodes, and this one comes for one that is gone"
     end = "no room for it now; a gang that is not whole in time (startDeadline) is released"
-    return Said(REPLACES_LOST, _message(f"{lost}: {end}", gang.remarks))
+    return ConditionText(REPLACES_LOST, _message(f"{lost}: {end}", gang.remarks))
 
 
-def _gathers(gang: Gang, pods: Pods, now: Instant) -> bool:
+def _gathers(gang: PodGang, pods: Pods, now: Instant) -> bool:
     made = (pod.metadata.creation_timestamp for one in gang.members if (pod := pods.get((one.namespace, one.name))))
     return any(now < Instant.parse(at).after(GATHERS) for at in made if at)
 
@@ -112,12 +116,12 @@ def _is_told(pod: Pod) -> bool:
     return not (pod.spec.node_name or pod.is_over or pod.metadata.deletion_timestamp or pod.spec.scheduling_gates)
 
 
-def said_of(gang: Gang, verdict: Verdict | None) -> Said | None:
+def said_of(gang: PodGang, verdict: Verdict | None) -> ConditionText | None:
     """What to say to pods of the gang that have no node; None: nothing, they are about to have one, or no round has looked yet."""
     if gang.refusals:
-        return Said(REFUSED, _message(f"refused: {'; '.join(map(str, gang.refusals))}", gang.remarks))
+        return ConditionText(REFUSED, _message(f"refused: {'; '.join(map(str, gang.refusals))}", gang.remarks))
     if gang.missing:
-        return Said(WAITING_FOR_GANG, _message(f"its gang is not whole: {gang.missing}", gang.remarks))
+        return ConditionText(WAITING_FOR_GANG, _message(f"its gang is not whole: {gang.missing}", gang.remarks))
     match verdict:
         case None | Starts():
             return None
@@ -125,7 +129,7 @@ def said_of(gang: Gang, verdict: Verdict | None) -> Said | None:
             return _waiting(reasons, estimate, gang.remarks)
         case Inadmissible(reasons=reasons):
             why = sentence(_listed(map(str, reasons)))
-            return Said(
+            return ConditionText(
                 INADMISSIBLE,
                 _message(f"can't run under this policy here: {why} {what_would_fit(reasons)}", gang.remarks),
             )
@@ -153,23 +157,27 @@ def _nodes_would_do(reasons: Sequence[AnyReason]) -> bool:
 
 
 @lru_cache(maxsize=10_000)  # most that wait in a large cluster wait for the same
-def _waiting(reasons: tuple[AnyReason, ...], estimate: AnyEstimate | None, remarks: tuple[Remark, ...]) -> Said:
+def _waiting(
+    reasons: tuple[AnyReason, ...], estimate: AnyEstimate | None, remarks: tuple[Remark, ...]
+) -> ConditionText:
     parts = [f"waits: {_listed(map(str, reasons))}"]
     if helps := what_would_help(reasons):
         parts.append(f"would help: {_listed(helps)}")
     text = "; ".join([*parts, *([str(estimate)] if estimate else [])])
-    return Said(reason_of(reasons), _message(text, remarks))
+    return ConditionText(reason_of(reasons), _message(text, remarks))
 
 
-def _surplus(gang: Gang) -> Said | None:
+def _surplus(gang: PodGang) -> ConditionText | None:
     """Pods of a gang that runs without them. One that is not elastic is being bound, which is over in a moment."""
     if not _is_elastic(gang):
         return None
     there = f"its gang runs on {gang.bound} of {len(gang.members)} pods, which is enough for it"
-    return Said(WAITS_TO_GROW, _message(f"{there}; it grows when there is room that nobody waits for", gang.remarks))
+    return ConditionText(
+        WAITS_TO_GROW, _message(f"{there}; it grows when there is room that nobody waits for", gang.remarks)
+    )
 
 
-def _is_elastic(gang: Gang) -> bool:
+def _is_elastic(gang: PodGang) -> bool:
     return gang.job is not None and any(group.min_replicas is not None for group in gang.job.spec.task_groups)
 
 

@@ -15,7 +15,7 @@ from reconciler.kubernetes.client.refusals import (
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.status.occurrences import Occurrence, Regarding
 from reconciler.kubernetes.status.series import Book, Series
-from reconciler.kubernetes.status.writing import Written, all_of
+from reconciler.kubernetes.status.writes import WriteCount, all_of
 from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
 
@@ -48,11 +48,11 @@ class Events:
         """They are written by the next passes."""
         self._book.happened(occurrences, self._clock.now())
 
-    async def tell(self, budget: int = WRITES_MAX) -> Written:
+    async def tell(self, budget: int = WRITES_MAX) -> WriteCount:
         """Writes what is due. Raises NotLeaderError and KubernetesError; what was not written then is due again."""
         due = self._book.due(self._clock.now(), budget)
         arrived = await all_of(self._write(series) for series in due)
-        return Written(arrived, self._book.left)
+        return WriteCount(arrived, self._book.left)
 
     async def _write(self, series: Series) -> bool:
         count, now = series.count, self._clock.now()

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from reconciler.kubernetes.binder.eviction import Event, Outcome
 from reconciler.kubernetes.binder.journal import PodBinding
-from reconciler.kubernetes.binder.unfinished import Release as Releasing
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.jobs import Gang, Member
-from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, Told
+from reconciler.kubernetes.binder.partial_starts import ReleasePods
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
+from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, PodConditionUpdate
 from reconciler.model.causes import geometry_of, names_of, nodes_of, why_evicted
 from solver.model.cluster import NodeName
 from solver.model.quantities import MilliGpu
@@ -42,14 +42,14 @@ class Occurrence(NamedTuple):
     related: Regarding | None = None
 
 
-def of_plan(plan: Plan, gangs: Iterable[Gang]) -> Iterator[Occurrence]:
+def of_plan(plan: Plan, gangs: Iterable[PodGang]) -> Iterator[Occurrence]:
     """What a round has decided about pods and nodes; what came of it: `of_bindings`, `of_evictions`, `of_releases`."""
     by_name = {gang.name: gang for gang in gangs if gang.members}
     for step in plan.steps:
         yield from _of_step(step, by_name)
 
 
-def _of_step(step: Step, gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
+def _of_step(step: Step, gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:
     if isinstance(step, Repartition):
         note = f"GPU {step.device} is partitioned anew: {geometry_of(step.instances)}"
         yield Occurrence(_node(step.node), "Repartitioning", "Repartition", note)
@@ -78,7 +78,7 @@ def _of_step(step: Step, gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
             return
 
 
-def _leaving(step: Evict | Shrink, gang: Gang, gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
+def _leaving(step: Evict | Shrink, gang: PodGang, gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:
     to = gangs.get(step.beneficiary) if step.beneficiary else None
     related = the_pod(to.members[0]) if to else None
     note = f"{why_evicted(step)}; it has {step.grace} to save and end"
@@ -92,7 +92,7 @@ def _leaving(step: Evict | Shrink, gang: Gang, gangs: Mapping[JobName, Gang]) ->
         yield Occurrence(the_pod(member), reason, "Evict", note, related=related)
 
 
-def the_pod(member: Member) -> Regarding:
+def the_pod(member: MemberPod) -> Regarding:
     """The pod that a member of a gang is."""
     return Regarding("Pod", member.namespace, member.name, member.uid)
 
@@ -120,7 +120,7 @@ _EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
 }
 
 
-def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, Gang]) -> Iterator[Occurrence]:
+def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:
     """What became of evictions in a pass: that they are told to end to all that are, all else to the first of a gang's pods."""
     for outcome in outcomes:
         members = gangs[outcome.job].members if outcome.job in gangs else ()
@@ -130,7 +130,7 @@ def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, Gang]) -> 
             yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
 
 
-def of_releases(releases: Iterable[Releasing]) -> Iterator[Occurrence]:
+def of_releases(releases: Iterable[ReleasePods]) -> Iterator[Occurrence]:
     """Starts of gangs that are given up: their bound pods are deleted."""
     for release in releases:
         note = f"attempt {release.attempt} of its gang is given up: {release.why}"
@@ -140,9 +140,9 @@ def of_releases(releases: Iterable[Releasing]) -> Iterator[Occurrence]:
             )
 
 
-def standing(told: Iterable[Told], cluster: Cluster) -> Iterator[Occurrence]:
+def standing(told: Iterable[PodConditionUpdate], cluster: KubernetesCluster) -> Iterator[Occurrence]:
     """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes."""
-    first: dict[JobName, Told] = {}
+    first: dict[JobName, PodConditionUpdate] = {}
     for one in told:
         first.setdefault(one.job, one)
     for one in first.values():

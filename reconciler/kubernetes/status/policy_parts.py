@@ -31,7 +31,7 @@ KEY_MAX: Final = 253
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9.-]")
 
 
-class Policy(NamedTuple):
+class PolicyRevision(NamedTuple):
     """What is to be copied: the documents that one cluster reads (None: the only one) of a commit (its full id)."""
 
     commit: str
@@ -46,7 +46,7 @@ class Copy(NamedTuple):
     parts: tuple[dict[str, Any], ...]
 
 
-def copy_of(policy: Policy) -> Copy:
+def copy_of(policy: PolicyRevision) -> Copy:
     """The ConfigMaps of a policy; of one that is too large the index alone, which says so."""
     documents = {
         path: content.decode("utf-8")

@@ -19,7 +19,7 @@ Status = dict[str, Any]
 """JSON as the server has it."""
 
 
-class Condition(NamedTuple):
+class QueueCondition(NamedTuple):
     """A condition without the time since when it is so, which the server has."""
 
     type: str
@@ -34,10 +34,10 @@ class QueueObject(NamedTuple):
     name: str
     revision: str
     figures: Status
-    conditions: tuple[Condition, ...]
+    conditions: tuple[QueueCondition, ...]
 
 
-class Standing(NamedTuple):
+class PolicyState(NamedTuple):
     """What is to be said of the policy beside what it says.
 
     `revision`: of the one in force. `stalled`: why a newer one is not; "" where there is none. `held`: why queues are on hold by
@@ -49,13 +49,13 @@ class Standing(NamedTuple):
     held: Mapping[QueueName, str] = {}
 
 
-def queues_of(snapshot: Snapshot, policy: Policy, standing: Standing) -> dict[str, QueueObject]:
+def queues_of(snapshot: Snapshot, policy: Policy, standing: PolicyState) -> dict[str, QueueObject]:
     """All queues by name. Pure, and of a large cluster the work of a second: away from whatever answers in time."""
     tree = QueueTree.of(policy)
     return {queue.name: _object(queue, use, tree, standing) for queue, use in queue_uses(snapshot, policy)}
 
 
-def _object(queue: Queue, use: QueueUse, tree: QueueTree, standing: Standing) -> QueueObject:
+def _object(queue: Queue, use: QueueUse, tree: QueueTree, standing: PolicyState) -> QueueObject:
     figures: Status = {
         # Null takes it away in a merge patch.
         "parent": queue.parent,
@@ -87,16 +87,16 @@ def _sum(parts: Iterable[MilliGpu]) -> int | float:
     return MilliGpu(sum(parts)).number
 
 
-def _ready(queue: Queue, tree: QueueTree, standing: Standing) -> Condition:
+def _ready(queue: Queue, tree: QueueTree, standing: PolicyState) -> QueueCondition:
     """A hold above it holds it too."""
     why = next(_holds(tree.path(queue.name), tree, standing), None)
     if why is None:
-        return Condition(READY, "True", "StartsJobs", "it starts jobs as its quota and the room allow")
+        return QueueCondition(READY, "True", "StartsJobs", "it starts jobs as its quota and the room allow")
     reason, message = why
-    return Condition(READY, "False", reason, message)
+    return QueueCondition(READY, "False", reason, message)
 
 
-def _holds(path: Iterable[QueueName], tree: QueueTree, standing: Standing) -> Iterator[tuple[str, str]]:
+def _holds(path: Iterable[QueueName], tree: QueueTree, standing: PolicyState) -> Iterator[tuple[str, str]]:
     for name in path:
         queue = tree.by_name[name]
         if queue.stop_policy != "None":
@@ -106,7 +106,7 @@ def _holds(path: Iterable[QueueName], tree: QueueTree, standing: Standing) -> It
             yield "HeldByHand", f"queue {name} is on hold: {standing.held[name]}"
 
 
-def _stalled(standing: Standing) -> Condition:
+def _stalled(standing: PolicyState) -> QueueCondition:
     if standing.stalled:
-        return Condition(STALLED, "True", "PolicyHeld", standing.stalled)
-    return Condition(STALLED, "False", "PolicyInForce", "the newest policy is in force")
+        return QueueCondition(STALLED, "True", "PolicyHeld", standing.stalled)
+    return QueueCondition(STALLED, "False", "PolicyInForce", "the newest policy is in force")

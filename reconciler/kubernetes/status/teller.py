@@ -11,16 +11,16 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.refusals import KubernetesError
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.wire import Pod
-from reconciler.kubernetes.status.conditions import Told, told_of
+from reconciler.kubernetes.status.conditions import PodConditionUpdate, told_of
 from reconciler.kubernetes.status.events import Events
 from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing
-from reconciler.kubernetes.status.queues import Standing, queues_of
+from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
+from reconciler.kubernetes.status.queue_status import QueueStatusWriter
+from reconciler.kubernetes.status.queues import PolicyState, queues_of
 from reconciler.kubernetes.status.series import OnChange
-from reconciler.kubernetes.status.told_pods import ToldPods
-from reconciler.kubernetes.status.told_queues import ToldQueues
-from reconciler.kubernetes.status.writing import Written, all_over
+from reconciler.kubernetes.status.writes import WriteCount, all_over
 from reconciler.model.clock import Clock
 from reconciler.protocols.stores import NotLeaderError
 from solver.model.snapshot import Snapshot
@@ -47,11 +47,11 @@ class Facts(NamedTuple):
     """What a pass knows once it has acted."""
 
     plan: Plan
-    cluster: Cluster
+    cluster: KubernetesCluster
     pods: Mapping[tuple[str, str], Pod]
     snapshot: Snapshot
     policy: Policy
-    standing: Standing
+    standing: PolicyState
 
 
 class Teller:
@@ -73,14 +73,14 @@ class Teller:
     def _begin(self) -> None:
         self._facts: Facts | None = None
         self._looked_at: Facts | None = None
-        self._told: tuple[Told, ...] = ()
+        self._told: tuple[PodConditionUpdate, ...] = ()
         self._on_change = OnChange()
         self._due_s: dict[str, float] = {}
         self._left: dict[str, int] = {}
         self._dropped = 0
         self._events = Events(self._api, self._check, self._clock, self._instance)
-        self._pods = ToldPods(self._api, self._check, self._clock)
-        self._queues = ToldQueues(self._api, self._check, self._clock)
+        self._pods = PodConditionWriter(self._api, self._check, self._clock)
+        self._queues = QueueStatusWriter(self._api, self._check, self._clock)
 
     def note(self, facts: Facts) -> None:
         """What is to be told from now on; what the pass before found is over."""
@@ -115,7 +115,7 @@ class Teller:
             async with asyncio.timeout(rest_s):
                 await self._news.wait()
 
-    async def write(self) -> dict[str, Written]:
+    async def write(self) -> dict[str, WriteCount]:
         """What was written of each part whose time it was. Raises NotLeaderError; all else is logged, and done again later."""
         if self._facts is not None and self._facts is not self._looked_at:
             self._looked_at = self._facts
@@ -129,15 +129,15 @@ class Teller:
             self._dropped = self._events.dropped
         return {part: written for part, written in zip(parts, done, strict=True) if written is not None}
 
-    async def _tell_queues(self) -> Written:
+    async def _tell_queues(self) -> WriteCount:
         facts = self._facts
         if facts is None:
-            return Written(0, 0)
+            return WriteCount(0, 0)
         wanted = await asyncio.to_thread(queues_of, facts.snapshot, facts.policy, facts.standing)
         self._due_s["queues"] = self._clock.monotonic_s() + QUEUES_EVERY_S
         return await self._queues.tell(wanted)
 
-    async def _tried(self, part: str, telling: Coroutine[None, None, Written]) -> Written | None:
+    async def _tried(self, part: str, telling: Coroutine[None, None, WriteCount]) -> WriteCount | None:
         if self._clock.monotonic_s() < self._due_s.get(part, 0.0):
             telling.close()
             self._left[part] = max(1, self._left.get(part, 0))
@@ -156,7 +156,7 @@ class Teller:
         return written
 
 
-def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[Told, ...], list[Occurrence]]:
+def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpdate, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
     told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods, facts.snapshot.time))
     return told, on_change.fresh(standing(told, facts.cluster))

@@ -19,14 +19,14 @@ def without_numbers(text: str) -> str:
     return _NUMBERS.sub("#", text)
 
 
-class Change(NamedTuple, Generic[K]):
+class PendingWrite(NamedTuple, Generic[K]):
     """Something that is not as it should be. `minor`: it differs in numbers and times only."""
 
     key: K
     minor: bool
 
 
-class Turns(Generic[K]):
+class WriteSchedule(Generic[K]):
     """What was written when, and since when what waits has waited.
 
     A minor change is written `quiet` after the last write of its key at the soonest. Of the `budget` of a pass minor changes
@@ -39,7 +39,7 @@ class Turns(Generic[K]):
         self._since: dict[K, Instant] = {}
         self._written: dict[K, Instant] = {}
 
-    def due(self, changes: Iterable[Change[K]], now: Instant) -> list[K]:
+    def due(self, changes: Iterable[PendingWrite[K]], now: Instant) -> list[K]:
         """Whose turn it is; `changes` are all that there are."""
         listed = list(changes)
         self._since = {change.key: self._since.get(change.key, now) for change in listed}

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, Manifest, StepFolder, step_folder
-from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.retention import expired
 from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
 from reconciler.lifecycle.checkpoints.turns import storage_of
-from reconciler.lifecycle.checkpoints.verify import Verification, verifying
+from reconciler.lifecycle.checkpoints.verification import Verification, verifying
 from reconciler.model.checkpoint_findings import AnyFinding
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
@@ -44,7 +44,7 @@ READING_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeeperResult:
     """What came of a step: events of jobs, and what somebody has to see to, by the name of its policy, or of policy and job."""
 
     events: tuple[Event, ...]
@@ -70,7 +70,7 @@ class Keeper:
         records: Sequence[JobRecord],
         claims: Sequence[Claim],
         now: Instant,
-    ) -> Kept:
+    ) -> KeeperResult:
         """`records`: the jobs whose folders are looked at. Raises StaleEpochError, StoreUnusableError."""
         running = {claim.job: claim.attempt for claim in claims}
         events: list[Event] = []
@@ -86,7 +86,7 @@ class Keeper:
                 problems |= self._problem(policy, record.name, error)
         waiting = [record.name for record in records if record.outcome is None and record.name not in running]
         events += self._verify(epoch, policies, waiting, problems, now)
-        return Kept(tuple(events), problems)
+        return KeeperResult(tuple(events), problems)
 
     def _look(
         self,

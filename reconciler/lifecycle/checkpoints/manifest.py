@@ -32,7 +32,7 @@ class Shard(Document, frozen=True):
     sha256: str
 
 
-class Part(Document, frozen=True):
+class ManifestPart(Document, frozen=True):
     """What one task has handed in, when the gang had `world_size` tasks. `answers`: the request that it answers, 0: none."""
 
     job: JobName
@@ -62,7 +62,7 @@ class Manifest(Document, frozen=True):
     attempt: int
     step: int
     world_size: int
-    parts: tuple[Part, ...]
+    parts: tuple[ManifestPart, ...]
     written_at: Instant
     digest: str = ""
 
@@ -95,12 +95,12 @@ def step_folder(name: str) -> StepFolder | None:
     return found if str(found) == name else None
 
 
-def whole(job: JobName, folder: StepFolder, parts: Iterable[Part]) -> Manifest | None:
+def whole(job: JobName, folder: StepFolder, parts: Iterable[ManifestPart]) -> Manifest | None:
     """The manifest of a checkpoint whose parts are all there: those of every rank of one size of the gang; None: some are missing.
 
     An elastic gang may have changed its size between two parts of a step: the largest size that is complete counts.
     """
-    by_size: dict[int, dict[int, Part]] = {}
+    by_size: dict[int, dict[int, ManifestPart]] = {}
     for part in parts:
         if (part.job, part.attempt, part.step) == (job, folder.attempt, folder.step):
             by_size.setdefault(part.world_size, {})[part.rank] = part
@@ -118,10 +118,10 @@ def sealed(manifest: Manifest) -> Manifest:
     return msgspec.structs.replace(bare, digest=digest(bare))
 
 
-def read_part(content: bytes, file: str) -> Part:
+def read_part(content: bytes, file: str) -> ManifestPart:
     """One part; `file` is its name. Raises WrongManifestError."""
     try:
-        part = decode(content, Part)
+        part = decode(content, ManifestPart)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WrongManifestError(str(error)) from error
     if file != f"{part.task}.json":
@@ -150,7 +150,7 @@ def written(manifest: Manifest) -> bytes:
     return encode(manifest)
 
 
-def _refuse_paths(part: Part) -> None:
+def _refuse_paths(part: ManifestPart) -> None:
     """Tasks write parts: what they name lies in the folder of their own task, or is not looked at."""
     names = {shard.name for shard in part.shards}
     if len(names) != len(part.shards):

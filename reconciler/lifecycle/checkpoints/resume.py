@@ -10,7 +10,7 @@ from solver.model.document import Document
 from solver.model.workload import JobName
 
 
-class PassedOver(Document, frozen=True):
+class SkippedCheckpoint(Document, frozen=True):
     """A newer checkpoint that the job does not go on from."""
 
     attempt: int
@@ -28,7 +28,7 @@ class Resume(Document, frozen=True):
     attempt: int
     step: int
     url: str
-    passed_over: tuple[PassedOver, ...] = ()
+    passed_over: tuple[SkippedCheckpoint, ...] = ()
 
     def __str__(self) -> str:
         return "; ".join([*map(str, self.passed_over), f"going on from step {self.step}"])
@@ -40,12 +40,12 @@ def resume_point(registry: CheckpointRegistry, job: JobName, policy: CheckpointP
     `policy` None, where Git does not name the storage any more: only what was verified counts.
     """
     judging = policy or CheckpointPolicy("", "")
-    passed: list[PassedOver] = []
+    passed: list[SkippedCheckpoint] = []
     for checkpoint in registry.of(job):
         if counts(checkpoint, judging):
             return Resume(job, checkpoint.attempt, checkpoint.step, checkpoint.url, tuple(passed))
         if checkpoint.state != "deleted":
-            passed.append(PassedOver(checkpoint.attempt, checkpoint.step, _why(checkpoint)))
+            passed.append(SkippedCheckpoint(checkpoint.attempt, checkpoint.step, _why(checkpoint)))
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
+from reconciler.model.checkpoint_policy import CheckpointPolicy, CheckpointRetention
 from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
 from solver.model.quantities import Instant
 
@@ -41,7 +41,7 @@ def counts(checkpoint: CheckpointRecord, policy: CheckpointPolicy) -> bool:
     return checkpoint.state == "verified" or (checkpoint.state == "published" and not policy.verify)
 
 
-def _one_in_each_span(good: Sequence[CheckpointRecord], rule: Retention) -> Iterable[CheckpointRecord]:
+def _one_in_each_span(good: Sequence[CheckpointRecord], rule: CheckpointRetention) -> Iterable[CheckpointRecord]:
     """The oldest of each span of `keep_every`, counted from 1970: it is the same one whenever it is asked for."""
     if rule.keep_every is None:
         return ()

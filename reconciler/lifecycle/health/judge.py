@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.lifecycle.health.signs import Sign
 from reconciler.model.health_policy import Action, HealthPolicy
-from reconciler.model.health_record import Finding, FindingKey, FindingKind, NodeHealth, PartHealth, PartState
+from reconciler.model.health_record import FindingKey, FindingKind, HealthFinding, NodeHealth, PartHealth, PartState
 from solver.model.quantities import Duration, Instant
 
 PAUSE_LEAST: Final = Duration(30_000)
@@ -25,7 +25,7 @@ _SEVERITY: Final[tuple[Action, ...]] = ("ignore", "suspect", "cordon", "drain")
 _STATES: Final[dict[Action, PartState]] = {"suspect": "suspect", "cordon": "cordoned", "drain": "drained"}
 
 
-class Rule(NamedTuple):
+class HealthRule(NamedTuple):
     """What follows from findings of a kind that have been so for `held`."""
 
     action: Action
@@ -40,24 +40,24 @@ class Rule(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, Rule]:
+def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, HealthRule]:
     """The rule of every kind of finding."""
     nic, xid, ecc = policy.nic, policy.xid, policy.ecc
     straggler = max(policy.straggler.action, policy.straggler.several, key=_SEVERITY.index)
     return {
-        "lost": Rule(policy.lost, policy.node_lost_after),
-        "nic-down": Rule(nic.action, nic.down_for),
-        "nic-slow": Rule(nic.action, nic.down_for),
-        "straggler": Rule(straggler, policy.straggler.held),
-        "throttled": Rule(policy.throttle.action, policy.throttle.held),
-        "uncorrectable": Rule(ecc.uncorrectable),
-        "remap-pending": Rule(ecc.remap_pending),
-        "remap-failed": Rule(ecc.remap_failed),
-        "xid-application": Rule(xid.application),
-        "xid-reset": Rule(xid.reset),
-        "xid-drain": Rule(xid.drain),
-        "xid-replace": Rule(xid.replace, is_final=True),
-        "gpu-lost": Rule(policy.gpu_lost),
+        "lost": HealthRule(policy.lost, policy.node_lost_after),
+        "nic-down": HealthRule(nic.action, nic.down_for),
+        "nic-slow": HealthRule(nic.action, nic.down_for),
+        "straggler": HealthRule(straggler, policy.straggler.held),
+        "throttled": HealthRule(policy.throttle.action, policy.throttle.held),
+        "uncorrectable": HealthRule(ecc.uncorrectable),
+        "remap-pending": HealthRule(ecc.remap_pending),
+        "remap-failed": HealthRule(ecc.remap_failed),
+        "xid-application": HealthRule(xid.application),
+        "xid-reset": HealthRule(xid.reset),
+        "xid-drain": HealthRule(xid.drain),
+        "xid-replace": HealthRule(xid.replace, is_final=True),
+        "gpu-lost": HealthRule(policy.gpu_lost),
     }
 
 
@@ -78,15 +78,15 @@ def judge(before: NodeHealth, signs: Iterable[Sign], told: bool, policy: HealthP
     return msgspec.structs.replace(before, findings=lasting, parts=parts)
 
 
-def _seen(known: Finding | None, sign: Sign, rule: Rule, now: Instant) -> Finding:
+def _seen(known: HealthFinding | None, sign: Sign, rule: HealthRule, now: Instant) -> HealthFinding:
     if sign.mark is not None:
         if known is not None and known.mark is not None and sign.mark <= known.mark:
             return known
         at = now if sign.at is None else sign.at
-        return Finding(*sign.key, at, at, sign.detail, sign.mark, confirmed=True)
+        return HealthFinding(*sign.key, at, at, sign.detail, sign.mark, confirmed=True)
     paused = known is not None and not known.counts and now - known.seen_at > rule.pause
     if known is None or paused:
-        return Finding(*sign.key, now, now, sign.detail, confirmed=not rule.held)
+        return HealthFinding(*sign.key, now, now, sign.detail, confirmed=not rule.held)
     # Not kept anew in every pass: often enough to tell a pause from the time between two looks.
     fresh = now - known.seen_at >= rule.pause // 2
     confirmed = known.confirmed or now - known.since >= rule.held
@@ -95,7 +95,7 @@ def _seen(known: Finding | None, sign: Sign, rule: Rule, now: Instant) -> Findin
     return msgspec.structs.replace(known, seen_at=now, detail=sign.detail, confirmed=confirmed)
 
 
-def _unseen(known: Finding, rule: Rule, told: bool, now: Instant) -> Finding | None:
+def _unseen(known: HealthFinding, rule: HealthRule, told: bool, now: Instant) -> HealthFinding | None:
     if known.counts:
         return known
     if known.mark is not None:
@@ -103,7 +103,7 @@ def _unseen(known: Finding, rule: Rule, told: bool, now: Instant) -> Finding | N
     return known if now - known.seen_at <= rule.pause else None
 
 
-def _pardoned(finding: Finding, before: NodeHealth) -> Finding:
+def _pardoned(finding: HealthFinding, before: NodeHealth) -> HealthFinding:
     """Somebody has let the node take work again all the same, or a test that began after it was passed."""
     at, trial = before.forgiven_at or Instant(0), before.trial
     if trial is not None and trial.passed and finding.part in trial.parts:
@@ -113,8 +113,8 @@ def _pardoned(finding: Finding, before: NodeHealth) -> Finding:
 
 
 def _lasting(
-    findings: tuple[Finding, ...], seen: Mapping[FindingKey, Sign], policy: HealthPolicy, now: Instant
-) -> Iterator[Finding]:
+    findings: tuple[HealthFinding, ...], seen: Mapping[FindingKey, Sign], policy: HealthPolicy, now: Instant
+) -> Iterator[HealthFinding]:
     """Without those whose time is over; what happened once, and is still told of, is known for what it is."""
     for finding in findings:
         until = _until(finding, findings, policy)
@@ -124,7 +124,7 @@ def _lasting(
             yield msgspec.structs.replace(finding, forgiven=True)
 
 
-def _until(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> Instant | None:
+def _until(finding: HealthFinding, findings: Iterable[HealthFinding], policy: HealthPolicy) -> Instant | None:
     """When a finding stops to count, unless it is seen again; None: when a person says so."""
     if rules_of(policy)[finding.kind].is_final:
         return None
@@ -132,12 +132,12 @@ def _until(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) 
     return finding.seen_at.after(policy.suspect_ttl if is_mild else policy.bad_node_ttl)
 
 
-def _is_tested(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> bool:
+def _is_tested(finding: HealthFinding, findings: Iterable[HealthFinding], policy: HealthPolicy) -> bool:
     """Its time alone does not end it."""
     return policy.test is not None and _action(finding, findings, policy) == "drain"
 
 
-def _action(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy) -> Action:
+def _action(finding: HealthFinding, findings: Iterable[HealthFinding], policy: HealthPolicy) -> Action:
     """What follows from a finding beside the others of its node."""
     if finding.kind != "straggler":
         return rules_of(policy)[finding.kind].action
@@ -146,7 +146,7 @@ def _action(finding: Finding, findings: Iterable[Finding], policy: HealthPolicy)
 
 
 def _parts(
-    findings: tuple[Finding, ...], before: NodeHealth, policy: HealthPolicy, now: Instant
+    findings: tuple[HealthFinding, ...], before: NodeHealth, policy: HealthPolicy, now: Instant
 ) -> Iterator[PartHealth]:
     known = {part.part: part for part in before.parts}
     counting = [(finding, _action(finding, findings, policy)) for finding in findings if finding.counts]

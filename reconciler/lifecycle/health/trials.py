@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Set
 import msgspec
 
 from reconciler.lifecycle.health.effects import AUTHOR
-from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.model.health_policy import NodeTest
-from reconciler.model.health_record import NodeHealth, Trial
+from reconciler.model.health_record import HealthTrial, NodeHealth
 from reconciler.protocols.backend import ENDED, AttemptKey, StartGang, TaskStatus
 from reconciler.protocols.stores import Claim
 from solver.model.cluster import DeviceId, Node, NodeName
@@ -46,7 +46,7 @@ def claims_of(records: Iterable[NodeHealth]) -> Iterator[Claim]:
             yield Claim(trial_name(record.node), int(trial.at), (_place(record.node, trial),), since=trial.at)
 
 
-def followed(trial: Trial, test: NodeTest | None, seen: Attempt, now: Instant) -> Trial:
+def followed(trial: HealthTrial, test: NodeTest | None, seen: AttemptReport, now: Instant) -> HealthTrial:
     """The trial as it stands now. It has failed if it takes too long, or if policy knows no test any more."""
     if trial.ended_at is not None:
         return trial
@@ -60,7 +60,7 @@ def followed(trial: Trial, test: NodeTest | None, seen: Attempt, now: Instant) -
     return trial
 
 
-def due(record: NodeHealth, test: NodeTest, node: Node, held: Set[str], now: Instant) -> Trial | None:
+def due(record: NodeHealth, test: NodeTest, node: Node, held: Set[str], now: Instant) -> HealthTrial | None:
     """The trial that is to begin now; `held`: nodes and GPUs on which something runs, or is to."""
     last = record.trial
     if last is not None and (last.ended_at is None or now - last.ended_at < test.every):
@@ -70,17 +70,17 @@ def due(record: NodeHealth, test: NodeTest, node: Node, held: Set[str], now: Ins
     gpus = [gpu.id for gpu in node.gpus if gpu.id in parts or ("" in parts and gpu.id not in closed)]
     if not parts or held & {node.name if "" in parts else "", *gpus}:
         return None
-    return Trial(now, parts, tuple(gpus))
+    return HealthTrial(now, parts, tuple(gpus))
 
 
-def order_of(node: NodeName, trial: Trial, test: NodeTest) -> StartGang:
+def order_of(node: NodeName, trial: HealthTrial, test: NodeTest) -> StartGang:
     """What runs the command where it is to be tried."""
     group = TaskGroup(_GROUP, 1, Shape(gpus=len(trial.devices)), command=test.command)
     spec = JobSpec(QueueName(""), (group,))
     return StartGang(trial_name(node), int(trial.at), (_place(node, trial),), spec, user=AUTHOR)
 
 
-def _place(node: NodeName, trial: Trial) -> TaskPlacement:
+def _place(node: NodeName, trial: HealthTrial) -> TaskPlacement:
     return TaskPlacement(_GROUP, 0, node, tuple(DeviceId(device) for device in trial.devices))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.checkpoints.saving import NOTHING_SAVED, Saving
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.checkpoints.save_status import NOTHING_SAVED, SaveStatus
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.tail import last_lines
 from reconciler.model.job_record import JobRecord
 from reconciler.model.task_log import Logs
@@ -26,7 +26,7 @@ class Evidence:
     operations: Operations
     nodes: tuple[Node, ...]
     tails: Mapping[AttemptKey, str]
-    saving: Saving = NOTHING_SAVED
+    saving: SaveStatus = NOTHING_SAVED
 
 
 NO_EVIDENCE = Evidence(Operations(), (), {})
@@ -34,7 +34,7 @@ NO_EVIDENCE = Evidence(Operations(), (), {})
 
 
 def tails_of(
-    records: Iterable[JobRecord], claims: Iterable[Claim], sighted: Sighted, logs: Logs
+    records: Iterable[JobRecord], claims: Iterable[Claim], sighted: BackendReports, logs: Logs
 ) -> dict[AttemptKey, str]:
     """The ends of the logs that somebody is to judge by. One that can't be read says so, and decides nothing."""
     records = tuple(records)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.lifecycle.jobs.ground import gpus_of
-from reconciler.lifecycle.jobs.holding import Holding, without
+from reconciler.lifecycle.jobs.claim_context import ClaimContext, without
+from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.lifecycle.jobs.memory_advice import memory_advice
 from reconciler.lifecycle.jobs.outcome import describe
 from reconciler.lifecycle.jobs.retries import Mishap, classify, retry_of
@@ -49,7 +49,7 @@ class _Dead(NamedTuple):
     broken: bool
 
 
-def settle_failure(holding: Holding) -> tuple[Settlement, ...]:
+def settle_failure(holding: ClaimContext) -> tuple[Settlement, ...]:
     """What follows for a gang that lives and is not asked to stop; () where nothing has failed, or what did is being seen to."""
     if _is_missed(holding):
         cause = "a task that was to begin again did not, and the gang can't do without it"
@@ -64,7 +64,7 @@ def settle_failure(holding: Holding) -> tuple[Settlement, ...]:
     return (AskToStop(holding.claim.job, holding.claim.attempt, cause),)
 
 
-def after_failure(holding: Holding) -> Retry | Fail | None:
+def after_failure(holding: ClaimContext) -> Retry | Fail | None:
     """What follows for a gang of which nothing runs any more; None: nothing of it had failed."""
     dead = _dead(holding)
     if not dead:
@@ -80,7 +80,7 @@ def after_failure(holding: Holding) -> Retry | Fail | None:
     return Fail(holding.claim.job, _culprit(dead).status, _why_not_again(holding, mishap, policy))
 
 
-def after_time_limit(holding: Holding, over: TimeOut) -> Retry | TimeOut:
+def after_time_limit(holding: ClaimContext, over: TimeOut) -> Retry | TimeOut:
     """What follows for a gang that was stopped because it had run for as long as it may."""
     at = holding.stop.asked_at if holding.stop else holding.now
     mishap = Mishap(holding.claim.attempt, "time-limit", at, f"it ran longer than its time limit of {over.limit}")
@@ -88,7 +88,7 @@ def after_time_limit(holding: Holding, over: TimeOut) -> Retry | TimeOut:
     return over if failure is None else Retry(holding.claim.job, failure)
 
 
-def after_stuck(holding: Holding) -> Retry | GiveUp:
+def after_stuck(holding: ClaimContext) -> Retry | GiveUp:
     """What follows for a gang that was stopped because it made no progress."""
     job, stuck = holding.claim.job, holding.record.spec.stuck
     since = holding.claim.marks.still_since
@@ -99,7 +99,7 @@ def after_stuck(holding: Holding) -> Retry | GiveUp:
     return GiveUp(job, _why_not_again(holding, mishap, policy)) if failure is None else Retry(job, failure)
 
 
-def _outlived(holding: Holding, dead: tuple[_Dead, ...]) -> tuple[Settlement, ...] | None:
+def _outlived(holding: ClaimContext, dead: tuple[_Dead, ...]) -> tuple[Settlement, ...] | None:
     """How the gang goes on all the same; () where it is to rest first; None: it can't."""
     rejoin = all(_may_rejoin(holding, one) for one in dead)
     tasks = tuple(one.task for one in dead)
@@ -121,14 +121,14 @@ def _outlived(holding: Holding, dead: tuple[_Dead, ...]) -> tuple[Settlement, ..
     return (*noted, *((Restart(job, attempt, tasks),) if rested else ()))
 
 
-def _may_rejoin(holding: Holding, dead: _Dead) -> bool:
+def _may_rejoin(holding: ClaimContext, dead: _Dead) -> bool:
     """It can begin again where it was: it ended by itself, its group says so, and its node and GPUs are well."""
     node = holding.ground.nodes.get(dead.task.node)
     rejoins = any(group.rejoin and group.name == dead.task.group for group in holding.record.spec.task_groups)
     return rejoins and dead.status.state == "failed" and not dead.broken and (node is None or node.ready)
 
 
-def goes_on_without(holding: Holding, tasks: tuple[TaskPlacement, ...]) -> bool:
+def goes_on_without(holding: ClaimContext, tasks: tuple[TaskPlacement, ...]) -> bool:
     """Its minima hold without these, by tasks that have not ended. Bundles that belong together are not torn apart."""
     ended = {(status.group, status.index) for status in holding.stays.tasks if status.state in ENDED}
     lasting = without(holding.staying, tasks)
@@ -140,7 +140,7 @@ def goes_on_without(holding: Holding, tasks: tuple[TaskPlacement, ...]) -> bool:
     return touched <= elastic
 
 
-def _is_missed(holding: Holding) -> bool:
+def _is_missed(holding: ClaimContext) -> bool:
     """Tasks that were to join have not in time, and are more than the round may send away."""
     grow = holding.asked("grow")
     if grow is None or grow.deadline > holding.now or holding.stays.all_run(holding.joining):
@@ -149,14 +149,14 @@ def _is_missed(holding: Holding) -> bool:
     return any(left[group.name] < group.least for group in holding.record.spec.task_groups)
 
 
-def _numbered(holding: Holding, failure: Failure) -> Failure:
+def _numbered(holding: ClaimContext, failure: Failure) -> Failure:
     """The failure as the next of those that the attempt has gone on after."""
     attempt = holding.claim.attempt
     before = sum(1 for known in holding.record.failures if known.attempt == attempt and known.outlived)
     return msgspec.structs.replace(failure, outlived=before + 1)
 
 
-def _dead(holding: Holding) -> tuple[_Dead, ...]:
+def _dead(holding: ClaimContext) -> tuple[_Dead, ...]:
     statuses = {(status.group, status.index): status for status in holding.stays.tasks}
     known = ((task, statuses.get((task.group, task.index))) for task in holding.staying)
     seen = (_Dead(task, status, _gpu_broken(holding, task)) for task, status in known if status is not None)
@@ -183,7 +183,7 @@ def _first(dead: list[_Dead]) -> _Dead | None:
     return min(dead, key=lambda one: (one.status.at, one.task.group, one.task.index), default=None)
 
 
-def _mishap(holding: Holding, dead: tuple[_Dead, ...]) -> Mishap:
+def _mishap(holding: ClaimContext, dead: tuple[_Dead, ...]) -> Mishap:
     culprit = _culprit(dead)
     status, log = culprit.status, holding.evidence.tails.get((holding.claim.job, holding.claim.attempt), "")
     kind = classify(status, log, culprit.broken)
@@ -195,7 +195,7 @@ def _mishap(holding: Holding, dead: tuple[_Dead, ...]) -> Mishap:
     return Mishap(holding.claim.attempt, kind, status.at, told, status.group, status.exit_code, log)
 
 
-def _why_not_again(holding: Holding, mishap: Mishap, policy: RetryPolicy) -> str:
+def _why_not_again(holding: ClaimContext, mishap: Mishap, policy: RetryPolicy) -> str:
     """How it failed and, where that is why it is not tried again, that it has had its retries."""
     counted = sum(failure.counts for failure in holding.record.failures)
     had = f"; RetryPolicy {policy.name} grants it no more than {counted} retries" if counted else ""
@@ -210,11 +210,11 @@ def _told(dead: tuple[_Dead, ...]) -> str:
     return told + (f", and {count(others, 'task')} more went with it" if others else "")
 
 
-def _gpu_broken(holding: Holding, task: TaskPlacement) -> bool:
+def _gpu_broken(holding: ClaimContext, task: TaskPlacement) -> bool:
     """The backend says that a GPU of the task is not well."""
     node = holding.ground.nodes.get(task.node)
     return node is not None and any(not gpu.healthy and gpu.id in gpus_of((task,)) for gpu in node.gpus)
 
 
-def _policy(holding: Holding) -> RetryPolicy:
+def _policy(holding: ClaimContext) -> RetryPolicy:
     return holding.evidence.operations.retry_policy(holding.record.spec.retry_policy)

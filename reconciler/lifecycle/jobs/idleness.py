@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.lifecycle.jobs.sighted import Attempt
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.protocols.backend import ENDED, Activity
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement
@@ -11,7 +11,7 @@ NEWS_MAX = Duration(5 * 60_000)
 """What was seen longer ago ends nobody: who did nothing then may do something now."""
 
 
-def activity_of(attempt: Attempt, gang: tuple[TaskPlacement, ...], running_since: Instant) -> Activity | None:
+def activity_of(attempt: AttemptReport, gang: tuple[TaskPlacement, ...], running_since: Instant) -> Activity | None:
     """What is known of a gang, which is as active as its most active task; None: not of all of its tasks is anything known.
 
     A task that has ended was active until then.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.lifecycle.jobs.holding import Holding
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.settlements import AskToLeave, AskToStop, ConfirmRunning, Restart, Settlement
 from reconciler.protocols.backend import TaskState
 from solver.model.inflight import IntentKind
@@ -25,7 +25,7 @@ _BEGUN: frozenset[TaskState] = frozenset({"running", "succeeded", "failed"})
 _ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed"})
 
 
-def settle_replicas(holding: Holding) -> tuple[Settlement, ...]:
+def settle_replicas(holding: ClaimContext) -> tuple[Settlement, ...]:
     """What follows for a service that nobody ends; () where nothing does that would not follow for any gang."""
     claim = holding.claim
     # One request to leave at a time: what the next one has to say is true then as well.
@@ -43,7 +43,7 @@ def settle_replicas(holding: Holding) -> tuple[Settlement, ...]:
     return _restarts(holding, claim.running_since) if holding.asked("grow") is None else ()
 
 
-def _start_without_the_late(holding: Holding) -> tuple[Settlement, ...]:
+def _start_without_the_late(holding: ClaimContext) -> tuple[Settlement, ...]:
     """Those that are ready in time are the service; where none is, the round gives the attempt up as it does with any gang."""
     claim = holding.claim
     late = _late(holding, holding.staying)
@@ -56,7 +56,7 @@ def _start_without_the_late(holding: Holding) -> tuple[Settlement, ...]:
     )
 
 
-def _restarts(holding: Holding, running_since: Instant) -> tuple[Settlement, ...]:
+def _restarts(holding: ClaimContext, running_since: Instant) -> tuple[Settlement, ...]:
     claim, now = holding.claim, holding.now
     if claim.growth >= RESTARTS_AT_ONCE + (now - running_since) // RESTART_EVERY:
         return ()
@@ -69,24 +69,24 @@ def _restarts(holding: Holding, running_since: Instant) -> tuple[Settlement, ...
     return (Restart(claim.job, claim.attempt, due),) if due else ()
 
 
-def _go_on_without(holding: Holding, gone: tuple[TaskPlacement, ...], cause: str) -> Settlement:
+def _go_on_without(holding: ClaimContext, gone: tuple[TaskPlacement, ...], cause: str) -> Settlement:
     claim = holding.claim
     if len(gone) == len(holding.staying):
         return AskToStop(claim.job, claim.attempt, f"none of its replicas runs: {cause}")
     return AskToLeave(claim.job, claim.attempt, gone, cause)
 
 
-def _is_overdue(holding: Holding, kind: IntentKind) -> bool:
+def _is_overdue(holding: ClaimContext, kind: IntentKind) -> bool:
     intent = holding.asked(kind)
     return intent is not None and intent.deadline <= holding.now
 
 
-def _late(holding: Holding, tasks: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
+def _late(holding: ClaimContext, tasks: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
     states = _states(holding)
     return tuple(task for task in tasks if states.get(_key(task)) not in _BEGUN)
 
 
-def _states(holding: Holding) -> dict[tuple[str, int], TaskState]:
+def _states(holding: ClaimContext) -> dict[tuple[str, int], TaskState]:
     return {(status.group, status.index): status.state for status in holding.stays.tasks}
 
 

@@ -1,4 +1,4 @@
-"""What may follow from what the backend reports, as data: decided in jobs/settle.py, made true in act.py."""
+"""What may follow from what the backend reports, as data: decided in jobs/decisions.py, made true in control."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetAttempt:
     """The backend need not report this attempt any more."""
 
     job: JobName
@@ -160,7 +160,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class RecordMarks:
     """`marks` are to be remembered of a gang that runs. `kind`: of the event, "": none; `order`: what its tasks are told then."""
 
     job: JobName
@@ -210,7 +210,18 @@ Confirmation = ConfirmRunning | ConfirmGrown | ConfirmShrunk
 End = Succeed | Fail | TimeOut | GiveUp | Cull | Cancel | Abandon
 Stage = BeginSaving | BeginEnding | CallOff
 Settlement = (
-    Confirmation | AskToStop | AskToLeave | Restart | Stage | Outlive | Retry | End | Note | GiveBack | Forget | Send
+    Confirmation
+    | AskToStop
+    | AskToLeave
+    | Restart
+    | Stage
+    | Outlive
+    | Retry
+    | End
+    | RecordMarks
+    | GiveBack
+    | ForgetAttempt
+    | Send
 )
 
 

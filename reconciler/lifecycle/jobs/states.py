@@ -2,7 +2,7 @@
 
 No state is stored: a claim makes a job `starting`, its confirmation `running`, a stop intent `checkpointing`, `evicting` or
 `stopping`, and the release of a claim without an outcome makes it wait again. The table below is checked where
-settlements are decided (jobs/settle.py); the ledger itself guards the way from waiting to `starting`. docs/states.md
+settlements are decided (jobs/decisions.py); the ledger itself guards the way from waiting to `starting`. docs/states.md
 says it to a job's owner.
 """
 

@@ -18,9 +18,9 @@ from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.backends.baremetal.wire import AGENT_PATH, MESSAGE_BYTES_MAX
 from reconciler.model.clock import Clock
 from reconciler.node.agent.deeds import NodeDeeds
-from reconciler.node.agent.identity import Identity
+from reconciler.node.agent.identity import AgentIdentity
 from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, renew
-from reconciler.node.agent.pace import Pace
+from reconciler.node.agent.pace import AgentPace
 from reconciler.node.agent.session import Session
 from reconciler.protocols.backend import BackendUnreachableError
 
@@ -31,7 +31,7 @@ RENEWAL_EVERY_S: Final = 60.0
 """About how often it is looked whether the certificate is to be renewed."""
 
 
-class Agent:
+class NodeAgent:
     """`run` it in an event loop, until that is cancelled. Tasks don't notice whether it runs, nor whether anybody answers.
 
     `address`: where tasks on other nodes reach this one; "": where
@@ -42,11 +42,11 @@ class Agent:
         self,
         deeds: NodeDeeds,
         servers: Sequence[Server],
-        identity: Identity,
+        identity: AgentIdentity,
         clock: Clock,
         log: FilteringBoundLogger,
         address: str = "",
-        pace: Pace = Pace(),  # noqa: B008  (it is frozen)
+        pace: AgentPace = AgentPace(),  # noqa: B008  (it is frozen)
         chance: random.Random | None = None,
     ) -> None:
         self._deeds = deeds

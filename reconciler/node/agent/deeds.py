@@ -30,11 +30,11 @@ from reconciler.node.agent.hardware import Hardware, no_hardware
 from reconciler.node.agent.secrets import ReceivedSecrets
 from reconciler.node.local import LocalBackend
 from reconciler.node.local.accounts import Submitters
-from reconciler.node.local.gpus import DeclaredGpus, Gpus
+from reconciler.node.local.gpus import DeclaredGpus, NodeGpus
 from reconciler.node.local.machine import Equipment
 from reconciler.node.local.terminals import LocalLine
 from reconciler.node.local.terms import Terms
-from reconciler.protocols.backend import BackendUnreachableError, Changes, Cursor, StaleEpochError
+from reconciler.protocols.backend import BackendChanges, BackendUnreachableError, Cursor, StaleEpochError
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
@@ -51,7 +51,7 @@ class NodeDeeds:
         node: NodeName,
         folder: AgentFolder,
         clock: Clock,
-        gpus: Callable[[Path], Gpus] = DeclaredGpus,
+        gpus: Callable[[Path], NodeGpus] = DeclaredGpus,
         equipment: Equipment = Equipment(),  # noqa: B008  (it is frozen)
         hardware: Hardware | None = None,
         submitters: Submitters | None = None,
@@ -70,7 +70,7 @@ class NodeDeeds:
         self._hardware = hardware or Hardware(no_hardware)
         self.epochs = Epochs(folder.tasks)
 
-    def changes(self, since: Cursor) -> Changes:
+    def changes(self, since: Cursor) -> BackendChanges:
         """What is new of the node, its hardware and its tasks. Raises StateFolderError."""
         facts = self._hardware.news(self._clock.now(), whole=not since)
         changes = msgspec.structs.replace(self._backend.changes(since), facts=facts)

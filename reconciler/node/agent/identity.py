@@ -20,7 +20,7 @@ SPREAD_MS: Final = LIFE // 10
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AgentIdentity:
     """What is in the file: the key and its certificate, then the certificates of the authorities.
 
     `renew_at`: when to ask for the next certificate; the answer replaces the file.
@@ -54,7 +54,7 @@ class Identity:
         return context
 
 
-def read_identity(path: Path) -> Identity:
+def read_identity(path: Path) -> AgentIdentity:
     """Raises KeyFileError for a file that is not there, not its owner's alone, or damaged."""
     content = read_private(path)
     try:
@@ -71,14 +71,14 @@ def believing(authorities: bytes) -> ssl.SSLContext:
     return context
 
 
-def _identity(path: Path, content: bytes) -> Identity:
+def _identity(path: Path, content: bytes) -> AgentIdentity:
     certificates = [block for kind, block in blocks(content) if kind == "CERTIFICATE"]
     if len(certificates) < 2:
         raise CertificateError("there is no certificate with its authority in it")
     certificate = x509.load_pem_x509_certificate(certificates[0])
     if read_key(content).public_key() != certificate.public_key():
         raise CertificateError("its certificate is another key's")
-    return Identity(path, certificate, named(certificate), b"".join(certificates[1:]))
+    return AgentIdentity(path, certificate, named(certificate), b"".join(certificates[1:]))
 
 
 def renewal_time(number: int, until: Instant) -> Instant:

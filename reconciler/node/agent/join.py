@@ -41,7 +41,7 @@ from reconciler.backends.baremetal.join_wire import (
     RenewalAsked,
 )
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private, write_private
-from reconciler.node.agent.identity import Identity, believing, read_identity
+from reconciler.node.agent.identity import AgentIdentity, believing, read_identity
 from solver.model.cluster import NodeName
 from solver.model.document import decode, encode
 
@@ -57,7 +57,7 @@ class ControlPlaneUnreachableError(Exception):
     """Nobody answers there, or not as a control plane does. Later it may."""
 
 
-def join(host: str, port: int, token: JoinToken, path: Path) -> Identity:
+def join(host: str, port: int, token: JoinToken, path: Path) -> AgentIdentity:
     """Become the agent of the token's node, and keep who that is in the file `path`.
 
     Repeated after an answer that never came, it asks with the same key, which the token then still serves.
@@ -74,7 +74,7 @@ def join(host: str, port: int, token: JoinToken, path: Path) -> Identity:
     return identity
 
 
-def renew(host: str, port: int, identity: Identity) -> Identity:
+def renew(host: str, port: int, identity: AgentIdentity) -> AgentIdentity:
     """The next certificate, for a key of its own; the file has it from then on.
 
     Raises JoinRefusedError, ControlPlaneUnreachableError, KeyFileError.
@@ -116,7 +116,7 @@ def _key_in(path: Path) -> Key:
         raise KeyFileError(f"{path}: {error}. Delete it and join again") from error
 
 
-def _kept(path: Path, node: NodeName, key: Key, issued: Issued) -> Identity:
+def _kept(path: Path, node: NodeName, key: Key, issued: Issued) -> AgentIdentity:
     try:
         certificate = x509.load_pem_x509_certificate(issued.certificate.encode())
         for_this = certificate.public_key() == key.public_key() and named(certificate).node == node

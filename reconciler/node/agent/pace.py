@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class AgentPace:
     """All in seconds. `look_s`: between two looks at what tasks do. `rest_max_s`: the longest rest between two tries to connect."""
 
     beat_s: float = 5.0

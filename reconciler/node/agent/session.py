@@ -29,7 +29,7 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from reconciler.node.agent.deeds import NodeDeeds
-from reconciler.node.agent.pace import Pace
+from reconciler.node.agent.pace import AgentPace
 from reconciler.node.agent.terminals import AttachedLines
 from reconciler.protocols.backend import BackendUnreachableError, Cursor
 from solver.model.document import decode, encode
@@ -48,7 +48,7 @@ class Session:
         connection: ClientConnection,
         deeds: NodeDeeds,
         address: str,
-        pace: Pace,
+        pace: AgentPace,
         chance: random.Random,
         worker: ThreadPoolExecutor,
     ) -> None:

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown, Type
 from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.local.terminals import LocalLine
-from reconciler.protocols.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 
 
 class AttachedLines:
@@ -73,7 +73,7 @@ class AttachedLines:
     async def _show(self, number: int, line: LocalLine) -> None:
         shown = await line.receive()
         with suppress(ConnectionClosed):  # Whoever looked on has gone.
-            if isinstance(shown, Ended):
+            if isinstance(shown, TerminalEnd):
                 await self._say(Shown(number, None, shown.code, shown.stopped))
             else:
                 await self._say(Shown(number, shown))

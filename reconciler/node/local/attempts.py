@@ -61,7 +61,7 @@ class LeaveRequest(Document, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class TaskLife:
     """One task from one order that named it: its last one, unless a later growth names it again."""
 
     accepted: Accepted
@@ -79,8 +79,8 @@ class Orders:
     files: frozenset[str]
     accepted: dict[int, Accepted]
     leaves: dict[TaskKey, LeaveRequest]
-    gang: dict[TaskKey, Life]
-    lives: dict[TaskKey, Life]
+    gang: dict[TaskKey, TaskLife]
+    lives: dict[TaskKey, TaskLife]
 
     @classmethod
     def read(cls, attempt: Path, here: NodeName | None = None) -> Orders:
@@ -93,20 +93,20 @@ class Orders:
         for leave in sorted(filter(None, asked), key=lambda leave: leave.growth):
             leaves[leave.group, leave.index] = leave
         gang = {
-            (task.group, task.index): Life(known, task, life_folder(attempt, task, growth))
+            (task.group, task.index): TaskLife(known, task, life_folder(attempt, task, growth))
             for growth, known in sorted(accepted.items())
             for task in known.order.tasks
         }
         # A task that came to another node later has had a life here all the same, and that one is still told of.
         lives = {
-            (task.group, task.index): Life(known, task, life_folder(attempt, task, growth))
+            (task.group, task.index): TaskLife(known, task, life_folder(attempt, task, growth))
             for growth, known in sorted(accepted.items())
             for task in known.order.tasks
             if here in (None, task.node)
         }
         return cls(files, accepted, leaves, gang, lives)
 
-    def leave_of(self, life: Life) -> LeaveRequest | None:
+    def leave_of(self, life: TaskLife) -> LeaveRequest | None:
         """What told a life to leave, if anything did: an order to an earlier life does not count."""
         leave = self.leaves.get((life.task.group, life.task.index))
         return leave if leave and leave.growth >= life.accepted.growth else None

@@ -8,15 +8,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from reconciler.backends.forgetting import forget_each
+from reconciler.backends.attempt_removal import forget_each
 from reconciler.model.clock import Clock
 from reconciler.model.masking import read_log_masked
 from reconciler.node.local.attempts import (
     Accepted,
     LeaveRequest,
-    Life,
     Orders,
     StopRequest,
+    TaskLife,
     make_life_folder,
     order_files,
     read_document,
@@ -26,13 +26,13 @@ from reconciler.node.local.cleanup import GpuCleanup, unhealthy, whole_gpus
 from reconciler.node.local.disk import disk_errors_explained
 from reconciler.node.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.node.local.gangfile import write_gang
-from reconciler.node.local.gpus import DeclaredGpus, Gpus
-from reconciler.node.local.journal import Journal
+from reconciler.node.local.gpus import DeclaredGpus, NodeGpus
+from reconciler.node.local.journal import LocalJournal
 from reconciler.node.local.leaves import accept_leaves
 from reconciler.node.local.machine import Equipment
 from reconciler.node.local.mps import MpsWatch, clients_of, shares_of
-from reconciler.node.local.reporting import status_of
 from reconciler.node.local.spawn import Supervisors, free_port
+from reconciler.node.local.task_status import status_of
 from reconciler.node.local.tasks import record_lost, standing, was_started
 from reconciler.node.local.tells import accept_tell
 from reconciler.node.local.terminals import LocalLine
@@ -41,7 +41,7 @@ from reconciler.protocols.backend import (
     ENDED,
     AttemptKey,
     AttemptStopped,
-    Changes,
+    BackendChanges,
     Cursor,
     Epoch,
     GrowGang,
@@ -78,7 +78,7 @@ class LocalBackend:
         state: Path,
         inventory: Callable[[], tuple[Node, ...]],
         clock: Clock,
-        gpus: Callable[[Path], Gpus] = DeclaredGpus,
+        gpus: Callable[[Path], NodeGpus] = DeclaredGpus,
         terms: Terms = Terms(),  # noqa: B008  (it is frozen)
         here: NodeName | None = None,
         equipment: Equipment = Equipment(),  # noqa: B008  (as above)
@@ -95,9 +95,9 @@ class LocalBackend:
             self._folders = StateFolders(state.resolve())
             self._gpus = gpus(self._folders.gpus)
             self._cleanup = GpuCleanup(self._folders.quarantine, equipment.gpu_use)
-            self._journal = Journal(opening=self._folders.count_opening())
+            self._journal = LocalJournal(opening=self._folders.count_opening())
 
-    def changes(self, since: Cursor) -> Changes:
+    def changes(self, since: Cursor) -> BackendChanges:
         """What changed after `since`; for an earlier object's cursor, everything. Raises StateFolderError."""
         with self._one_at_a_time, disk_errors_explained(self._folders.root):
             self._supervisors.reap()
@@ -216,7 +216,7 @@ class LocalBackend:
     def _inventory(self) -> tuple[Node, ...]:
         return self._gpus.as_partitioned(self._declared())
 
-    def _alive(self) -> Iterator[Life]:
+    def _alive(self) -> Iterator[TaskLife]:
         """The tasks that run or will."""
         for attempt in self._folders.live():
             stop, orders = read_document(stop_file(attempt), StopRequest), self._orders_of(attempt)
@@ -224,7 +224,7 @@ class LocalBackend:
                 if self._status(attempt, orders, life, stop).state not in ENDED:
                     yield life
 
-    def _clients(self) -> dict[DeviceId, list[Life]]:
+    def _clients(self) -> dict[DeviceId, list[TaskLife]]:
         return clients_of(self._alive()) if self._mps.mps else {}
 
     def _ports(self) -> set[int]:
@@ -266,7 +266,7 @@ class LocalBackend:
         left = TaskLeft(leave.job, leave.attempt, leave.group, leave.index, leave.growth, at)
         self._journal.note(attempt, f"{LEFT}/{task_folder_name(leave.group, leave.index)}", left)
 
-    def _status(self, attempt: Path, orders: Orders, life: Life, stop: StopRequest | None) -> TaskStatus:
+    def _status(self, attempt: Path, orders: Orders, life: TaskLife, stop: StopRequest | None) -> TaskStatus:
         part = task_folder_name(life.task.group, life.task.index)
         ended = self._journal.ended(attempt, part)
         if ended is not None and ended.growth == life.accepted.growth:
@@ -292,7 +292,7 @@ class LocalBackend:
             yield
 
 
-def _refuse(attempt: Path, lives: Iterable[Life], reason: str) -> None:
+def _refuse(attempt: Path, lives: Iterable[TaskLife], reason: str) -> None:
     for life in lives:
         if not was_started(life.folder):
             folder = make_life_folder(attempt, life.task, life.accepted.growth)

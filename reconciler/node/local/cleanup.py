@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from reconciler.node.local.attempts import Life, read_document
-from reconciler.node.local.tasks import Standing
+from reconciler.node.local.attempts import TaskLife, read_document
+from reconciler.node.local.tasks import LocalTaskStatus
 from reconciler.protocols.backend import ENDED
 from reconciler.supervisor.memory import written
 from reconciler.supervisor.taskfiles import write_durably
@@ -99,7 +99,7 @@ class GpuCleanup:
             write_durably(str(task / VERIFIED), encode(verified).decode())
         return verified
 
-    def settled(self, life: Life, stands: Standing, now: Instant) -> Standing:
+    def settled(self, life: TaskLife, stands: LocalTaskStatus, now: Instant) -> LocalTaskStatus:
         """A task that has ended still runs, as far as others care, until its GPUs are clean or known not to be. Raises OSError."""
         devices = whole_gpus(life.task)
         if stands.state not in ENDED or stands.at is None or not devices:

@@ -18,7 +18,7 @@ HOSTS: Final = "hosts"
 _THIS_MACHINE: Final = "127.0.0.1"
 
 
-class Member(Document, frozen=True, omit_defaults=False):
+class RankedTask(Document, frozen=True, omit_defaults=False):
     """One task, and its rank among those that are there now."""
 
     group: str
@@ -27,12 +27,12 @@ class Member(Document, frozen=True, omit_defaults=False):
     node: NodeName
 
 
-class Gang(Document, frozen=True, omit_defaults=False):
+class GangFile(Document, frozen=True, omit_defaults=False):
     """The tasks that belong to an attempt, in the order of their ranks; `master`: HOST:PORT where they can meet."""
 
     attempt: int
     growth: int
-    world: tuple[Member, ...]
+    world: tuple[RankedTask, ...]
     master: str
 
 
@@ -44,18 +44,18 @@ def write_gang(attempt: Path, orders: Orders) -> None:
     first, meeting = orders.accepted[min(orders.accepted)], orders.accepted[newest].order.meeting
     stay = [life.task for life in orders.gang.values() if orders.leave_of(life) is None]
     world = tuple(
-        Member(task.group, task.index, rank, task.node)
+        RankedTask(task.group, task.index, rank, task.node)
         for rank, task in enumerate(in_rank_order(stay, first.order.spec))
     )
     master = address_of(meeting, world[0].node) if world else _THIS_MACHINE
-    gang = Gang(first.order.attempt, newest, world, f"{master}:{first.master_port}")
+    gang = GangFile(first.order.attempt, newest, world, f"{master}:{first.master_port}")
     _write_if_new(path, encode(gang).decode())
     launcher = first.order.spec.launcher
     if launcher is not None:
         _write_if_new(attempt / HOSTS, hosts_of((member for member in world if member.group != launcher.name), meeting))
 
 
-def hosts_of(members: Iterable[Member], meeting: Meeting | None = None) -> str:
+def hosts_of(members: Iterable[RankedTask], meeting: Meeting | None = None) -> str:
     """One line for each node, in the order of ranks, with how many tasks are there (mpirun(1), "Hostfiles").
 
     Where every node is this machine, they have one name; Open MPI adds up the slots of lines with the same one.

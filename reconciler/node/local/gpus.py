@@ -24,7 +24,7 @@ REAL_GPUS = Path("/proc/driver/nvidia/gpus")
 _GET_NVML = "Install `quorate[agent]` on it and start Quorate again"
 
 
-class Gpus(Protocol):
+class NodeGpus(Protocol):
     """The GPUs that tasks of this machine may be given. `declared` nodes, and their GPUs, are those of Git, in its numbering."""
 
     def reports(self) -> tuple[GpuPartitioned, ...]:
@@ -49,7 +49,7 @@ class Gpus(Protocol):
         """
 
 
-class Partitions:
+class PartitionOrders:
     """A folder with the last order of each GPU, as it was done or refused."""
 
     def __init__(self, folder: Path) -> None:
@@ -80,7 +80,7 @@ class DeclaredGpus:
     """
 
     def __init__(self, folder: Path, real_gpus: Path = REAL_GPUS) -> None:
-        self._partitions = Partitions(folder)
+        self._partitions = PartitionOrders(folder)
         self._real_gpus = real_gpus
 
     def reports(self) -> tuple[GpuPartitioned, ...]:

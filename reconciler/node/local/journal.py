@@ -7,7 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.protocols.backend import ENDED, AttemptStopped, Changes, Cursor, GpuPartitioned, TaskLeft, TaskStatus
+from reconciler.protocols.backend import (
+    ENDED,
+    AttemptStopped,
+    BackendChanges,
+    Cursor,
+    GpuPartitioned,
+    TaskLeft,
+    TaskStatus,
+)
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Instant
 
@@ -20,7 +28,7 @@ SAME_NEWS_EVERY_MS = 1_000
 _CHANGES_PER_OPENING_BITS = 32
 
 
-class Journal:
+class LocalJournal:
     """The latest of each thing seen, with the number of the change that made it so; looking again rebuilds it."""
 
     def __init__(self, opening: int) -> None:
@@ -75,10 +83,10 @@ class Journal:
             del self._seen[attempt]
             self._noted_at.pop(attempt, None)
 
-    def after(self, cursor: Cursor) -> Changes:
+    def after(self, cursor: Cursor) -> BackendChanges:
         """Everything whose latest change has a number above the cursor."""
         seen = [part for parts in self._seen.values() for number, part in parts.values() if number > cursor]
-        return Changes(
+        return BackendChanges(
             Cursor(self._sequence),
             nodes=tuple(node for number, node in self._nodes.values() if number > cursor),
             tasks=tuple(part for part in seen if isinstance(part, TaskStatus)),

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from reconciler.node.local.attempts import Life, read_document
+from reconciler.node.local.attempts import TaskLife, read_document
 from reconciler.node.local.gpus import REAL_GPUS
 from reconciler.supervisor.taskfiles import ABORT, TASK, write_durably
 from solver.model.cluster import DeviceId
@@ -189,7 +189,7 @@ class MpsWatch:
         self.mps = mps
         self._seen: tuple[int, frozenset[DeviceId]] = 0, frozenset()
 
-    def look(self, clients: Mapping[DeviceId, Collection[Life]], now: Instant) -> None:
+    def look(self, clients: Mapping[DeviceId, Collection[TaskLife]], now: Instant) -> None:
         """End daemons that nobody needs, and the clients of those that have died. Raises OSError."""
         seen_at, seen = self._seen
         if self.mps is None or (seen == clients.keys() and 0 <= now - seen_at < MPS_LOOK_MS):
@@ -202,16 +202,16 @@ class MpsWatch:
                 write_durably(str(life.folder / ABORT), json.dumps({"graceS": 0, "reason": reason}))
 
 
-def clients_of(lives: Iterable[Life]) -> dict[DeviceId, list[Life]]:
+def clients_of(lives: Iterable[TaskLife]) -> dict[DeviceId, list[TaskLife]]:
     """Of tasks that live, those that are about to begin, or have, and share a GPU by MPS, by that GPU."""
-    found: dict[DeviceId, list[Life]] = {}
+    found: dict[DeviceId, list[TaskLife]] = {}
     for life in lives:
         if life.task.sharing == "mps" and (life.folder / TASK).exists():
             found.setdefault(life.task.devices[0], []).append(life)
     return found
 
 
-def shares_of(clients: Mapping[DeviceId, Collection[Life]]) -> dict[DeviceId, MilliGpu]:
+def shares_of(clients: Mapping[DeviceId, Collection[TaskLife]]) -> dict[DeviceId, MilliGpu]:
     """The largest share of each GPU that a client of it has."""
     return {device: max(life.task.share or MilliGpu(0) for life in lives) for device, lives in clients.items()}
 

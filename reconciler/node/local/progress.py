@@ -15,7 +15,7 @@ from solver.model.quantities import Instant
 BYTES_MAX: Final = 4_096
 
 
-class Said(msgspec.Struct, frozen=True):
+class ReportedProgress(msgspec.Struct, frozen=True):
     """`step`: the last one done; `rate`: how many in a second, 0 where the task does not say."""
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -34,7 +34,7 @@ def said_progress(path: Path) -> tuple[Progress | None, str]:
     try:
         found = os.fstat(file)
         text = os.read(file, BYTES_MAX) if stat.S_ISREG(found.st_mode) else b""
-        said = msgspec.json.decode(text, type=Said)
+        said = msgspec.json.decode(text, type=ReportedProgress)
     except msgspec.DecodeError as error:
         return None, f'its progress file is not {{"step": …, "rate": …}}: {error}'
     finally:

@@ -18,7 +18,7 @@ LOOKED_EVERY_S: Final = 600.0
 
 
 @dataclass
-class Retention:
+class AttemptRetention:
     """Call `run` in a thread of its own, since large logs take a while to delete; `stop` from any.
 
     What is deleted is read by nobody but who asks for a log, and others may delete it at the same time.

@@ -38,7 +38,7 @@ class Measured(msgspec.Struct, frozen=True):
     exceeded: bool
 
 
-class Exit(msgspec.Struct, frozen=True, rename="camel"):
+class TaskExit(msgspec.Struct, frozen=True, rename="camel"):
     """How a task ended: written by its shim, or by the backend for a task that has none (`lost`)."""
 
     at: int
@@ -48,7 +48,7 @@ class Exit(msgspec.Struct, frozen=True, rename="camel"):
     memory: Measured | None = None
 
 
-class Watched(msgspec.Struct, frozen=True, rename="camel"):
+class TaskActivity(msgspec.Struct, frozen=True, rename="camel"):
     """What the shim saw the task do."""
 
     idle_ms: int
@@ -56,7 +56,7 @@ class Watched(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LocalTaskStatus:
     """A task's state, since when (milliseconds; None: since nobody noted when), the words that go with it, and what it does."""
 
     state: TaskState
@@ -69,14 +69,14 @@ class Standing:
     told: int = 0
 
 
-def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing:
+def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> LocalTaskStatus:
     """Derive how a task stands; settles as `lost` one whose supervisor vanished, once nothing of it runs any more."""
-    ended = _read(folder / taskfiles.EXIT, Exit)
+    ended = _read(folder / taskfiles.EXIT, TaskExit)
     if ended is None and _lock_is_held(folder / taskfiles.LOCK):
         started = _read(folder / taskfiles.STARTED, Started)
-        return _running(folder, started.at) if started else Standing("starting")
+        return _running(folder, started.at) if started else LocalTaskStatus("starting")
     # The supervisor may have ended properly between the two looks.
-    ended = ended or _read(folder / taskfiles.EXIT, Exit)
+    ended = ended or _read(folder / taskfiles.EXIT, TaskExit)
     if ended is not None:
         return _ended(folder, ended)
     started = _read(folder / taskfiles.STARTED, Started)
@@ -84,13 +84,13 @@ def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> Standing
         return _without_supervisor(folder, started, now)
     if attempt_stopped_at is not None:
         # A shim looks for the stop order after taking the lock: the lock is free, so none will get past it.
-        return Standing("stopped", attempt_stopped_at, detail="it was stopped before it started")
-    return Standing("starting")
+        return LocalTaskStatus("stopped", attempt_stopped_at, detail="it was stopped before it started")
+    return LocalTaskStatus("starting")
 
 
-def record_lost(folder: Path, reason: str, now: int) -> Exit:
+def record_lost(folder: Path, reason: str, now: int) -> TaskExit:
     """Settle a task's end where no supervisor can."""
-    ended = Exit(at=int(now), lost=reason)
+    ended = TaskExit(at=int(now), lost=reason)
     taskfiles.write_durably(str(folder / taskfiles.EXIT), msgspec.json.encode(ended).decode())
     return ended
 
@@ -101,15 +101,15 @@ def was_started(folder: Path) -> bool:
 
 
 def _activity(folder: Path) -> Activity | None:
-    watched = _read(folder / taskfiles.ACTIVITY, Watched)
+    watched = _read(folder / taskfiles.ACTIVITY, TaskActivity)
     if watched is None:
         return None
     return Activity(Instant(watched.seen_at - watched.idle_ms), Instant(watched.seen_at))
 
 
-def _running(folder: Path, since: int) -> Standing:
+def _running(folder: Path, since: int) -> LocalTaskStatus:
     progress, complaint = said_progress(folder / taskfiles.PROGRESS)
-    return Standing(
+    return LocalTaskStatus(
         "running",
         since,
         detail=complaint,
@@ -120,10 +120,10 @@ def _running(folder: Path, since: int) -> Standing:
     )
 
 
-def _ended(folder: Path, ended: Exit) -> Standing:
+def _ended(folder: Path, ended: TaskExit) -> LocalTaskStatus:
     state, detail = _end_of(ended)
     measured = ended.memory or _read(folder / taskfiles.MEMORY, Measured)
-    return Standing(
+    return LocalTaskStatus(
         state,
         ended.at,
         None if ended.lost else ended.code,
@@ -134,7 +134,7 @@ def _ended(folder: Path, ended: Exit) -> Standing:
     )
 
 
-def _end_of(ended: Exit) -> tuple[TaskState, str]:
+def _end_of(ended: TaskExit) -> tuple[TaskState, str]:
     if ended.lost:
         return "lost", ended.lost
     if ended.stopped:
@@ -159,12 +159,12 @@ def _words(code: int) -> str:
     return f"exit code {code}"
 
 
-def _without_supervisor(folder: Path, started: Started, now: int) -> Standing:
+def _without_supervisor(folder: Path, started: Started, now: int) -> LocalTaskStatus:
     if not kill_strays(str(folder), started.pid, started.start_ticks or -1):
-        return Standing("running", started.at, detail="its supervisor vanished; ending what is left of it")
+        return LocalTaskStatus("running", started.at, detail="its supervisor vanished; ending what is left of it")
     left = end_without_supervisor(msgspec.json.decode((folder / taskfiles.TASK).read_bytes()))
     if left:
-        return Standing("running", started.at, detail=f"its supervisor vanished; {left}")
+        return LocalTaskStatus("running", started.at, detail=f"its supervisor vanished; {left}")
     take_away(str(folder))
     return _ended(folder, record_lost(folder, "its supervisor vanished, so how it ended is unknown", now))
 

@@ -15,7 +15,7 @@ TELLS_KEPT: Final = 16
 """Supervisors look five times a second, so older ones have been told long ago."""
 
 
-class Tell(Document, frozen=True):
+class TellOrder(Document, frozen=True):
     """One order as accepted: for the tasks that came into the attempt with a growth up to `growth`."""
 
     number: int
@@ -26,18 +26,18 @@ class Tell(Document, frozen=True):
     at: Instant
 
 
-class Tells(Document, frozen=True):
+class TellOrders(Document, frozen=True):
     """The newest orders, oldest first."""
 
-    tells: tuple[Tell, ...]
+    tells: tuple[TellOrder, ...]
 
 
 def accept_tell(attempt: Path, order: TellGang, orders: Orders, at: Instant) -> None:
     """Keep an order for the supervisors, unless one with its number or a higher one came before, or no task is known yet."""
     path = attempt / Path(TELLS).name
-    known = read_document(path, Tells)
+    known = read_document(path, TellOrders)
     tells = known.tells if known else ()
     if not orders.accepted or (tells and tells[-1].number >= order.number):
         return
-    tell = Tell(order.number, order.reason, order.until, order.signal, max(orders.accepted), at)
-    write_durably(str(path), encode(Tells((*tells, tell)[-TELLS_KEPT:])).decode())
+    tell = TellOrder(order.number, order.reason, order.until, order.signal, max(orders.accepted), at)
+    write_durably(str(path), encode(TellOrders((*tells, tell)[-TELLS_KEPT:])).decode())

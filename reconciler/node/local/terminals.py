@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from reconciler.protocols.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 from reconciler.supervisor.taskfiles import TERMINAL
 from reconciler.supervisor.terminal import ENDED, MESSAGE_BYTES_MAX, SHOWN, WINDOW
 
@@ -17,7 +17,7 @@ _CONNECT_LIMIT_S: Final = 5.0
 
 
 class LocalLine:
-    """Implements Line. It is opened by any thread, and used from one event loop."""
+    """Implements TerminalLine. It is opened by any thread, and used from one event loop."""
 
     def __init__(self, folder: Path, task: str) -> None:
         """`task` as messages name it. Raises NoTerminalError where no supervisor listens."""
@@ -30,7 +30,7 @@ class LocalLine:
             self._socket.close()
             raise NoTerminalError(f"{task} has no terminal that could be attached to: it may have ended") from error
 
-    async def receive(self) -> bytes | Ended | None:
+    async def receive(self) -> bytes | TerminalEnd | None:
         """What comes next."""
         try:
             message = await asyncio.get_running_loop().sock_recv(self._socket, MESSAGE_BYTES_MAX)
@@ -39,7 +39,7 @@ class LocalLine:
         kind, content = message[:1], message[1:]
         if kind == ENDED:
             ended = json.loads(content)
-            return Ended(ended["code"], ended["stopped"])
+            return TerminalEnd(ended["code"], ended["stopped"])
         return content if kind == SHOWN else None
 
     async def send(self, typed: bytes | Window) -> None:

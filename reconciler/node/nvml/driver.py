@@ -94,7 +94,7 @@ class OfferedProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InstancePlacement:
     """A GPU instance as it is asked for: of this profile (its id), from this memory slice on, so many slices long."""
 
     profile: int
@@ -110,7 +110,7 @@ class Instance:
     """
 
     id: int
-    place: Place
+    place: InstancePlacement
     compute: tuple[int, ...] = ()
     uuid: str = ""
 
@@ -160,7 +160,7 @@ class Driver(Protocol):
     def set_mig(self, gpu: GpuUuid, on: bool) -> None:
         """Switch MIG mode. Raises InUseError or ResetNeededError where that has to wait for a reset, which was then asked for."""
 
-    def create(self, gpu: GpuUuid, place: Place) -> None:
+    def create(self, gpu: GpuUuid, place: InstancePlacement) -> None:
         """Make a GPU instance exactly there."""
 
     def create_compute(self, gpu: GpuUuid, instance: int) -> None:

@@ -1,4 +1,4 @@
-"""The GPUs that NVIDIA's driver finds in this machine: implements Gpus, for tasks to be given to and orders to partition."""
+"""The GPUs that NVIDIA's driver finds in this machine: implements NodeGpus, for tasks to be given to and orders to partition."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from reconciler.node.local.attempts import read_document
-from reconciler.node.local.gpus import Partitions
+from reconciler.node.local.gpus import PartitionOrders
 from reconciler.node.nvml.driver import BusId, Driver, DriverError, GpuUuid, Mig
 from reconciler.node.nvml.numbers import Seats, seated
-from reconciler.node.nvml.partitioning import Wish, partition
+from reconciler.node.nvml.partitioning import PartitionRequest, partition
 from reconciler.node.nvml.profiles import Vocabulary, vocabulary_of
 from reconciler.protocols.backend import GpuPartitioned, PartitionGpu
 from reconciler.supervisor import taskfiles
@@ -37,7 +37,7 @@ class NvmlGpus:
     """
 
     def __init__(self, folder: Path, driver: Driver) -> None:
-        self._partitions = Partitions(folder)
+        self._partitions = PartitionOrders(folder)
         self._seats_file = folder / SEATS
         self._driver = driver
         self._vocabularies: dict[GpuUuid, Vocabulary] = {}
@@ -153,7 +153,7 @@ class NvmlGpus:
         """Why not, and what it has then; the second is read again, not concluded."""
         try:
             _, words = self.mig(uuid)
-            refused = partition(self._driver, uuid, words, Wish(order.device, order.instances, used))
+            refused = partition(self._driver, uuid, words, PartitionRequest(order.device, order.instances, used))
             after = self._instances(uuid, order.instances)
         except DriverError as error:
             return str(error), last.instances if last else None

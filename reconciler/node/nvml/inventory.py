@@ -42,7 +42,7 @@ class GpuFound(Document, frozen=True):
     remap_failed: bool | None = None
 
 
-class Inventory(Document, frozen=True, omit_defaults=False):
+class GpuInventory(Document, frozen=True, omit_defaults=False):
     """A machine's GPUs in the order of its driver. `absent`: why it has none.
 
     `islands`: which of them are joined by NVLink. `failures`: GPUs that did not answer, and why.
@@ -59,7 +59,7 @@ class Inventory(Document, frozen=True, omit_defaults=False):
     differences: tuple[str, ...] = ()
 
 
-def differences(found: Inventory, declared: Node) -> Iterator[str]:
+def differences(found: GpuInventory, declared: Node) -> Iterator[str]:
     """How a machine differs from the node that it is by Git, which alone says how many GPUs there are and of which type."""
     if len(found.gpus) != len(declared.gpus):
         yield f"Git declares {count(len(declared.gpus), 'GPU')} for {declared.name}, and {len(found.gpus)} are here"
@@ -74,7 +74,7 @@ def differences(found: Inventory, declared: Node) -> Iterator[str]:
         yield f"Git declares the island {declared.island}, which counts before the NVLink domain {cliques[0]}"
 
 
-def read_inventory(driver: Driver) -> Inventory:
+def read_inventory(driver: Driver) -> GpuInventory:
     """Ask for everything once. Raises DriverError where the driver itself does not answer."""
     found: list[GpuFound] = []
     wirings: dict[BusId, Wiring] = {}
@@ -88,7 +88,7 @@ def read_inventory(driver: Driver) -> Inventory:
             failures.append(str(error))
     name = {gpu.bus: gpu.uuid for gpu in found}
     joined = tuple(tuple(name[bus] for bus in island) for island in islands(wirings))
-    return Inventory(driver=driver.version(), gpus=tuple(found), islands=joined, failures=tuple(failures))
+    return GpuInventory(driver=driver.version(), gpus=tuple(found), islands=joined, failures=tuple(failures))
 
 
 def islands(wirings: Mapping[BusId, Wiring]) -> tuple[tuple[BusId, ...], ...]:

@@ -6,7 +6,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.node.nvml.driver import Driver, DriverError, GpuUuid, InUseError, Mig, Place, Process, ResetNeededError
+from reconciler.node.nvml.driver import (
+    Driver,
+    DriverError,
+    GpuUuid,
+    InstancePlacement,
+    InUseError,
+    Mig,
+    Process,
+    ResetNeededError,
+)
 from reconciler.node.nvml.profiles import Vocabulary
 from reconciler.node.nvml.steps import Create, CreateCompute, Destroy, DestroyCompute, SetMode, Step, going, next_step
 from solver.model.cluster import DeviceId, MigInstance
@@ -16,7 +25,7 @@ STEPS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PartitionRequest:
     """An order about one GPU, `device`. `instances` None: whole. `used`: devices that tasks use or will."""
 
     device: DeviceId
@@ -29,7 +38,7 @@ class Wish:
         return device == self.device or (device.startswith(f"{self.device}/") and device not in stays)
 
 
-def partition(driver: Driver, gpu: GpuUuid, words: Vocabulary, wish: Wish) -> str:
+def partition(driver: Driver, gpu: GpuUuid, words: Vocabulary, wish: PartitionRequest) -> str:
     """Do it; "" or why not, or not all. Raises DriverError where the GPU can't be asked what it has.
 
     Before the first deed everything is looked at that can be known; what the driver refuses after that leaves the GPU as the last
@@ -45,7 +54,7 @@ def partition(driver: Driver, gpu: GpuUuid, words: Vocabulary, wish: Wish) -> st
     return refused or _made(driver, gpu, wanted)
 
 
-def places_of(words: Vocabulary, instances: Collection[MigInstance]) -> frozenset[Place] | str:
+def places_of(words: Vocabulary, instances: Collection[MigInstance]) -> frozenset[InstancePlacement] | str:
     """Where the driver has to make them; or which of them this GPU can't have."""
     if not words.model:
         return "this version knows no MIG profiles of this GPU's model"
@@ -60,7 +69,11 @@ def places_of(words: Vocabulary, instances: Collection[MigInstance]) -> frozense
 
 
 def objection(
-    mig: Mig, wanted: Collection[Place] | None, words: Vocabulary, wish: Wish, processes: Collection[Process]
+    mig: Mig,
+    wanted: Collection[InstancePlacement] | None,
+    words: Vocabulary,
+    wish: PartitionRequest,
+    processes: Collection[Process],
 ) -> str:
     """What speaks against touching it at all; "" if nothing does. Pure."""
     for device in sorted(wish.used):
@@ -79,7 +92,7 @@ def objection(
     return ""
 
 
-def _made(driver: Driver, gpu: GpuUuid, wanted: Collection[Place] | None) -> str:
+def _made(driver: Driver, gpu: GpuUuid, wanted: Collection[InstancePlacement] | None) -> str:
     for _ in range(STEPS_MAX):
         mig = driver.mig(gpu)
         step = next_step(mig, wanted) if mig else None

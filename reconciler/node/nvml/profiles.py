@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from reconciler.model.gpu_products import type_of_product
-from reconciler.node.nvml.driver import Instance, OfferedProfile, Place
+from reconciler.node.nvml.driver import Instance, InstancePlacement, OfferedProfile
 from solver.model.cluster import MigInstance
-from solver.model.mig import Placed, ProfileKey, is_valid, mig_model, mig_profile
+from solver.model.mig import PlacedInstance, ProfileKey, is_valid, mig_model, mig_profile
 from solver.model.mig_layout import model_of_type
 
 
@@ -23,22 +23,22 @@ class Vocabulary(NamedTuple):
     model: str
     offered: Mapping[str, OfferedProfile]
 
-    def name_of(self, place: Place) -> str:
+    def name_of(self, place: InstancePlacement) -> str:
         """The table's name of an instance's profile; "" for one that it lacks."""
         return next((name for name, offered in self.offered.items() if offered.id == place.profile), "")
 
-    def place_of(self, instance: MigInstance) -> Place | None:
+    def place_of(self, instance: MigInstance) -> InstancePlacement | None:
         """Where the driver has to make it; None: this GPU can't have it there."""
         offered = self.offered.get(instance.profile)
         if offered is None or instance.start not in offered.starts:
             return None
-        return Place(offered.id, instance.start, offered.memory_slices)
+        return InstancePlacement(offered.id, instance.start, offered.memory_slices)
 
     def fits(self, instances: Iterable[MigInstance]) -> bool:
         """One GPU can have all of them at a time. Raises KeyError for one that it can't have at all."""
         model = mig_model(self.model)
         by_name = {profile.name: profile for profile in model.profiles}
-        return is_valid(model, [Placed(one.start, by_name[one.profile]) for one in instances])
+        return is_valid(model, [PlacedInstance(one.start, by_name[one.profile]) for one in instances])
 
     def usable(self, instances: Iterable[Instance]) -> dict[MigInstance, Instance]:
         """Those that tasks can run in, by what they are called."""

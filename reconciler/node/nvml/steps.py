@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from reconciler.node.nvml.driver import Instance, Mig, Place
+from reconciler.node.nvml.driver import Instance, InstancePlacement, Mig
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class SetMode:
 class Create:
     """Make a GPU instance there."""
 
-    place: Place
+    place: InstancePlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Destroy:
 Step = SetMode | Create | CreateCompute | DestroyCompute | Destroy
 
 
-def next_step(mig: Mig, wanted: Collection[Place] | None) -> Step | None:
+def next_step(mig: Mig, wanted: Collection[InstancePlacement] | None) -> Step | None:
     """The next deed; None: it is as it is to be. `wanted` None: whole, and not in MIG mode.
 
     What goes leaves before anything is made, since what is made needs its room.
@@ -66,7 +66,7 @@ def next_step(mig: Mig, wanted: Collection[Place] | None) -> Step | None:
     return _next_made(mig.instances, wanted or ())
 
 
-def _next_made(instances: Collection[Instance], wanted: Collection[Place]) -> Step | None:
+def _next_made(instances: Collection[Instance], wanted: Collection[InstancePlacement]) -> Step | None:
     there = {instance.place: instance for instance in instances}
     for place in sorted(wanted, key=lambda place: place.start):
         if place not in there:
@@ -76,6 +76,6 @@ def _next_made(instances: Collection[Instance], wanted: Collection[Place]) -> St
     return None
 
 
-def going(mig: Mig, wanted: Collection[Place] | None) -> tuple[Instance, ...]:
+def going(mig: Mig, wanted: Collection[InstancePlacement] | None) -> tuple[Instance, ...]:
     """The instances that are not among the wanted ones."""
     return tuple(instance for instance in mig.instances if wanted is None or instance.place not in wanted)

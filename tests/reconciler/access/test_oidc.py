@@ -16,7 +16,7 @@ from reconciler.access.authenticator import Authenticator
 from reconciler.access.caller import Caller
 from reconciler.access.keys import AGAIN_AFTER_S, KEPT_S, IssuerUnreachableError
 from reconciler.access.oidc import LEEWAY_S, BadTokenError, OidcVerifier
-from reconciler.access.policy import AccessPolicy, Identity, OidcIssuer
+from reconciler.access.policy import AccessPolicy, IdentitySettings, OidcIssuer
 from solver.model.quantities import Instant
 from tests.reconciler.access.issuer import AUDIENCE, FakeClock, Issuer, serving
 
@@ -37,9 +37,9 @@ def verifier(clock: FakeClock) -> OidcVerifier:
     return OidcVerifier(clock)
 
 
-def identity(issuer: Issuer, **changes: str) -> Identity:
+def identity(issuer: Issuer, **changes: str) -> IdentitySettings:
     fields = {"issuer": issuer.url, "audience": AUDIENCE, "groups_claim": "groups"} | changes
-    return Identity((OidcIssuer(**fields),))  # type: ignore[arg-type]
+    return IdentitySettings((OidcIssuer(**fields),))  # type: ignore[arg-type]
 
 
 def part(document: object) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.access.caller import Caller
 from reconciler.access.token_file import TokenFileError
-from reconciler.access.tokens import TokenFile, create_token, hash_of
+from reconciler.access.tokens import UserTokenFile, create_token, hash_of
 
 
 def test_a_token_is_known_by_its_hash_alone(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_a_token_is_known_by_its_hash_alone(tmp_path: Path) -> None:
     assert token != other
     assert token not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
-    known = TokenFile(path)
+    known = UserTokenFile(path)
     assert known.caller(token) == Caller("ada", frozenset({"vision", "leads"}))
     assert known.caller(other) == Caller("bob")
     assert known.caller(hash_of(token)) is None
@@ -29,7 +29,7 @@ def test_a_token_is_known_by_its_hash_alone(tmp_path: Path) -> None:
 def test_a_line_that_is_deleted_lets_nobody_in_any_more(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     token, other = create_token(path, "ada"), create_token(path, "bob")
-    known = TokenFile(path)
+    known = UserTokenFile(path)
     assert known.caller(token) is not None
     path.write_text("# one line\n\n" + path.read_text().splitlines()[1])
     assert known.caller(token) is None
@@ -43,7 +43,7 @@ def test_a_line_that_is_deleted_lets_nobody_in_any_more(tmp_path: Path) -> None:
 def test_a_file_that_others_can_touch_is_not_used(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "tokens"
     token = create_token(path, "ada")
-    known = TokenFile(path)
+    known = UserTokenFile(path)
     assert known.caller(token) is not None
     path.chmod(mode)
     with pytest.raises(TokenFileError, match="chmod 600"):
@@ -57,7 +57,7 @@ def test_neither_is_a_link_or_nothing(tmp_path: Path) -> None:
     os.symlink(tmp_path / "tokens", tmp_path / "link")
     for name in ("link", "missing"):
         with pytest.raises(TokenFileError, match="can't be opened"):
-            TokenFile(tmp_path / name).check()
+            UserTokenFile(tmp_path / name).check()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str) -> None:
     create_token(path, "ada")
     path.write_text(f"{path.read_text()}{line}\n")
     with pytest.raises(TokenFileError, match=r"tokens:2: this is no line of a token file"):
-        TokenFile(path).check()
+        UserTokenFile(path).check()
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a,b", "*", "a\nsha256:", "x" * 201])

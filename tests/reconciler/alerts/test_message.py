@@ -18,7 +18,7 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.post import retry_after
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
 from reconciler.model.job_record import JobRecord
-from reconciler.model.webhook_standing import BACKOFF_MAX, RETRY_AFTER_MAX, Answer, Standing
+from reconciler.model.webhook_delivery import BACKOFF_MAX, RETRY_AFTER_MAX, DeliveryResult, DeliveryState
 from reconciler.protocols.stores import Event, KeptEvent
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName
@@ -157,19 +157,21 @@ def test_retry_after(written: str, seconds: int) -> None:
 
 
 def test_rests_grow_to_a_bound_and_a_receiver_may_ask_for_longer_ones() -> None:
-    standing = Standing("ops/chat", 5, "t")
+    standing = DeliveryState("ops/chat", 5, "t")
     rests = []
     for _ in range(50):
-        standing = standing.after(6, Answer("it answered 500"), NOW, 0.5)
+        standing = standing.after(6, DeliveryResult("it answered 500"), NOW, 0.5)
         rests.append(standing.not_before - NOW)
     assert rests[:4] == [1_000, 2_000, 4_000, 8_000]
     assert rests[-1] == BACKOFF_MAX
     assert (standing.cursor, standing.tries, standing.failing_since) == (5, 50, NOW)
-    longer = Standing("ops/chat", 5, "t").after(6, Answer("it answered 429", Duration(90_000)), NOW, 0.0)
+    longer = DeliveryState("ops/chat", 5, "t").after(6, DeliveryResult("it answered 429", Duration(90_000)), NOW, 0.0)
     assert longer.not_before == NOW.after(90_000)
-    for_ever = Standing("ops/chat", 5, "t").after(6, Answer("it answered 503", Duration(10**12)), NOW, 0.0)
+    for_ever = DeliveryState("ops/chat", 5, "t").after(6, DeliveryResult("it answered 503", Duration(10**12)), NOW, 0.0)
     assert for_ever.not_before == NOW.after(RETRY_AFTER_MAX)
-    assert standing.after(6, Answer(), NOW, 0.0) == Standing("ops/chat", 6, "t", delivered=1, answered_at=NOW)
+    assert standing.after(6, DeliveryResult(), NOW, 0.0) == DeliveryState(
+        "ops/chat", 6, "t", delivered=1, answered_at=NOW
+    )
 
 
 def test_a_key_is_read_from_a_file_that_is_its_owners_alone(tmp_path: Path) -> None:

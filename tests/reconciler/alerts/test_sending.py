@@ -23,7 +23,7 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.sender import Sender
 from reconciler.control.metrics import Metrics
 from reconciler.documents.operations import Operations
-from reconciler.model.webhook_standing import Standing
+from reconciler.model.webhook_delivery import DeliveryState
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import Event
 from reconciler.server.alerts import AlertSending
@@ -80,7 +80,7 @@ class World:
         courier = Courier(store.alerts, store.history, store.jobs, clock, sender.send, lambda: 0.5, "loop")
         return AlertSending(courier, self.site, lambda: self.epoch, structlog.get_logger())
 
-    def standing(self, webhook: str = "ops/a") -> Standing:
+    def standing(self, webhook: str = "ops/a") -> DeliveryState:
         return {standing.webhook: standing for standing in self.site.store.alerts.webhooks()}[webhook]
 
 

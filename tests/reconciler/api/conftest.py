@@ -13,26 +13,25 @@ import pytest
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
-from reconciler.api.following import Following, Planning
+from reconciler.api.git_services import GitServices, Planning
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.serve import ApiServer
 from reconciler.api.services import Services
-from reconciler.backends.baremetal.authority import Authority
+from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.control import PolicyInForce
 from reconciler.control.metrics import Metrics
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import SystemClock
-from reconciler.model.followed import FollowedKind
-from reconciler.model.found import Review
-from reconciler.model.git_status import Condition as Told
-from reconciler.model.git_status import PolicyStatus
+from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.model.retry_policy import RetryPolicy
+from reconciler.model.review_findings import Review
+from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import Claim
@@ -64,7 +63,7 @@ POLICY = policy_of(
 OPERATIONS = Operations(retry=(RetryPolicy("training"),))
 REVISION = "abc123"
 WEBHOOK_SECRET = b"a secret of the forge"
-IN_FORCE = PolicyStatus((Told("Ready", status=True, reason="", message=""),), REVISION, REVISION)
+IN_FORCE = PolicyStatus((PolicyCondition("Ready", status=True, reason="", message=""),), REVISION, REVISION)
 NOW = Instant(1_700_000_000_000)
 
 
@@ -80,7 +79,7 @@ class Site:
     logs: dict[tuple[str, int, str, int], bytes] = field(default_factory=dict)
     woken: int = 0
     ready: bool = True
-    sighted: Sighted = field(default_factory=lambda: Sighted({}, {}))
+    sighted: BackendReports = field(default_factory=lambda: BackendReports({}, {}))
     metrics: Metrics = field(default_factory=Metrics)
     operations: Operations = OPERATIONS
     policy: Policy = POLICY
@@ -98,7 +97,7 @@ class Site:
     def agents(self) -> AgentDesk:
         clock, file = SystemClock(), AuthorityFile(self.secrets / "agents" / "authority.pem")
         file.make(clock.now())
-        return AgentDesk(self.store.agents, Authority(file, self.store.agents, clock))
+        return AgentDesk(self.store.agents, CertificateAuthority(file, self.store.agents, clock))
 
     @property
     def in_force(self) -> PolicyInForce:
@@ -134,7 +133,7 @@ class Site:
             health=self.store.health,
             operations=lambda: self.operations,
             alerts=AlertDesk(self.store.alerts, Sender(self.secrets, SystemClock())),
-            following=Following(
+            following=GitServices(
                 "main",
                 self.store.following,
                 lambda: self.told,

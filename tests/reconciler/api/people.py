@@ -10,7 +10,7 @@ from reconciler.access.oidc import BadTokenError
 from reconciler.access.policy import AccessPolicy, RoleBinding
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import Client
+from reconciler.client import Client
 from solver.model.workload import QueueName
 from tests.reconciler.api.conftest import TOKEN, Site
 

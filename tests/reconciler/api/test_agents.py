@@ -15,10 +15,10 @@ from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import fingerprint, pem_of
 from reconciler.backends.baremetal.join_token import read_token
 from reconciler.cli.main import run
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.node.agent.identity import read_identity
 from reconciler.node.agent.join import join
-from reconciler.protocols.agents import Agent, Invitation
+from reconciler.protocols.agents import AgentRecord, Invitation
 from solver.model.cluster import NodeName
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, TOKEN, Site
@@ -53,9 +53,9 @@ def test_a_token_does_not_last_for_ever(site: Site, client: Client, until: str, 
 
 def test_how_agents_stand() -> None:
     agents = (
-        Agent(NodeName("b"), 1, NOW, NOW, NOW.after(HOUR)),
-        Agent(NodeName("c"), 2, NOW, NOW, NOW.after(HOUR), NOW, "ada"),
-        Agent(NodeName("d"), 1, NOW, NOW, NOW),
+        AgentRecord(NodeName("b"), 1, NOW, NOW, NOW.after(HOUR)),
+        AgentRecord(NodeName("c"), 2, NOW, NOW, NOW.after(HOUR), NOW, "ada"),
+        AgentRecord(NodeName("d"), 1, NOW, NOW, NOW),
     )
     invitations = (
         Invitation("1", NodeName("a"), "ada", NOW, NOW.after(5)),

@@ -10,9 +10,9 @@ import pytest
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.serve import ApiServer
 from reconciler.cli.main import run
-from reconciler.client.client import ApiError, Client, NotAuthorisedError
+from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
-from reconciler.model.webhook_standing import Answer, Standing
+from reconciler.model.webhook_delivery import DeliveryResult, DeliveryState
 from solver.model.workload import QueueName
 from tests.reconciler.alerts.receiver import Receiver, receiving
 from tests.reconciler.api.conftest import NOW, TOKEN, Site
@@ -27,8 +27,8 @@ QUIET = AlertPolicy("quiet", (Webhook("hook", SECRET_PATH),), enabled=False)
 
 def standings(site: Site) -> None:
     site.operations = Operations(alerts=(OPS, QUIET))
-    chat = Standing("ops/chat", 4, "t").after(5, Answer(), NOW, 0.5).gave_up(6)
-    hook = Standing("ops/hook", 4, "t").after(5, Answer("it answered 500"), NOW, 0.5)
+    chat = DeliveryState("ops/chat", 4, "t").after(5, DeliveryResult(), NOW, 0.5).gave_up(6)
+    hook = DeliveryState("ops/hook", 4, "t").after(5, DeliveryResult("it answered 500"), NOW, 0.5)
     for standing in (chat, hook):
         site.store.alerts.begin(site.epoch(), standing)
 
@@ -53,7 +53,9 @@ def test_the_status_says_who_does_not_answer(site: Site, client: Client) -> None
     condition = client.status().conditions[-1]
     assert (condition.type, condition.status, condition.reason) == ("AlertsDelivered", False, "webhook-silent")
     assert condition.message == f"webhook ops/hook has not answered since {NOW}: it answered 500"
-    gone = Standing("ops/hook", 5, "t", given_up=2).after(6, Answer("it answered 410", gone=True), NOW, 0.5)
+    gone = DeliveryState("ops/hook", 5, "t", given_up=2).after(
+        6, DeliveryResult("it answered 410", gone=True), NOW, 0.5
+    )
     site.store.alerts.keep(site.epoch(), gone)
     message = client.status().conditions[-1].message
     assert message == "webhook ops/hook wants no more messages, 2 events were given up"

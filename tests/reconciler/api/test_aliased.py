@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from reconciler.api.aliased import Aliases, aliased, aliases_for, bare, users_named_by
+from reconciler.api.aliases import Aliases, aliased, aliases_for, bare, users_named_by
 from solver.milp.highs import optimise
 from solver.model.document import encode
 from solver.model.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, declared_holder
@@ -20,7 +20,7 @@ from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.round.solve import solve
 from tests.drawn import worlds
-from tests.solver.backfill.declared_worlds import declared_worlds
+from tests.solver.backfill.document_worlds import declared_worlds
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.worlds import job, node, policies, snapshots, with_sets
 

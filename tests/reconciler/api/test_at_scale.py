@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 from sqlalchemy import event
 
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.job_groups import Batch, NewGroup, NewJob
 from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.protocols.stores import Event

@@ -19,9 +19,9 @@ from reconciler.api.attach_payloads import Detached
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import ApiProblem
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
-from reconciler.protocols.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 from solver.model.document import decode
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.local_worlds import eventually
@@ -34,14 +34,14 @@ JOB = JobName("job")
 
 
 class Echo:
-    """Implements Terminals and Line: shows what is typed, ends at `end`, breaks at `break`."""
+    """Implements Terminals and TerminalLine: shows what is typed, ends at `end`, breaks at `break`."""
 
     def __init__(self) -> None:
         self.opened: list[tuple[str, int, str, int]] = []
         self.windows: list[Window] = []
         self.closed = 0
         self.refuses = False
-        self._shown: asyncio.Queue[bytes | Ended | None] = asyncio.Queue()
+        self._shown: asyncio.Queue[bytes | TerminalEnd | None] = asyncio.Queue()
 
     def open_terminal(self, job: JobName, attempt: int, group: str, index: int) -> Echo:
         if self.refuses:
@@ -49,14 +49,14 @@ class Echo:
         self.opened.append((job, attempt, group, index))
         return self
 
-    async def receive(self) -> bytes | Ended | None:
+    async def receive(self) -> bytes | TerminalEnd | None:
         return await self._shown.get()
 
     async def send(self, typed: bytes | Window) -> None:
         if isinstance(typed, Window):
             self.windows.append(typed)
         else:
-            last = {b"end": Ended(3, stopped=True), b"break": None}
+            last = {b"end": TerminalEnd(3, stopped=True), b"break": None}
             await self._shown.put(last.get(typed, typed))
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.documents.operations import Operations
 from reconciler.model.checkpoint_findings import WrongHash
 from reconciler.model.checkpoint_policy import CheckpointPolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.lifecycle.jobs.containers import WITH_CONTAINERS
 from reconciler.lifecycle.jobs.throttle import Throttled
 from reconciler.protocols.backend import Unstartable

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from reconciler.access.caller import Caller
 from reconciler.access.keys import IssuerUnreachableError
 from reconciler.access.oidc import BadTokenError
-from reconciler.access.policy import AccessPolicy, Identity, OidcIssuer
+from reconciler.access.policy import AccessPolicy, IdentitySettings, OidcIssuer
 from reconciler.api.app import create_app
 from reconciler.api.guard import Guard, InsecureBindingError
 from reconciler.api.rules import RULES
@@ -168,5 +168,5 @@ def test_the_description_names_the_identity_providers(site: Site, http: httpx2.C
         return list(document["components"]["securitySchemes"])
 
     assert ways() == ["bearer"]
-    site.access = AccessPolicy(Identity((OidcIssuer("https://id.example", "quorate"),)))
+    site.access = AccessPolicy(IdentitySettings((OidcIssuer("https://id.example", "quorate"),)))
     assert ways() == ["bearer", "oidc-1"]

@@ -10,11 +10,11 @@ import pytest
 
 from reconciler.analysis.backtest.past import read_history
 from reconciler.api.serve import ApiServer
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.model.job_record import JobOutcome
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 from reconciler.protocols.stores import Event
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
@@ -59,12 +59,12 @@ def test_an_export_is_replayed(
 ) -> None:
     monkeypatch.setenv("QUORATE_TOKEN", TOKEN)
     out = tmp_path / "history.jsonl.gz"
-    assert run(["history", "export", "--out", str(out), "--alias", "--server", server.url]) == Exit.OK
+    assert run(["history", "export", "--out", str(out), "--alias", "--server", server.url]) == ExitCode.OK
     assert "3 jobs written" in capsys.readouterr().err
     (one,) = read_history(out).jobs
     assert (one.job.name, one.job.user, one.job.submitted_at, one.duration) == ("job-2", "user-1", NOW, 60 * MINUTE)
     tried = ["simulate", "--history", str(out), "--days", "1", "--policies", str(shipped("policies")), "-o", "json"]
-    assert run(tried) == Exit.OK
+    assert run(tried) == ExitCode.OK
     captured = capsys.readouterr()
     (figures,) = json.loads(captured.out)["policies"]
     assert (figures["jobs"], figures["started"], figures["ended"]) == (1, 1, 1)

@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.access.policy import AccessPolicy, BreakGlass
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.model.clock import SystemClock
-from reconciler.model.health_record import Finding, NodeHealth, PartHealth
+from reconciler.model.health_record import HealthFinding, NodeHealth, PartHealth
 from reconciler.model.intervention_record import Intervention, Subject
 from reconciler.model.job_record import JobOutcome
 from solver.model.cluster import NodeName
@@ -200,7 +200,7 @@ def test_what_is_in_force_is_counted_by_kind(site: Site) -> None:
 LATER = Instant.parse("2100-01-01T00:00:00Z")
 SICK = NodeHealth(
     NodeName("n1"),
-    (Finding("straggler", "", "train", NOW, NOW, "task worker/0 of train is slow", confirmed=True),),
+    (HealthFinding("straggler", "", "train", NOW, NOW, "task worker/0 of train is slow", confirmed=True),),
     (PartHealth("", "cordoned", NOW, "task worker/0 of train is slow", LATER),),
 )
 

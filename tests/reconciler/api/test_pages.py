@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.protocols.stores import Event
 from solver.model.workload import JobName
 from tests.reconciler.api.conftest import NOW, TOKEN, Site, spec

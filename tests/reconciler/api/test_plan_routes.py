@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.client.client import ApiError, Client
+from reconciler.client import ApiError, Client
 from reconciler.documents.repository import Compiled
-from reconciler.gitops.review.compare import cluster_of
+from reconciler.gitops.review.comparison import cluster_of
 from reconciler.gitops.review.meaning import meaning_of
 from reconciler.model.envelope import Envelope
-from reconciler.model.found import Review
-from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.model.git_status import PolicyCondition, PolicyStatus
+from reconciler.model.review_findings import Review
 from tests.reconciler.api.conftest import IN_FORCE, REVISION, Site
 from tests.reconciler.gitops.review.test_guardrails import evicted, found
 
 HEAD = "b" * 40
-HELD = PolicyStatus((Condition("Stalled", True, "PlanDrift", "too much"),), REVISION, HEAD, acceptable=True)
+HELD = PolicyStatus((PolicyCondition("Stalled", True, "PlanDrift", "too much"),), REVISION, HEAD, acceptable=True)
 
 
 def planned(meaning: str = "sha256:head") -> Review:

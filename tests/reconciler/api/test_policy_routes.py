@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.client.client import ApiError, Client
-from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.client import ApiError, Client
+from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from solver.model.quantities import Instant
 from tests.reconciler.api.conftest import NOW, REVISION, Site
 
@@ -14,7 +14,7 @@ HELD = "b" * 40
 
 def held(reason: str = "HistoryRewritten", *, acceptable: bool = True) -> PolicyStatus:
     return PolicyStatus(
-        (Condition("Stalled", True, reason, "it was rewritten"),), REVISION, HELD, acceptable=acceptable
+        (PolicyCondition("Stalled", True, reason, "it was rewritten"),), REVISION, HELD, acceptable=acceptable
     )
 
 
@@ -43,7 +43,7 @@ def test_a_held_revision_is_accepted_once_with_who_and_why(client: Client, site:
         (held("SignatureRefused", acceptable=False), HELD, "why", "not-acceptable"),
         (held(), HELD, "  ", "no-reason"),
         (held(), HELD, "x" * 501, "no-reason"),
-        (PolicyStatus((Condition("Ready", True, "Applied", ""),), HELD, HELD), HELD, "why", "not-held"),
+        (PolicyStatus((PolicyCondition("Ready", True, "Applied", ""),), HELD, HELD), HELD, "why", "not-held"),
     ],
 )
 def test_what_can_not_be_accepted(

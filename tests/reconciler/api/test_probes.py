@@ -13,7 +13,7 @@ import pytest
 from reconciler.api.guard import Guard
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import Client
+from reconciler.client import Client
 from tests.reconciler.api.conftest import TOKEN, Site
 from tests.reconciler.api.web import WEB
 

@@ -12,9 +12,9 @@ from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.policy_payloads import ApprovalAsked, PlanAsked
 from reconciler.api.rules import RULES
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import ApiError, Client, NotAuthorisedError
+from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
-from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.stores import Event
 from solver.model.document import encode
@@ -111,7 +111,7 @@ def array(name: str) -> bytes:
 @pytest.fixture
 def roles(site: Site) -> Iterator[ApiServer]:
     """A job of `mine` that runs and has written something, a round that knows of it, and a webhook whose file is not there."""
-    told = Condition("Stalled", True, "HistoryRewritten", "history was rewritten")
+    told = PolicyCondition("Stalled", True, "HistoryRewritten", "history was rewritten")
     site.told = PolicyStatus((told,), REVISION, HELD, acceptable=True)
     site.planned = planned()
     site.operations = Operations(alerts=(AlertPolicy("ops", (Webhook("chat", url_file="none"),)),))

@@ -11,13 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.api.guard import Guard
 from reconciler.api.job_routes import BODY_BYTES_MAX
 from reconciler.api.payloads import HeldDevice
-from reconciler.api.problems import NotReadyError, RefusedError
+from reconciler.api.problems import NotReadyError, RequestRefusedError
 from reconciler.api.serve import ApiServer
 from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
-from reconciler.client.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.control.queue_use import QueueLine
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.facts import GpuFacts, NodeFacts
 from reconciler.model.job_groups import NewJob
 from reconciler.model.job_record import JobOutcome
@@ -275,7 +275,7 @@ def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> No
 def test_nodes_whose_nvlinks_contradict_their_island_say_so(site: Site, client: Client) -> None:
     clique = {node.name: NodeFacts(node.name, NOW, (GpuFacts(node.gpus[0].id, clique="c"),)) for node in NODES}
     assert [view.nvlink for view in client.nodes().items] == ["", ""]
-    site.sighted = Sighted({}, {}, facts=clique)
+    site.sighted = BackendReports({}, {}, facts=clique)
     assert [view.nvlink for view in client.nodes().items] == [
         "NVLink joins it to n2, its island to no other node",
         "NVLink joins it to n1, its island to no other node",
@@ -344,5 +344,5 @@ def test_errors_are_sorted_by_who_must_act(server: ApiServer) -> None:
 def test_what_could_never_run_is_said_in_one_sentence_also_where_it_ends_in_a_question(site: Site) -> None:
     unknown = UnknownName("priority-class", ("trainin",), ("training",))
     services = replace(site.services(), admit=lambda _: (unknown,))
-    with pytest.raises(RefusedError, match=r"^train could never run: .*; did you mean training\?$"):
+    with pytest.raises(RequestRefusedError, match=r"^train could never run: .*; did you mean training\?$"):
         require_admissible(services, [NewJob(JobName("train"), spec())])

@@ -12,11 +12,11 @@ import httpx2
 import pytest
 
 from reconciler.access.caller import Caller
-from reconciler.api.authority import Authority
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.guard import Guard
 from reconciler.api.serve import ApiServer
 from reconciler.api.watch_routes import WatchRoutes, message
-from reconciler.client.client import Client, NotAuthorisedError, ServerUnreachableError
+from reconciler.client import Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.stores import Event
@@ -145,7 +145,7 @@ def test_a_server_that_stops_says_so(site: Site) -> None:
 def test_it_ends_with_the_token_and_with_the_role(site: Site) -> None:
     def ends(caller: Caller) -> bytes:
         services = site.services()
-        routes = WatchRoutes(services, Authority(services), Flag())
+        routes = WatchRoutes(services, Authorisation(services), Flag())
 
         async def read() -> list[bytes]:
             return [piece async for piece in routes._messages(caller, "", 0)]

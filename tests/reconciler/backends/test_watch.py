@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.node.local.tasks import Watched
+from reconciler.node.local.tasks import TaskActivity
 from reconciler.supervisor import processes, taskfiles, watching
 from reconciler.supervisor.processes import children_of, cpu_s_of_descendants
-from reconciler.supervisor.watching import Watch
+from reconciler.supervisor.watching import ActivityWatch
 from tests.contracts.local_worlds import eventually
 
 EVERY_S = 10.0
@@ -43,15 +43,15 @@ def no_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "cpu_s_of_descendants", lambda: 0.0)
 
 
-def idle_s(clock: Clock, watch: Watch, after_s: float) -> float:
+def idle_s(clock: Clock, watch: ActivityWatch, after_s: float) -> float:
     clock.now_s += after_s
     watch.look()
-    return msgspec.json.decode(Path(taskfiles.ACTIVITY).read_bytes(), type=Watched).idle_ms / 1_000
+    return msgspec.json.decode(Path(taskfiles.ACTIVITY).read_bytes(), type=TaskActivity).idle_ms / 1_000
 
 
 @pytest.mark.usefixtures("no_cpu")
 def test_a_line_in_the_log_is_something(clock: Clock) -> None:
-    watch = Watch(EVERY_S)
+    watch = ActivityWatch(EVERY_S)
     assert idle_s(clock, watch, 10) == 10
     Path(taskfiles.LOG).write_text("one\n")
     assert idle_s(clock, watch, 10) == 0
@@ -64,7 +64,7 @@ def test_a_hundredth_of_a_core_is_nothing_and_more_is_something(
 ) -> None:
     used = iter([5.0, 5.0 + cpu_s])
     monkeypatch.setattr(processes, "cpu_s_of_descendants", lambda: next(used))
-    watch = Watch(EVERY_S)
+    watch = ActivityWatch(EVERY_S)
     assert (idle_s(clock, watch, 10) > 0) == idle
 
 
@@ -73,19 +73,19 @@ def test_one_look_after_a_long_pause_finds_what_a_look_in_time_would_have_found(
 ) -> None:
     used = iter([0.0, 0.2])
     monkeypatch.setattr(processes, "cpu_s_of_descendants", lambda: next(used))
-    watch = Watch(EVERY_S)
+    watch = ActivityWatch(EVERY_S)
     assert idle_s(clock, watch, 3_600) == 0
 
 
 @pytest.mark.usefixtures("no_cpu")
 def test_it_looks_no_more_often_than_it_shall(clock: Clock) -> None:
-    watch = Watch(EVERY_S)
+    watch = ActivityWatch(EVERY_S)
     assert [idle_s(clock, watch, 9), idle_s(clock, watch, 1)] == [0, 10]
 
 
 @pytest.mark.usefixtures("no_cpu")
 def test_a_disk_that_is_full_ends_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(EVERY_S)
+    watch = ActivityWatch(EVERY_S)
     with monkeypatch.context() as full:
         full.setattr(watching, "write_durably", _refuse)
         assert idle_s(clock, watch, 10) == 0

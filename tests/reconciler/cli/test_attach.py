@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from tests.reconciler.api.conftest import Site
 from tests.reconciler.cli.conftest import Quorate
 
@@ -15,7 +15,7 @@ SHELL = ("submit", "--pty", "--name", "shell", "--queue", "team")
 def test_without_a_terminal_nothing_is_submitted(at_server: ApiServer, site: Site, quorate: Quorate) -> None:
     for command in ((*SHELL, "--", "bash"), ("attach", "shell")):
         ran = quorate(*command)
-        assert (ran.exit_code, "stdin and stdout must be a terminal" in ran.err) == (Exit.USAGE, True)
+        assert (ran.exit_code, "stdin and stdout must be a terminal" in ran.err) == (ExitCode.USAGE, True)
     assert site.store.jobs.jobs() == ()
 
 
@@ -31,9 +31,9 @@ def test_without_a_terminal_nothing_is_submitted(at_server: ApiServer, site: Sit
 )
 def test_what_does_not_go_with_it(quorate: Quorate, beside: tuple[str, ...], told: str) -> None:
     ran = quorate(*SHELL, *beside)
-    assert (ran.exit_code, told in ran.err) == (Exit.USAGE, True)
+    assert (ran.exit_code, told in ran.err) == (ExitCode.USAGE, True)
 
 
 def test_what_would_happen_needs_no_terminal(at_server: ApiServer, quorate: Quorate) -> None:
     ran = quorate(*SHELL, "--test-only", "--", "bash")
-    assert (ran.exit_code, "shell" in ran.out) == (Exit.OK, True)
+    assert (ran.exit_code, "shell" in ran.out) == (ExitCode.OK, True)

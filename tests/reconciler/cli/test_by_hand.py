@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.client.client import Client
+from reconciler.client import Client
 from reconciler.model.job_record import JobOutcome
 from solver.model.document import encode
 from solver.model.workload import JobArray, JobName

@@ -16,8 +16,8 @@ from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local
 from reconciler.control.broken_limits import BrokenLimit
-from reconciler.model.followed import FollowedKind
 from reconciler.model.health_record import PartHealth
+from reconciler.model.watch_status import FollowedKind
 from solver.model.cluster import MigInstance, Node
 from solver.model.document import decode
 from solver.model.quantities import Cpu, Memory, MilliGpu

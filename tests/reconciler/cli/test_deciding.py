@@ -10,7 +10,7 @@ import pytest
 import reconciler.control.optimiser
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
-from reconciler.cli.deciding import program_beside
+from reconciler.cli.optimiser import program_beside
 from reconciler.control.optimiser import KillableOptimiser
 from solver.checker.check import violations
 from solver.milp.highs import optimise

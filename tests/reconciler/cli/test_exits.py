@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from tests.reconciler.api.conftest import Site
 from tests.reconciler.cli.conftest import Quorate, submitted
 
-NOT_YET = {Exit.CHANGES, Exit.STALE_PLAN, Exit.GUARDRAIL_REFUSED}
+NOT_YET = {ExitCode.CHANGES, ExitCode.STALE_PLAN, ExitCode.GUARDRAIL_REFUSED}
 """Promised to commands that are not there yet, and used by no other."""
 
 NOBODY = "http://127.0.0.1:1"
 REACHED = [
-    (Exit.OK, ("get",)),
-    (Exit.ERROR, ("get", "nowhere")),
-    (Exit.POLICY_INVALID, ("validate", "{broken}")),
-    (Exit.WAIT_TIMED_OUT, ("wait", "job", "--timeout", "1ms")),
-    (Exit.SERVER_UNREACHABLE, ("get", "--server", NOBODY)),
-    (Exit.USAGE, ("get", "--nope")),
-    (Exit.USAGE, ("wait", "job", "--timeout", "soon")),
-    (Exit.USAGE, ("wait", "job", "--timeout", "0s")),
+    (ExitCode.OK, ("get",)),
+    (ExitCode.ERROR, ("get", "nowhere")),
+    (ExitCode.POLICY_INVALID, ("validate", "{broken}")),
+    (ExitCode.WAIT_TIMED_OUT, ("wait", "job", "--timeout", "1ms")),
+    (ExitCode.SERVER_UNREACHABLE, ("get", "--server", NOBODY)),
+    (ExitCode.USAGE, ("get", "--nope")),
+    (ExitCode.USAGE, ("wait", "job", "--timeout", "soon")),
+    (ExitCode.USAGE, ("wait", "job", "--timeout", "0s")),
 ]
 ASKING_THE_SERVER = ["get", "describe job", "why job", "logs job", "wait job", "cancel job", "queues", "nodes", "rounds", "status",
                      "submit --name a --queue team -- true"]  # fmt: skip
@@ -38,7 +38,7 @@ def broken(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("exit_code", "arguments"), REACHED)
 def test_it_is_reached(
-    quorate: Quorate, site: Site, at_server: ApiServer, broken: Path, exit_code: Exit, arguments: tuple[str, ...]
+    quorate: Quorate, site: Site, at_server: ApiServer, broken: Path, exit_code: ExitCode, arguments: tuple[str, ...]
 ) -> None:
     submitted(site, "job")
     ran = quorate(*(argument.format(broken=broken) for argument in arguments))
@@ -49,7 +49,7 @@ def test_it_is_reached(
 def test_every_command_says_that_nobody_answers(quorate: Quorate, command: str) -> None:
     name, *rest = command.split()
     ran = quorate(name, "--server", NOBODY, *rest)
-    assert (ran.exit_code, ran.out) == (Exit.SERVER_UNREACHABLE, "")
+    assert (ran.exit_code, ran.out) == (ExitCode.SERVER_UNREACHABLE, "")
     assert "Start it with `quorate run`" in ran.err
 
 
@@ -59,7 +59,7 @@ def test_every_command_says_that_it_may_not(
 ) -> None:
     monkeypatch.setenv("QUORATE_TOKEN", "wrong")
     ran = quorate(*command.split())
-    assert (ran.exit_code, ran.out) == (Exit.NOT_AUTHORISED, "")
+    assert (ran.exit_code, ran.out) == (ExitCode.NOT_AUTHORISED, "")
     assert "QUORATE_TOKEN" in ran.err
 
 
@@ -71,7 +71,7 @@ def test_a_token_file_that_others_can_read_is_not_used(
     (tmp_path / "token").write_text("t" * 43)
     (tmp_path / "token").chmod(0o644)
     ran = quorate("get")
-    assert ran.exit_code == Exit.NOT_AUTHORISED
+    assert ran.exit_code == ExitCode.NOT_AUTHORISED
     assert "others can read" in ran.err
 
 
@@ -95,4 +95,4 @@ def test_a_token_that_is_missing_is_said_with_where_it_is_looked_for(
 
 
 def test_each_code_is_in_the_table_or_not_used_yet() -> None:
-    assert {code for code, _ in REACHED} | {Exit.NOT_AUTHORISED, Exit.INTERRUPTED} | NOT_YET == set(Exit)
+    assert {code for code, _ in REACHED} | {ExitCode.NOT_AUTHORISED, ExitCode.INTERRUPTED} | NOT_YET == set(ExitCode)

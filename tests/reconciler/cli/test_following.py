@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.model.git_status import Condition, PolicyStatus
+from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from tests.reconciler.api.conftest import IN_FORCE, REVISION, Site
 from tests.reconciler.cli.conftest import Now, Quorate
 
@@ -20,7 +20,7 @@ def found(at_server: ApiServer, now: Now) -> None:
 def told(kind: str, reason: str) -> PolicyStatus:
     """What the follower says of HELD; the message has what a terminal would obey."""
     message = f"{reason} \x1b[2J"
-    return PolicyStatus((Condition(kind, True, reason, message),), REVISION, HELD, acceptable=True)  # type: ignore[arg-type]
+    return PolicyStatus((PolicyCondition(kind, True, reason, message),), REVISION, HELD, acceptable=True)  # type: ignore[arg-type]
 
 
 def test_a_held_revision_is_accepted(quorate: Quorate, site: Site) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.model.job_record import JobOutcome
 from solver.model.workload import Dependency, JobName
 from tests.contracts.simulated_worlds import NODES
@@ -144,7 +144,7 @@ def test_an_array_is_waited_for_with_its_worst_code(
     quorate: Quorate, site: Site, outcomes: tuple[str | int, ...], code: int
 ) -> None:
     quorate(*SWEEP)
-    assert quorate("wait", "sweep", "--timeout", "1ms").exit_code == Exit.WAIT_TIMED_OUT
+    assert quorate("wait", "sweep", "--timeout", "1ms").exit_code == ExitCode.WAIT_TIMED_OUT
     ends = {
         "succeeded": JobOutcome("succeeded", NOW, 0),
         "cancelled": JobOutcome("cancelled", NOW),

@@ -13,7 +13,7 @@ import yaml
 
 from reconciler.cli.install_source import UnknownSourceError
 from reconciler.gitops.source.tree import read_revision
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 from tests.reconciler.cli.conftest import Quorate
 
 SOURCE = f"git+https://git.example.com/lab/quorate@{'0a' * 20}"

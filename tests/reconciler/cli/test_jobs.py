@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.api.serve import ApiServer
 from reconciler.cli.why import why_lines
-from reconciler.client.client import connect
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.client import connect
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import Activity, TaskStatus
 from reconciler.protocols.marks import Marks
@@ -179,7 +179,7 @@ def watched(site: Site, activity: Activity | None) -> None:
     site.store.ledger.claim(site.epoch(), claim, Intent("start", job, 1, NOW, NOW.after(1)))
     site.store.ledger.confirm_running(site.epoch(), job, 1, NOW)
     seen = TaskStatus(job, 1, "worker", 0, NODES[1].name, "running", NOW, activity=activity)
-    site.sighted = Sighted({}, {(job, 1): Attempt((seen,))})
+    site.sighted = BackendReports({}, {(job, 1): AttemptReport((seen,))})
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.kubectl.main import main, run
 from reconciler.cli.kubectl.pods import PodWhy, ToldEvent, why_lines
-from reconciler.cli.kubectl.queues import ToldQueue, ToldQueues, notes, rows
+from reconciler.cli.kubectl.queues import QueueListing, ToldQueue, notes, rows
 from solver.model.quantities import Instant
 from tests.house.tracked import ROOT
 from tests.unimported import unimport
@@ -66,7 +66,7 @@ def test_kubectl_finds_the_plugin_by_its_name() -> None:
 
 
 def test_help_names_the_commands(capsys: Capture) -> None:
-    assert run(["--help"]) == Exit.OK
+    assert run(["--help"]) == ExitCode.OK
     shown = capsys.readouterr().out
     assert shown.startswith("Usage: kubectl quorate ")
     assert all(name in shown for name in ("why", "gang", "queues"))
@@ -74,42 +74,42 @@ def test_help_names_the_commands(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("arguments", [["why"], ["why", "a", "b"], ["why", "a", "-o", "yaml"], ["wy"]])
 def test_usage_errors_exit_with_64(arguments: list[str], capsys: Capture) -> None:
-    assert run(arguments) == Exit.USAGE
+    assert run(arguments) == ExitCode.USAGE
     assert "See `kubectl quorate" in capsys.readouterr().err
 
 
 def test_credentials_that_only_kubectl_takes_go_through_it(fake_kubectl: Path, capsys: Capture) -> None:
-    assert run(["why", "p"]) == Exit.OK
+    assert run(["why", "p"]) == ExitCode.OK
     assert capsys.readouterr().out == (
         "p in namespace vision: it waits: Held\n"
         "  - waits: get --raw /api/v1/namespaces/vision/pods/p\n"
         "Its events may not be read.\n"
     )
-    assert run(["why", "p", "-n", "nlp", "--context", "far"]) == Exit.OK
+    assert run(["why", "p", "-n", "nlp", "--context", "far"]) == ExitCode.OK
     assert "waits: --context far get --raw /api/v1/namespaces/nlp/pods/p" in capsys.readouterr().out
 
 
 def test_what_kubectl_says_becomes_an_exit_code(fake_kubectl: Path, capsys: Capture) -> None:
-    assert run(["why", "worker-2"]) == Exit.ERROR
+    assert run(["why", "worker-2"]) == ExitCode.ERROR
     assert capsys.readouterr().err == (
         "error: there is no pod worker-2 in namespace vision\n  Did you mean worker-1?\n"
     )
-    assert run(["queues"]) == Exit.SERVER_UNREACHABLE
+    assert run(["queues"]) == ExitCode.SERVER_UNREACHABLE
     assert "no such host" in capsys.readouterr().err
-    assert run(["why", "p", "--context", "lost"]) == Exit.NOT_AUTHORISED
+    assert run(["why", "p", "--context", "lost"]) == ExitCode.NOT_AUTHORISED
     assert "cannot locate context lost" in capsys.readouterr().err
 
 
 def test_without_kubectl_the_kubeconfig_is_refused_with_what_to_do(fake_kubectl: Path, capsys: Capture) -> None:
     fake_kubectl.unlink()
-    assert run(["why", "p"]) == Exit.NOT_AUTHORISED
+    assert run(["why", "p"]) == ExitCode.NOT_AUTHORISED
     assert "as is not supported. " in capsys.readouterr().err
 
 
 def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     unimport(monkeypatch, "reconciler.cli.kubectl.", "reconciler.kubernetes.")
     monkeypatch.setitem(sys.modules, "aiohttp", None)
-    assert run(["queues"]) == Exit.ERROR
+    assert run(["queues"]) == ExitCode.ERROR
     assert "pip install 'quorate[kubernetes]'" in capsys.readouterr().err
 
 
@@ -156,7 +156,7 @@ def test_queues_are_a_tree_and_say_what_holds_them() -> None:
     stalled = {"type": "Stalled", "status": "True", "message": "PlanDrift"}
     gpus = [{"gpuType": "H100", "guaranteed": 4, "fairShare": 5, "used": 6.5, "borrowed": 2.5, "pending": 8}]
     jobs = {"running": 1, "pending": 2}
-    found = ToldQueues(
+    found = QueueListing(
         (
             ToldQueue("a", {"parent": "b", "gpus": gpus, "jobs": jobs, "conditions": [stalled]}),
             ToldQueue("b", {"gpus": [{**gpus[0], "max": 9}], "jobs": jobs, "conditions": [held, stalled]}),

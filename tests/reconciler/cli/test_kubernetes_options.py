@@ -8,7 +8,7 @@ import click
 import pytest
 
 from reconciler.cli.kubernetes_options import kubernetes_settings
-from reconciler.kubernetes.objects.whose import INCUMBENTS, Whose
+from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, PodOwnership
 
 USUAL: dict[str, Any] = {
     "kubernetes": True,
@@ -30,12 +30,12 @@ USUAL: dict[str, Any] = {
     ("said", "whose"),
     [
         ({}, None),
-        ({"observe": True}, Whose(frozenset(INCUMBENTS))),
-        ({"observe": True, "observed_queue": "all"}, Whose(frozenset(INCUMBENTS), "all")),
-        ({"observe": True, "observed_schedulers": ("mine", "volcano")}, Whose(frozenset({"mine", "volcano"}))),
+        ({"observe": True}, PodOwnership(frozenset(INCUMBENTS))),
+        ({"observe": True, "observed_queue": "all"}, PodOwnership(frozenset(INCUMBENTS), "all")),
+        ({"observe": True, "observed_schedulers": ("mine", "volcano")}, PodOwnership(frozenset({"mine", "volcano"}))),
     ],
 )
-def test_whose_pods_are_looked_at(said: dict[str, Any], whose: Whose | None) -> None:
+def test_whose_pods_are_looked_at(said: dict[str, Any], whose: PodOwnership | None) -> None:
     found = kubernetes_settings(**(USUAL | said))
     assert found is not None
     assert found.observed == whose

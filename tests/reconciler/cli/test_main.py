@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 import pytest
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import COMMANDS, LazyGroup, cli, run
 from reconciler.cli.output import CommandFailedError, print_error
 from tests.reconciler.cli.conftest import Quorate
 
 
 def test_exit_codes_are_frozen() -> None:
-    assert {code.name: code.value for code in Exit} == {
+    assert {code.name: code.value for code in ExitCode} == {
         "OK": 0,
         "ERROR": 1,
         "CHANGES": 2,
@@ -34,14 +34,14 @@ def test_exit_codes_are_frozen() -> None:
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
 def test_help_lists_every_command(quorate: Quorate, arguments: tuple[str, ...]) -> None:
     ran = quorate(*arguments)
-    assert ran.exit_code == Exit.OK
+    assert ran.exit_code == ExitCode.OK
     assert all(name in ran.out and command.summary in ran.out for name, command in COMMANDS.items())
 
 
 def test_every_command_exists_and_helps(quorate: Quorate) -> None:
     for name in COMMANDS:
         ran = quorate(name, "--help")
-        assert (ran.exit_code, ran.out.splitlines()[0].split()[:3]) == (Exit.OK, ["Usage:", "quorate", name])
+        assert (ran.exit_code, ran.out.splitlines()[0].split()[:3]) == (ExitCode.OK, ["Usage:", "quorate", name])
 
 
 def test_an_unknown_command_is_a_usage_error_with_the_nearest(quorate: Quorate) -> None:
@@ -54,7 +54,7 @@ def test_an_unknown_command_is_a_usage_error_with_the_nearest(quorate: Quorate) 
 )
 def test_usage_errors_exit_with_64(quorate: Quorate, arguments: tuple[str, ...]) -> None:
     ran = quorate(*arguments)
-    assert ran.exit_code == Exit.USAGE
+    assert ran.exit_code == ExitCode.USAGE
     assert ran.err.startswith("error: ")
     assert "Traceback" not in ran.err
 
@@ -70,7 +70,7 @@ GROUPS = [
 @pytest.mark.parametrize("name", GROUPS)
 def test_a_group_without_its_command_says_plainly_which_there_are(quorate: Quorate, name: str) -> None:
     ran = quorate(name)
-    assert (ran.exit_code, ran.out) == (Exit.USAGE, "")
+    assert (ran.exit_code, ran.out) == (ExitCode.USAGE, "")
     assert ran.err == quorate(name, "--help").out
 
 
@@ -108,7 +108,7 @@ def test_a_failed_command_prints_place_problem_and_fix(
 ) -> None:
     @click.command()
     def fails() -> None:
-        raise CommandFailedError("no\x1b[2J such job", place="llama", fix="Submit it.", exit_code=Exit.STALE_PLAN)
+        raise CommandFailedError("no\x1b[2J such job", place="llama", fix="Submit it.", exit_code=ExitCode.STALE_PLAN)
 
     monkeypatch.setattr(LazyGroup, "get_command", lambda *_: fails)
     assert run(["validate"]) == 4

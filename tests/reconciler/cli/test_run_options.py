@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from tests.reconciler.cli.conftest import Quorate
 
 REPOSITORY = ("run", "--policies-repo", "/no/such/repository")
@@ -21,5 +21,5 @@ REPOSITORY = ("run", "--policies-repo", "/no/such/repository")
 )
 def test_what_is_refused(quorate: Quorate, options: tuple[str, ...], message: str) -> None:
     ran = quorate(*REPOSITORY, *options)
-    assert ran.exit_code == Exit.USAGE
+    assert ran.exit_code == ExitCode.USAGE
     assert message in ran.err

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 
 POLICIES = str(shipped("policies"))
 ROWS = ["2017-10-09 00:00:00,3600,16,0,one", "2017-10-09 00:10:00,600,8,0,two", "2017-10-09 00:20:00,600,32,0,two"]
@@ -69,7 +69,7 @@ def simulate(trace: str, *more: str) -> int:
 
 
 def test_json_is_as_its_schema_has_it(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate(trace, "--policies", POLICIES, "-o", "json") == Exit.OK
+    assert simulate(trace, "--policies", POLICIES, "-o", "json") == ExitCode.OK
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     validator_of("Simulation").validate(found)
@@ -86,28 +86,32 @@ def test_two_policies_side_by_side_and_the_report(
     repository(tmp_path / "equal", 8, 8)
     repository(tmp_path / "first", 16, 0)
     both = ["--policies", "equal", "--policies", "first", "--greedy"]
-    assert simulate(trace, *both, "--html", "report.html") == Exit.OK
+    assert simulate(trace, *both, "--html", "report.html") == ExitCode.OK
     out = capsys.readouterr().out
     assert out.startswith("2017-10-09T00:00:00Z to 2017-10-09T06:00:00Z, 3 jobs of trace.csv\n\nAll jobs")
     assert GOLDEN in out
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
-    assert simulate(trace, *both) == Exit.OK
+    assert simulate(trace, *both) == ExitCode.OK
     assert capsys.readouterr().out == out
 
 
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "said"),
     [
-        (["--from", "2018-01-01", "--days", "1", "--policies", POLICIES], Exit.ERROR, "no jobs from 2018-01-01"),
-        (["--from", "October", "--days", "1", "--policies", POLICIES], Exit.USAGE, "is no date"),
-        (["--from", "2017-10-09", "--days", "1"], Exit.USAGE, "name at least one policy"),
-        (["--policies", POLICIES], Exit.USAGE, "needs --from and --days"),
-        (["--policies", POLICIES, "--policies", POLICIES], Exit.USAGE, "named twice"),
-        (["--policies", POLICIES, "--history", POLICIES + "/README.md"], Exit.USAGE, "one of --trace and --history"),
+        (["--from", "2018-01-01", "--days", "1", "--policies", POLICIES], ExitCode.ERROR, "no jobs from 2018-01-01"),
+        (["--from", "October", "--days", "1", "--policies", POLICIES], ExitCode.USAGE, "is no date"),
+        (["--from", "2017-10-09", "--days", "1"], ExitCode.USAGE, "name at least one policy"),
+        (["--policies", POLICIES], ExitCode.USAGE, "needs --from and --days"),
+        (["--policies", POLICIES, "--policies", POLICIES], ExitCode.USAGE, "named twice"),
+        (
+            ["--policies", POLICIES, "--history", POLICIES + "/README.md"],
+            ExitCode.USAGE,
+            "one of --trace and --history",
+        ),
     ],
 )
 def test_what_is_refused(
-    trace: str, arguments: list[str], exit_code: Exit, said: str, capsys: pytest.CaptureFixture[str]
+    trace: str, arguments: list[str], exit_code: ExitCode, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["simulate", "--trace", trace, *arguments]) == exit_code
     assert said in capsys.readouterr().err

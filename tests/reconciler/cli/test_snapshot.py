@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.api.aliased import aliased
+from reconciler.api.aliases import aliased
 from reconciler.api.serve import ApiServer
 from reconciler.documents.snapshot import read_snapshot
 from solver.model.document import encode

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.analysis.reports.certified import proof_of
-from reconciler.analysis.reports.plain import plain_of
-from reconciler.cli.exits import Exit
+from reconciler.analysis.reports.plain_text import plain_of
+from reconciler.analysis.reports.proof import proof_of
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 from solver.plan.plan import Certificate, LayerResult
 
 POLICIES = shipped("policies")
@@ -20,7 +20,7 @@ MORNING = shipped("cluster-state") / "examples" / "morning.json"
 
 
 def test_the_example_morning_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(POLICIES)]) == Exit.OK
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(POLICIES)]) == ExitCode.OK
     assert capsys.readouterr().out == (
         "start    serve-7b: 3 tasks on h100-a-05, cpu-a-1\n"
         "start    tuning: 2 tasks on h100-a-06, h100-a-07\n"
@@ -47,7 +47,7 @@ def test_a_folder_of_documents_without_inventory_will_do(tmp_path: Path, capsys:
             f"apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {{name: {queue}}}\nspec: {{}}\n"
         )
     (tmp_path / "classes.yaml").write_text((POLICIES / "priorities.yaml").read_text())
-    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.OK
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == ExitCode.OK
     assert "start    tuning" in capsys.readouterr().out
 
 
@@ -65,7 +65,7 @@ def test_a_broken_snapshot_is_one_clear_error(
 ) -> None:
     path = tmp_path / "snapshot.json"
     path.write_text(snapshot)
-    assert run(["solve", "--snapshot", str(path), "--policies", str(POLICIES)]) == Exit.ERROR
+    assert run(["solve", "--snapshot", str(path), "--policies", str(POLICIES)]) == ExitCode.ERROR
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.out == ""
@@ -84,16 +84,16 @@ def test_a_snapshot_may_limit_tasks_to_some_of_its_nodes(tmp_path: Path, capsys:
     (tmp_path / "snapshot.json").write_text(LIMITED)
     command = ["solve", "--snapshot", str(tmp_path / "snapshot.json"), "--policies", str(tmp_path)]
     assert list(validator_of("Snapshot").iter_errors(json.loads(LIMITED))) == []
-    assert run(command) == Exit.OK
+    assert run(command) == ExitCode.OK
     assert "start    web: 1 task on n1" in capsys.readouterr().out
     (tmp_path / "snapshot.json").write_text(LIMITED.replace('"nodes": "one"', '"nodes": "two"'))
-    assert run(command) == Exit.ERROR
+    assert run(command) == ExitCode.ERROR
     said = capsys.readouterr().err
     assert "snapshot.json:6:" in said
     assert "group worker of job web may be on the nodes 'two', which are no set here" in said
     assert "Add it to nodeSets." in said
     (tmp_path / "snapshot.json").write_text(LIMITED.replace('"nodes": ["n1"]', '"nodes": ["n3"]'))
-    assert run(command) == Exit.ERROR
+    assert run(command) == ExitCode.ERROR
     assert "snapshot.json:3:" in capsys.readouterr().err
 
 
@@ -101,7 +101,7 @@ def test_an_invalid_policy_has_its_own_exit_code(tmp_path: Path, capsys: pytest.
     (tmp_path / "queue.yaml").write_text(
         "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: a}\nspec: {wieght: 2}\n"
     )
-    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.POLICY_INVALID
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == ExitCode.POLICY_INVALID
     assert "weight" in capsys.readouterr().err
 
 
@@ -110,7 +110,7 @@ def test_several_problems_are_told_alike_each_with_its_fix(tmp_path: Path, capsy
         (tmp_path / f"{name}.yaml").write_text(
             f"apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {{{field}: 2}}\n"
         )
-    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == Exit.POLICY_INVALID
+    assert run(["solve", "--snapshot", str(MORNING), "--policies", str(tmp_path)]) == ExitCode.POLICY_INVALID
     assert capsys.readouterr().err.splitlines() == [
         "error: 2 problems",
         "  policies/a.yaml:4:8: error[unknown-field]: there is no field 'wieght' in spec. Did you mean weight?",

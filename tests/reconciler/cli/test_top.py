@@ -15,7 +15,7 @@ from reconciler.api.top_routes import line_of
 from reconciler.api.views import job_viewer
 from reconciler.cli import top
 from reconciler.cli.top import row_of
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.protocols.backend import MemoryUse, Progress, TaskState, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant, Memory, MilliGpu
@@ -56,7 +56,7 @@ def two_jobs(site: Site, at_server: ApiServer, now: Now) -> None:
 
 
 def sight(site: Site, *tasks: TaskStatus) -> None:
-    site.sighted = Sighted({}, {(JobName("llama"), 1): Attempt(tasks)})
+    site.sighted = BackendReports({}, {(JobName("llama"), 1): AttemptReport(tasks)})
 
 
 def test_it_shows_what_holds_devices_and_how_far_it_is(quorate: Quorate) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.model.shipped import shipped
+from reconciler.model.package_data import shipped
 from tests.reconciler.cli.conftest import Quorate
 
 QUEUE = """\

@@ -8,7 +8,7 @@ from threading import Timer
 import pytest
 
 from reconciler.api.serve import ApiServer
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.wait import POLL_S
 from reconciler.model.job_record import JobOutcome
 from solver.model.workload import JobName
@@ -38,14 +38,14 @@ def ended(site: Site) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code"),
     [
-        (("bad", "unwanted"), Exit.OK),
-        (("good", "--propagate"), Exit.OK),
+        (("bad", "unwanted"), ExitCode.OK),
+        (("good", "--propagate"), ExitCode.OK),
         (("good", "bad", "worse", "--propagate"), 3),
         (("worse", "bad", "--propagate"), 137),
-        (("lost", "--propagate"), Exit.ERROR),
-        (("unwanted", "--propagate"), Exit.ERROR),
-        (("good", "--for", "running"), Exit.OK),
-        (("bad", "--for", "running"), Exit.ERROR),
+        (("lost", "--propagate"), ExitCode.ERROR),
+        (("unwanted", "--propagate"), ExitCode.ERROR),
+        (("good", "--for", "running"), ExitCode.OK),
+        (("bad", "--for", "running"), ExitCode.ERROR),
     ],
 )
 def test_the_exit_code_says_what_was_asked(quorate: Quorate, arguments: tuple[str, ...], exit_code: int) -> None:

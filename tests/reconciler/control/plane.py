@@ -14,11 +14,11 @@ from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.backends.simulated.faults import KIND, Faults
 from reconciler.control.control import ControlPlane, PolicyInForce
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import Pass
 from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.job_record import JobState
 from reconciler.protocols.backend import Cursor, TaskState
@@ -121,9 +121,9 @@ class Site:
         """How the tasks of a job that ever began stand, in the order in which they began."""
         return [interval.state for interval in self.cluster.intervals if interval.job == name]
 
-    def sighted(self) -> Sighted:
+    def sighted(self) -> BackendReports:
         """What the backend reports now."""
-        return Sighted.of(self.backend.changes(Cursor(0)))
+        return BackendReports.of(self.backend.changes(Cursor(0)))
 
     def events(self, name: str) -> list[str]:
         """The kinds of what happened to a job."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.lifecycle.jobs.dependencies import Depends, abandoned, standing_of
-from reconciler.lifecycle.jobs.eligible import blocks
+from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.throttle import Throttled
 from reconciler.model.expansion import expand_array
 from reconciler.model.job_groups import Batch, NewGroup, NewJob, Tally

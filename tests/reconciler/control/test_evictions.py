@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.alerts.alert import alert_of
-from reconciler.analysis.backtest.recorded import recorded
+from reconciler.analysis.backtest.history_file import recorded
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import JobName, QueueName

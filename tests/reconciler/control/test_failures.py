@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from reconciler.documents.operations import Operations
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.evidence import Evidence
 from reconciler.lifecycle.jobs.failures import settle_failure
-from reconciler.lifecycle.jobs.holding import Holding
 from reconciler.lifecycle.jobs.settlements import AskToLeave, AskToStop
-from reconciler.lifecycle.jobs.sighted import Attempt
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobRecord
 from reconciler.model.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
@@ -193,7 +193,9 @@ def test_who_fails_after_the_others_have_ended_well_is_not_left_behind(other: Ta
     )
     claim = Claim(JOB, 1, tasks, Instant(0), Instant(0))
     evidence = Evidence(Operations(retry=(TRAINING,)), NODES, {})
-    holding = Holding(JobRecord(JOB, spec, "ada", Instant(0)), claim, (), Attempt(seen), Instant(2), evidence=evidence)
+    holding = ClaimContext(
+        JobRecord(JOB, spec, "ada", Instant(0)), claim, (), AttemptReport(seen), Instant(2), evidence=evidence
+    )
     assert isinstance(settle_failure(holding)[-1], follows)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.control.control import ControlPlane, PolicyInForce
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import SystemClock

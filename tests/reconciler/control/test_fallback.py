@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.control.control import Solve, Solved
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.metrics import Metrics
 from reconciler.control.passes import NoPlanError
 from reconciler.control.replay import replay

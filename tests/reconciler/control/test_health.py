@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from reconciler.control.control import LEASE
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.node_health import Ward
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.health.cap import held_back
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.lifecycle.health.trials import due
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.facts import GpuFacts, NodeFacts, Xid
 from reconciler.model.health_policy import EccActions, HealthPolicy, NodeTest, StragglerRule
-from reconciler.model.health_record import NodeHealth, PartHealth, Trial
+from reconciler.model.health_record import HealthTrial, NodeHealth, PartHealth
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.stores import Event
 from solver.model.cluster import DeviceId, NodeName
@@ -230,7 +230,7 @@ def test_nodes_that_git_does_not_know_are_not_remembered(ward: Site) -> None:
     tell(ward, "n1", 48)
     ward.passes(3)
     epoch = ward.one_pass().epoch
-    Ward(ward.only_plane, epoch).settle(Sighted({}, {}), ward.operations.health, ward.declared[1:])
+    Ward(ward.only_plane, epoch).settle(BackendReports({}, {}), ward.operations.health, ward.declared[1:])
     assert [record.node for record in ward.store.health.all()] == ["n2"]
 
 
@@ -310,7 +310,7 @@ def test_no_test_begins_where_something_runs(tested: Site) -> None:
     held = {task.node for task in claim.tasks} | {device for task in claim.tasks for device in task.devices}
     assert (due(health, test, node, held, now) is None) == ("n1/0" in held)
     begun = due(health, test, node, set(), now)
-    assert begun == Trial(now, ("n1/0",), ("n1/0",))
+    assert begun == HealthTrial(now, ("n1/0",), ("n1/0",))
     assert due(msgspec.structs.replace(health, trial=begun), test, node, set(), now.after(10**9)) is None
 
 

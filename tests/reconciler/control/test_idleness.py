@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.control.control import LEASE
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for, is_idle
-from reconciler.lifecycle.jobs.sighted import Attempt
-from reconciler.protocols.backend import Activity, BackendUnreachableError, Changes, Cursor, TaskStatus
+from reconciler.protocols.backend import Activity, BackendChanges, BackendUnreachableError, Cursor, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape
@@ -159,7 +159,7 @@ def test_old_news_end_nobody(site: Site) -> None:
 class Mute(SimulatedBackend):
     """One that can't say what tasks do."""
 
-    def changes(self, since: Cursor) -> Changes:
+    def changes(self, since: Cursor) -> BackendChanges:
         known = super().changes(since)
         return msgspec.structs.replace(
             known, tasks=tuple(msgspec.structs.replace(task, activity=None) for task in known.tasks)
@@ -210,7 +210,7 @@ def test_whoever_is_called_idle_has_done_nothing_for_as_long_as_that(
         TaskStatus(JOB, 1, "g", index, NodeName("n1"), "running", BEGIN, activity=look(*done))
         for index, done in enumerate(gang)
     )
-    known = activity_of(Attempt(tasks), GANG[: len(gang)], BEGIN)
+    known = activity_of(AttemptReport(tasks), GANG[: len(gang)], BEGIN)
     assert known is not None
     if is_idle(known, Duration(limit_s * 1_000), _at(now_s)):
         last_look = min(min(seen, now_s) for _, seen in gang)
@@ -223,11 +223,11 @@ def test_whoever_is_called_idle_has_done_nothing_for_as_long_as_that(
 def test_of_a_gang_of_which_one_task_is_not_known_nothing_is_known() -> None:
     seen = TaskStatus(JOB, 1, "g", 0, NodeName("n1"), "running", BEGIN, activity=Activity(BEGIN, _at(600)))
     silent = msgspec.structs.replace(seen, index=1, activity=None)
-    assert activity_of(Attempt((seen,)), GANG[:1], BEGIN) == seen.activity
-    assert activity_of(Attempt((seen,)), GANG[:2], BEGIN) is None
-    assert activity_of(Attempt((seen, silent)), GANG[:2], BEGIN) is None
+    assert activity_of(AttemptReport((seen,)), GANG[:1], BEGIN) == seen.activity
+    assert activity_of(AttemptReport((seen,)), GANG[:2], BEGIN) is None
+    assert activity_of(AttemptReport((seen, silent)), GANG[:2], BEGIN) is None
     ended = msgspec.structs.replace(silent, state="succeeded", at=_at(400))
-    assert activity_of(Attempt((seen, ended)), GANG[:2], BEGIN) == Activity(_at(400), _at(600))
+    assert activity_of(AttemptReport((seen, ended)), GANG[:2], BEGIN) == Activity(_at(400), _at(600))
 
 
 def _at(second: int) -> Instant:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from reconciler.control.interventions import Hands
+from reconciler.control.interventions import InterventionController
 from reconciler.model.intervention_record import Intervention, InterventionKind, Subject, SubjectKind
 from solver.model.inflight import Intent, Reservation
 from solver.model.workload import JobName, QueueName
@@ -120,7 +120,7 @@ def test_what_somebody_ends_while_the_loop_looks_at_it_is_ended_once(site: Site)
     epoch = plane.ledger.lead(plane.holder, site.clock.now(), plane.lease)
     late = SimpleNamespace(in_force=lambda: seen, end=store.end)
     object.__setattr__(plane, "interventions", late)
-    Hands(plane, epoch).settle(site.policy, site.declared)
+    InterventionController(plane, epoch).settle(site.policy, site.declared)
     assert over(site, "q") == []
     assert [each.ended_as for each in store.newest()] == ["released"]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
+from reconciler.lifecycle.jobs.decisions import settlements
 from reconciler.lifecycle.jobs.evidence import tails_of
-from reconciler.lifecycle.jobs.settle import settlements
 from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     ConfirmRunning,
     Fail,
-    Forget,
+    ForgetAttempt,
     GiveBack,
     Retry,
     Send,
     Settlement,
     Succeed,
 )
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import TaskState, TaskStatus
 from reconciler.protocols.stores import Claim
@@ -33,7 +33,7 @@ GROUPS = (TaskGroup("launcher", 1, Shape(), ("mpirun",), launcher=True), TaskGro
 RECORD = JobRecord(JOB, JobSpec(QueueName("q"), GROUPS), "ada", NOW)
 PLACES = (("launcher", 0), ("worker", 0), ("worker", 1))
 TASKS = tuple(TaskPlacement(group, index, NodeName("n")) for group, index in PLACES)
-END = (GiveBack(JOB, 1), Forget(JOB, 1))
+END = (GiveBack(JOB, 1), ForgetAttempt(JOB, 1))
 CODES = {"succeeded": 0, "failed": 3}
 
 
@@ -49,14 +49,14 @@ def settled(*states: TaskState, stopping: bool = False, stopped: bool = False) -
     running = states[0] != "starting"
     claim = Claim(JOB, 1, TASKS, NOW, NOW if running else None)
     stop = Intent("stop", JOB, 1, NOW.after(5), NOW.after(30_000), TASKS)
-    sighted = Sighted({}, {(JOB, 1): Attempt(statuses(*states), stopped)})
+    sighted = BackendReports({}, {(JOB, 1): AttemptReport(statuses(*states), stopped)})
     return tuple(settlements([RECORD], [claim], [stop] if stopping else [], sighted, NOW.after(6)))
 
 
 def test_it_runs_once_its_launcher_does() -> None:
     assert settled("starting", "running", "running") == ()
     claim = Claim(JOB, 1, TASKS, NOW)
-    sighted = Sighted({}, {(JOB, 1): Attempt(statuses("running", "running", "running"))})
+    sighted = BackendReports({}, {(JOB, 1): AttemptReport(statuses("running", "running", "running"))})
     (confirmed,) = settlements([RECORD], [claim], [], sighted, NOW)
     assert isinstance(confirmed, ConfirmRunning)
 
@@ -112,5 +112,5 @@ def test_the_log_that_is_judged_by_is_the_launchers() -> None:
         (("running", "failed", "running"), {}),
         (("starting", "failed", "running"), {(JOB, 1): "worker"}),
     ):
-        sighted = Sighted({}, {(JOB, 1): Attempt(statuses(*states))})  # type: ignore[arg-type]
+        sighted = BackendReports({}, {(JOB, 1): AttemptReport(statuses(*states))})  # type: ignore[arg-type]
         assert tails_of(iter([RECORD]), [claim], sighted, Logs()) == expected

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.control.control import Solved
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import PlanRefusedError
 from reconciler.protocols.backend import BackendUnreachableError, StopGang
 from reconciler.protocols.stores import Claim

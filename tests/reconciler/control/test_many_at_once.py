@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from sqlalchemy import event
 
-from reconciler.control.at_once import AT_ONCE_MAX, in_turn
-from reconciler.control.starts import Starts
+from reconciler.control.batches import AT_ONCE_MAX, in_turn
+from reconciler.control.starts import StartExecutor
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.settlements import Forget, GiveBack, Note, Send, Succeed
+from reconciler.lifecycle.jobs.settlements import ForgetAttempt, GiveBack, RecordMarks, Send, Succeed
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.protocols.backend import Epoch, Order, StopGang
 from reconciler.protocols.marks import Marks
@@ -159,7 +159,7 @@ def test_of_gangs_bound_at_once_those_that_may_not_be_are_left_out(site: Site) -
     )
     plane = site.plane("only")
     epoch = plane.ledger.lead("only", site.clock.now(), plane.lease)
-    assert Starts(plane, epoch).bind(binds, ()) == 2
+    assert StartExecutor(plane, epoch).bind(binds, ()) == 2
     assert [claim.job for claim in site.store.ledger.claims()] == [fine, orphan]
     said = [told for name in (suspended, late) for told in site.store.history.events(name)]
     assert [(told.kind, told.cause) for told in said] == [
@@ -171,8 +171,8 @@ def test_of_gangs_bound_at_once_those_that_may_not_be_are_left_out(site: Site) -
 def test_what_is_made_true_at_once_keeps_the_order_of_each_job() -> None:
     """A job is finished before its devices are free, and forgotten last; where that is decided otherwise it is done otherwise."""
     a, b = JobName("a"), JobName("b")
-    end_a, free_a, forget_a = Succeed(a), GiveBack(a, 1), Forget(a, 1)
-    end_b, note_b = Succeed(b), Note(b, 1, Marks())
+    end_a, free_a, forget_a = Succeed(a), GiveBack(a, 1), ForgetAttempt(a, 1)
+    end_b, note_b = Succeed(b), RecordMarks(b, 1, Marks())
     assert list(in_turn([end_a, free_a, forget_a, end_b])) == [(end_a, free_a, forget_a, end_b)]
     assert list(in_turn([free_a, end_a, forget_a])) == [(free_a,), (end_a, forget_a)]
     assert list(in_turn([end_a, note_b, free_a])) == [(end_a,), note_b, (free_a,)]

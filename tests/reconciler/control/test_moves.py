@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.control.act import Leader
+from reconciler.control.plan_executor import PlanExecutor
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import JobName, QueueName
@@ -78,11 +78,11 @@ def test_a_crash_between_telling_where_to_go_on_and_asking_to_leave_moves_nobody
     site = scattered
     site.submit("wide", ("sleep", "forever"), gpus=4, queue="owner")
 
-    def dies(self: Leader, step: Evict) -> None:
+    def dies(self: PlanExecutor, step: Evict) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Leader, "_evict", dies)
+        patched.setattr(PlanExecutor, "_evict", dies)
         with pytest.raises(KeyboardInterrupt):
             site.one_pass()
     site.only_plane = site.plane("only")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.control.observe import join
+from reconciler.control.observation import join
 from solver.model.cluster import Gpu, Node
 from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES

@@ -15,12 +15,12 @@ from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.control.control import LEASE
 from reconciler.documents.snapshot import read_snapshot
-from reconciler.kubernetes.control.memory import Memory
 from reconciler.kubernetes.control.observer import SAVE_EVERY_S, ObservedFiles, Observer
 from reconciler.kubernetes.control.sight import Remembered, Sight, snapshot_from
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.whose import OURS
-from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.control.state import KubernetesState
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.pod_ownership import OURS
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.stores import StoreUnusableError
@@ -41,7 +41,9 @@ class Site:
         self.clock = VirtualClock()
         self.files = ObservedFiles(folder / "observed.jsonl.gz", folder / "observed-snapshot.json")
         self.store: SqlStore = open_store(folder / "quorate.db")
-        self.memory = Memory(self.store.ledger, self.store.history, self.store.gone_pods, self.clock, "observer", LEASE)
+        self.memory = KubernetesState(
+            self.store.ledger, self.store.history, self.store.gone_pods, self.clock, "observer", LEASE
+        )
         self.observer = self.another()
         self.pods: list[Pod] = []
 
@@ -51,7 +53,7 @@ class Site:
     def see(self, *pods: Pod) -> int | None:
         """One pass; the number of its round, if it is kept."""
         self.memory.open()
-        seen: Cluster = cluster_of([read(node("n1"), Node)], pods)
+        seen: KubernetesCluster = cluster_of([read(node("n1"), KubeNode)], pods)
         sight = Sight(seen, {one.key: one for one in pods}, {})
         snapshot = snapshot_from(self.clock.now(), sight, POLICY, (), Remembered())
         plan = solve(snapshot, POLICY, None)

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.control.act import Leader
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.metrics import reason_code
 from reconciler.control.partition import PARTITION_DEADLINE
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.protocols.backend import StaleEpochError
 from solver.model.cluster import DeviceId, GpuType, MigInstance
 from solver.model.quantities import Duration, MilliGpu
@@ -184,7 +184,7 @@ def test_a_change_that_the_ledger_refuses_takes_its_binds_along(divided: Site) -
         Bind(JobName("small"), 1, (task,), START_DEADLINE),
     )
     epoch = site.store.ledger.lead("only", site.clock.now(), Duration(10_000))
-    leader = Leader(site.only_plane, epoch)
+    leader = PlanExecutor(site.only_plane, epoch)
     assert leader.act(Plan("", "", steps, (), Certificate("none", (), 0.0, "", 0))) == 2
     assert told(site, gpu) == ["partition-refused"]
     assert (site.events("small"), site.state("small")) == (["bind-refused"], "queued")
@@ -200,7 +200,7 @@ def test_a_leader_that_was_replaced_partitions_nothing(divided: Site) -> None:
     one_pass(new)
     step = Repartition(site.declared[0].name, DeviceId("n1/0"), (SMALL,))
     with pytest.raises(StaleEpochError):
-        Leader(old, epoch).act(Plan("", "", (step,), (), Certificate("none", (), 0.0, "", 0)))
+        PlanExecutor(old, epoch).act(Plan("", "", (step,), (), Certificate("none", (), 0.0, "", 0)))
     assert (site.store.ledger.repartitions(), partitioned(site)) == ((), [])
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from reconciler.control.settled import Settler
+from reconciler.control.settler import Settler
 from reconciler.lifecycle.jobs.settlements import Retry
 from reconciler.lifecycle.jobs.states import FOLLOWERS
 from reconciler.model.failure import Failure

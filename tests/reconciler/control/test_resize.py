@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.control.act import Leader
-from reconciler.control.observe import observe
+from reconciler.control.observation import observe
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.documents.operations import Operations
 from reconciler.protocols.backend import GrowGang
 from solver.model.cluster import DeviceId
@@ -37,7 +37,7 @@ def submit(site: Site, command: tuple[str, ...], limit_s: int | None = None) -> 
 
 def act(site: Site, *steps: Step) -> int:
     """Let the leader make these steps true; returns how many were refused."""
-    leader = Leader(site.only_plane, site.store.ledger.lead("only", site.clock.now(), site.only_plane.lease))
+    leader = PlanExecutor(site.only_plane, site.store.ledger.lead("only", site.clock.now(), site.only_plane.lease))
     return leader.act(Plan("snapshot", "policy", steps, (), Certificate("greedy", (), 0.0, "none", 0)))
 
 
@@ -84,9 +84,13 @@ def settle(site: Site, passes: int, after_s: int = 3, restarted: bool = False) -
         if restarted:
             site.store.ledger.resign(site.store.ledger.lead("only", site.clock.now(), site.only_plane.lease))
             site.only_plane = site.plane(f"plane-{number}")
-            leader = Leader(site.only_plane, site.store.ledger.lead(f"plane-{number}", site.clock.now(), Duration(1)))
+            leader = PlanExecutor(
+                site.only_plane, site.store.ledger.lead(f"plane-{number}", site.clock.now(), Duration(1))
+            )
         else:
-            leader = Leader(site.only_plane, site.store.ledger.lead("only", site.clock.now(), site.only_plane.lease))
+            leader = PlanExecutor(
+                site.only_plane, site.store.ledger.lead("only", site.clock.now(), site.only_plane.lease)
+            )
         leader.settle(site.sighted(), Operations(), NODES)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.control.settled import Settler
+from reconciler.control.settler import Settler
 from reconciler.documents.operations import Operations
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord

@@ -5,16 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
+from reconciler.lifecycle.jobs.decisions import settlements
+from reconciler.lifecycle.jobs.gang_stop import RESEND_AFTER, STOP_GRACE
 from reconciler.lifecycle.jobs.idleness import NEWS_MAX
 from reconciler.lifecycle.jobs.outcome import describe
-from reconciler.lifecycle.jobs.settle import settlements
 from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     Cancel,
     ConfirmRunning,
     Cull,
     Fail,
-    Forget,
+    ForgetAttempt,
     GiveBack,
     Retry,
     Send,
@@ -22,9 +24,7 @@ from reconciler.lifecycle.jobs.settlements import (
     Succeed,
     TimeOut,
 )
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
 from reconciler.lifecycle.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
-from reconciler.lifecycle.jobs.stopping import RESEND_AFTER, STOP_GRACE
 from reconciler.model.job_record import TERMINAL, JobOutcome, JobRecord, JobState
 from reconciler.protocols.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
 from reconciler.protocols.stores import Claim
@@ -37,7 +37,7 @@ NOW = Instant.parse("2026-03-01T12:00:00Z")
 JOB = JobName("job")
 SPEC = JobSpec(QueueName("q"), ())
 TASKS = tuple(TaskPlacement("worker", index, NodeName(f"n{index}")) for index in (0, 1))
-END = (GiveBack(JOB, 1), Forget(JOB, 1))
+END = (GiveBack(JOB, 1), ForgetAttempt(JOB, 1))
 LIMIT = Duration(3_600_000)
 DONE = JobOutcome("succeeded", NOW)
 
@@ -63,7 +63,7 @@ def settled(
     limit_over_for: int | None = None,
 ) -> tuple[Settlement, ...]:
     """For one claimed gang of two tasks, reported in these states; perhaps `limit_over_for` beyond its limit."""
-    known = Attempt(tuple(task(index, state) for index, state in enumerate(states)), stopped)
+    known = AttemptReport(tuple(task(index, state) for index, state in enumerate(states)), stopped)
     claim = Claim(JOB, 1, TASKS, NOW, NOW if running else None)
     if limit_over_for is not None:
         claim = Claim(JOB, 1, TASKS, NOW, NOW.after(-LIMIT - limit_over_for), LIMIT)
@@ -72,7 +72,7 @@ def settled(
         Intent("start" if kind == "start" else "stop", JOB, 1, asked, asked.after(STOP_GRACE), TASKS)
         for kind in intents
     ]
-    sighted = Sighted({}, {(JOB, 1): known} if states or stopped else {})
+    sighted = BackendReports({}, {(JOB, 1): known} if states or stopped else {})
     return tuple(settlements([record(cancelled, outcome)], [claim], made, sighted, NOW))
 
 
@@ -181,7 +181,7 @@ def test_who_is_cancelled_at_its_limit_is_cancelled() -> None:
 def test_a_gang_that_was_not_ready_in_time_has_not_reached_its_limit() -> None:
     claim = Claim(JOB, 1, TASKS, NOW.after(-2 * LIMIT), None, LIMIT)
     stop = Intent("stop", JOB, 1, NOW, NOW)
-    sighted = Sighted({}, {(JOB, 1): Attempt((), True)})
+    sighted = BackendReports({}, {(JOB, 1): AttemptReport((), True)})
     assert tuple(settlements([record()], [claim], [stop], sighted, NOW)) == END
 
 
@@ -198,20 +198,22 @@ def test_what_was_stopped_to_be_tried_again_waits_again() -> None:
 
 
 def test_a_queued_job_that_is_cancelled_ends_at_once() -> None:
-    assert tuple(settlements([record(cancelled=True)], [], [], Sighted({}, {}), NOW)) == (Cancel(JOB, "bob"),)
-    assert tuple(settlements([record(cancelled=True, outcome=DONE)], [], [], Sighted({}, {}), NOW)) == ()
+    assert tuple(settlements([record(cancelled=True)], [], [], BackendReports({}, {}), NOW)) == (Cancel(JOB, "bob"),)
+    assert tuple(settlements([record(cancelled=True, outcome=DONE)], [], [], BackendReports({}, {}), NOW)) == ()
 
 
 def test_what_nobody_claims_is_stopped_and_then_forgotten() -> None:
-    unknown = Sighted({}, {(JOB, 1): Attempt((task(0, "running"),))})
+    unknown = BackendReports({}, {(JOB, 1): AttemptReport((task(0, "running"),))})
     assert tuple(settlements([], [], [], unknown, NOW)) == (Send(StopGang(JOB, 1, STOP_GRACE)),)
-    assert tuple(settlements([], [], [], Sighted({}, {(JOB, 1): Attempt((), True)}), NOW)) == (Forget(JOB, 1),)
+    assert tuple(settlements([], [], [], BackendReports({}, {(JOB, 1): AttemptReport((), True)}), NOW)) == (
+        ForgetAttempt(JOB, 1),
+    )
 
 
 def test_an_older_attempt_says_nothing_about_the_newer() -> None:
-    sighted = Sighted({}, {(JOB, 1): Attempt((task(0, "failed"), task(1, "failed")), True)})
+    sighted = BackendReports({}, {(JOB, 1): AttemptReport((task(0, "failed"), task(1, "failed")), True)})
     claim = Claim(JOB, 2, TASKS, NOW)
-    assert tuple(settlements([record()], [claim], [], sighted, NOW)) == (Forget(JOB, 1),)
+    assert tuple(settlements([record()], [claim], [], sighted, NOW)) == (ForgetAttempt(JOB, 1),)
 
 
 @pytest.mark.parametrize("ended", sorted(TERMINAL))
@@ -239,8 +241,8 @@ SEEN = Activity(NOW.after(-LIMIT - 20_000), NOW.after(-10_000))
 def idle(*tasks: TaskStatus, stop: Intent | None = None, time_limit: Duration | None = None) -> tuple[Settlement, ...]:
     """For one gang of two tasks that runs since before SEEN and may be idle for LIMIT."""
     claim = Claim(JOB, 1, TASKS, NOW, NOW.after(-2 * LIMIT), time_limit, idle_limit=LIMIT)
-    known = Attempt(tasks, stopped=all(status.state != "running" for status in tasks))
-    return tuple(settlements([record()], [claim], [stop] if stop else [], Sighted({}, {(JOB, 1): known}), NOW))
+    known = AttemptReport(tasks, stopped=all(status.state != "running" for status in tasks))
+    return tuple(settlements([record()], [claim], [stop] if stop else [], BackendReports({}, {(JOB, 1): known}), NOW))
 
 
 def seen(index: int, activity: Activity | None = SEEN) -> TaskStatus:
@@ -291,7 +293,7 @@ def test_a_gang_that_nobody_watches_is_said_to_be_when_it_runs() -> None:
     claim = Claim(JOB, 1, TASKS, NOW, idle_limit=LIMIT)
 
     def confirmed(*tasks: TaskStatus) -> tuple[Settlement, ...]:
-        return tuple(settlements([record()], [claim], [], Sighted({}, {(JOB, 1): Attempt(tasks)}), NOW))
+        return tuple(settlements([record()], [claim], [], BackendReports({}, {(JOB, 1): AttemptReport(tasks)}), NOW))
 
     assert confirmed(seen(0), seen(1)) == (ConfirmRunning(JOB, 1, NOW.after(1)),)
     assert confirmed(seen(0), seen(1, None)) == (ConfirmRunning(JOB, 1, NOW.after(1), unwatched=True),)

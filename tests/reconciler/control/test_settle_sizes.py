@@ -6,22 +6,22 @@ from collections.abc import Mapping
 
 import pytest
 
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
+from reconciler.lifecycle.jobs.decisions import settlements
+from reconciler.lifecycle.jobs.gang_stop import RESEND_AFTER
 from reconciler.lifecycle.jobs.outcome import describe
-from reconciler.lifecycle.jobs.settle import settlements
 from reconciler.lifecycle.jobs.settlements import (
     AskToStop,
     Cancel,
     ConfirmGrown,
     ConfirmShrunk,
     Fail,
-    Forget,
+    ForgetAttempt,
     GiveBack,
     Send,
     Settlement,
     Succeed,
 )
-from reconciler.lifecycle.jobs.sighted import Attempt, Sighted
-from reconciler.lifecycle.jobs.stopping import RESEND_AFTER
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import GrowGang, StopGang, StopTasks, TaskState, TaskStatus
 from reconciler.protocols.stores import Claim
@@ -34,7 +34,7 @@ NOW = Instant.parse("2026-03-01T12:00:00Z")
 JOB = JobName("job")
 SPEC = JobSpec(QueueName("q"), ())
 STAYS, CHANGES = (TaskPlacement("worker", index, NodeName(f"n{index}")) for index in (0, 1))
-END = (GiveBack(JOB, 1), Forget(JOB, 1))
+END = (GiveBack(JOB, 1), ForgetAttempt(JOB, 1))
 OVER = Duration(1_000)
 GRACE = Duration(10_000)
 
@@ -70,7 +70,7 @@ def settled(
     ]
     claim = Claim(JOB, 1, (STAYS, CHANGES), NOW.after(-OVER), NOW.after(-OVER), limit, growth)
     gone: Mapping[tuple[str, int], int] = {} if left is None else {("worker", 1): left}
-    sighted = Sighted({}, {(JOB, 1): Attempt(known, stopped, gone)})
+    sighted = BackendReports({}, {(JOB, 1): AttemptReport(known, stopped, gone)})
     record = JobRecord(JOB, SPEC, "ada", NOW, "bob" if cancelled else "")
     return tuple(settlements([record], [claim], intents, sighted, NOW))
 
@@ -143,9 +143,9 @@ def test_who_has_left_is_not_heard_any_more() -> None:
     """The claim is of one task; the backend still reports the other."""
     claim = Claim(JOB, 1, (STAYS,), NOW, NOW)
     for state, follows in (("running", ()), ("succeeded", (Succeed(JOB), *END))):
-        known = Attempt((task(0, state), task(1, "failed")), left={("worker", 1): 0})  # type: ignore[arg-type]
+        known = AttemptReport((task(0, state), task(1, "failed")), left={("worker", 1): 0})  # type: ignore[arg-type]
         record = JobRecord(JOB, SPEC, "ada", NOW)
-        assert tuple(settlements([record], [claim], [], Sighted({}, {(JOB, 1): known}), NOW)) == follows
+        assert tuple(settlements([record], [claim], [], BackendReports({}, {(JOB, 1): known}), NOW)) == follows
 
 
 def test_a_stop_of_the_whole_gang_overrides_what_is_in_flight() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.control.act import Leader
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.sighted import Sighted
-from reconciler.lifecycle.jobs.stopping import STOP_GRACE
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import StaleEpochError, StopGang
 from reconciler.protocols.stores import Claim, NotLeaderError
@@ -25,11 +25,11 @@ OLD, NEW = JobName("old"), JobName("new")
 
 
 @pytest.fixture
-def paused(site: Site) -> Leader:
+def paused(site: Site) -> PlanExecutor:
     """A leader that started one job, stood still past its lease, and was replaced by one that started another."""
     stale, successor = site.plane("first"), site.plane("second")
     site.submit("old", ("sleep", "forever"))
-    leader = Leader(stale, one_pass(stale).epoch)
+    leader = PlanExecutor(stale, one_pass(stale).epoch)
     with pytest.raises(NotLeaderError):
         one_pass(successor)
     site.clock.advance(stale.lease)
@@ -38,7 +38,7 @@ def paused(site: Site) -> Leader:
     return leader
 
 
-def test_its_writes_are_refused(site: Site, paused: Leader) -> None:
+def test_its_writes_are_refused(site: Site, paused: PlanExecutor) -> None:
     ledger, epoch, now = paused.plane.ledger, paused.epoch, site.clock.now()
     before = (ledger.claims(), ledger.intents(), site.store.jobs.jobs(), site.store.history.rounds())
     third = site.submit("third", ("sleep", "forever"))
@@ -60,7 +60,7 @@ def test_its_writes_are_refused(site: Site, paused: Leader) -> None:
     assert after == before
 
 
-def test_its_orders_are_refused(site: Site, paused: Leader) -> None:
+def test_its_orders_are_refused(site: Site, paused: PlanExecutor) -> None:
     claim = next(claim for claim in paused.plane.ledger.claims() if claim.job == NEW)
     with pytest.raises(StaleEpochError):
         paused.plane.backend.submit(StopGang(NEW, claim.attempt, Duration(0)), paused.epoch)
@@ -70,12 +70,12 @@ def test_its_orders_are_refused(site: Site, paused: Leader) -> None:
     assert [task.state for task in site.sighted().attempt(NEW, 1).tasks] == ["running"]
 
 
-def test_a_pass_it_was_in_the_middle_of_ends_without_effect(site: Site, paused: Leader) -> None:
+def test_a_pass_it_was_in_the_middle_of_ends_without_effect(site: Site, paused: PlanExecutor) -> None:
     third = site.submit("third", ("sleep", "forever"))
-    seen_before_the_pause = Sighted({}, site.sighted().attempts)
+    seen_before_the_pause = BackendReports({}, site.sighted().attempts)
     tasks = paused.plane.ledger.claims()[0].tasks
     epoch = paused.plane.ledger.lead("second", site.clock.now(), paused.plane.lease)
-    Leader(site.plane("second"), epoch).settle(site.sighted(), Operations(), NODES)
+    PlanExecutor(site.plane("second"), epoch).settle(site.sighted(), Operations(), NODES)
     site.store.jobs.request_cancel(OLD, "ada")
     with pytest.raises(StaleEpochError):
         paused.settle(seen_before_the_pause, Operations(), NODES)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.control.control import LEASE
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.jobs.holding import Holding
-from reconciler.lifecycle.jobs.settlements import Note
-from reconciler.lifecycle.jobs.sighted import Attempt
-from reconciler.lifecycle.jobs.stuck import is_stuck, settle_stuck, standstill_of
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
+from reconciler.lifecycle.jobs.settlements import RecordMarks
+from reconciler.lifecycle.jobs.standstill import is_stuck, settle_stuck, standstill_of
 from reconciler.model.job_record import JobRecord
 from reconciler.model.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
 from reconciler.protocols.backend import Activity, Progress, TaskState, TaskStatus
@@ -238,11 +238,11 @@ def seen(index: int, step: int | None, said_s: float = 0, state: TaskState = "ru
     )
 
 
-def holding(*tasks: TaskStatus, noted: Marks = NOTHING, now: Instant = NOW) -> Holding:
+def holding(*tasks: TaskStatus, noted: Marks = NOTHING, now: Instant = NOW) -> ClaimContext:
     group = (TaskGroup("worker", len(TASKS), Shape(gpus=1)),)
     spec = JobSpec(QueueName("q"), group, stuck=Stuck(AFTER, "retry"))
     claim = Claim(JOB, 1, TASKS, Instant(0), Instant(0), marks=noted)
-    return Holding(JobRecord(JOB, spec, "ada", Instant(0)), claim, (), Attempt(tasks), now)
+    return ClaimContext(JobRecord(JOB, spec, "ada", Instant(0)), claim, (), AttemptReport(tasks), now)
 
 
 def found(*tasks: TaskStatus, noted: Marks = NOTHING) -> str:
@@ -261,7 +261,7 @@ def test_who_says_the_same_step_again_and_again_gets_nowhere() -> None:
     said = seen(0, 5, 1), seen(1, 7, 1)
     noted = Marks(steps=12, still_since=Instant(NOW - AFTER))
     assert found(*said, noted=noted) == "stuck"
-    assert found(seen(0, 5, 1), seen(1, 8, 1), noted=noted) == "Note"
+    assert found(seen(0, 5, 1), seen(1, 8, 1), noted=noted) == "RecordMarks"
     assert found(*said, noted=msgspec.structs.replace(noted, still_since=Instant(NOW - AFTER + 1))) == ""
 
 
@@ -310,6 +310,6 @@ def test_never_stuck_while_steps_rise(rises: list[tuple[int, int, int]], look_s:
             assert still is not None
             assert not is_stuck(still, AFTER, at)
             for settlement in settle_stuck(known):
-                assert isinstance(settlement, Note)
+                assert isinstance(settlement, RecordMarks)
                 assert not settlement.kind
                 noted = settlement.marks

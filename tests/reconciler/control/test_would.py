@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.kubernetes.control.would import Wish, meaning_of, new_in, wishes_of
+from reconciler.kubernetes.control.dry_run import ProposedStep, meaning_of, new_in, wishes_of
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import QueueName
@@ -34,7 +34,7 @@ def plan(at: int, *nodes: str) -> Plan:
 def test_a_start_that_does_not_happen_is_said_once() -> None:
     first, again = plan(0, "n1"), plan(60_000, "n1")
     (said,) = new_in(wishes_of(first), {})
-    assert said == ("a", Wish("would-start", "attempt 1 on n1"))
+    assert said == ("a", ProposedStep("would-start", "attempt 1 on n1"))
     assert list(new_in(wishes_of(again), wishes_of(first))) == []
     assert meaning_of(first) == meaning_of(again)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.access.policy import AccessPolicy, Identity, OidcIssuer, RoleBinding
+from reconciler.access.policy import AccessPolicy, IdentitySettings, OidcIssuer, RoleBinding
 from solver.model.workload import QueueName
 from solver.policy.policy import QueueAccess
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
@@ -27,7 +27,7 @@ def test_a_policy_is_compiled_beside_what_rounds_read() -> None:
     )
     compiled = reading(FILES | {"policies/x.yaml": access(spec)}).checked()
     assert compiled.operations.access == AccessPolicy(
-        Identity((OidcIssuer("https://id.example", "quorate", "email", "groups"),), "none"),
+        IdentitySettings((OidcIssuer("https://id.example", "quorate", "email", "groups"),), "none"),
         {"vision": ("ada",)},
         (RoleBinding("viewer", ("group:*",)), RoleBinding("admin", ("user:ada",), (QueueName("a"),))),
         origin="policies/x.yaml:3",

@@ -7,7 +7,7 @@ import pytest
 from reconciler.documents.job import read_job
 from reconciler.gitops.review.meaning import document_changes
 from reconciler.lifecycle.checkpoints.turns import storage_of, turns, unknown_storage
-from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
+from reconciler.model.checkpoint_policy import CheckpointPolicy, CheckpointRetention
 from solver.model.quantities import Duration
 from solver.model.workload import JobName, JobSpec
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
@@ -36,7 +36,7 @@ def test_policies_are_compiled_sorted_beside_what_rounds_read() -> None:
     assert compiled.operations.checkpoints == (
         CheckpointPolicy("default", "file:///mnt/c", 2, origin="policies/c.yaml:3"),
         CheckpointPolicy(
-            "z", "s3://b/z", 4, Retention(5, Duration(86_400_000)), verify=False, origin="policies/z.yaml:3"
+            "z", "s3://b/z", 4, CheckpointRetention(5, Duration(86_400_000)), verify=False, origin="policies/z.yaml:3"
         ),
     )
     (change,) = document_changes(reading(FILES | {"policies/z.yaml": files["policies/z.yaml"]}).checked(), compiled)

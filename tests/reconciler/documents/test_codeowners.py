@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.documents.codeowners import Clusters, Written, code_owner_problems, section, with_section
+from reconciler.documents.codeowners import Clusters, CodeOwnersFile, code_owner_problems, section, with_section
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_clusters
 from tests.reconciler.documents.repository import POOL, queue
@@ -57,7 +57,7 @@ def rules(files: dict[str, str], path: str = ".github/CODEOWNERS") -> list[str]:
 
 
 def codes(files: dict[str, str], written: str | None) -> list[tuple[str, int, str]]:
-    found = code_owner_problems(clusters(files), (written and Written("CODEOWNERS", written)) or None)
+    found = code_owner_problems(clusters(files), (written and CodeOwnersFile("CODEOWNERS", written)) or None)
     return [(problem.file, problem.line, problem.code) for problem in found if problem.severity == "warning"]
 
 

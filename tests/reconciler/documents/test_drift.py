@@ -13,7 +13,7 @@ from msgspec import inspect
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.analysis.backtest.figures import Simulation
-from reconciler.analysis.backtest.recorded import HistoryHead, RecordedJob
+from reconciler.analysis.backtest.history_file import HistoryHead, RecordedJob
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
@@ -21,10 +21,10 @@ from reconciler.documents.topology import TopologySpec
 from reconciler.gitops.policytests.conduct import PolicyTestReport
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.envelope import SavedPlan
-from reconciler.model.found import Review
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.pipelines import PipelineSpec
 from reconciler.model.retry_policy import RetryPolicy
+from reconciler.model.review_findings import Review
 from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu

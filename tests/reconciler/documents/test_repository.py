@@ -9,8 +9,8 @@ import pytest
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import compiled_of_nothing, read_repository
 from reconciler.documents.text import BYTES_MAX
+from reconciler.model.package_data import shipped
 from reconciler.model.problem import InvalidDocumentsError
-from reconciler.model.shipped import shipped
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Memory, MilliGpu
 from solver.policy.policy import Quota
@@ -53,6 +53,12 @@ def test_equal_meaning_is_an_equal_digest() -> None:
     )
     assert one.checked().policy.digest == other.checked().policy.digest
     assert one.checked().policy != other.checked().policy, "origins differ"
+
+
+def test_a_policy_of_before_keeps_its_digest() -> None:
+    """A field that is added must not change it: plans name it, and rounds on record have to replay byte for byte."""
+    policy = reading({"policies/a.yaml": queue("team", "{}")}).checked().policy
+    assert policy.digest == "sha256:a8e1ea3ec41a5ac5f22365c68d196fa6b9a93262bbd7e4c5eb67618be004f1af"
 
 
 def test_all_problems_of_all_files_are_reported_sorted_by_place() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.controllers import controller_of
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.podgroups import group_of
-from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
 
 Sent = dict[str, Any]
@@ -82,23 +82,23 @@ def from_yaml(text: str) -> list[Sent]:
 
 def cluster(
     nodes: Iterable[Sent], pods: Iterable[Sent], groups: Iterable[Sent] = (), controllers: Iterable[Sent] = ()
-) -> Cluster:
+) -> KubernetesCluster:
     """What it all means."""
     return cluster_of(
-        [read(sent, Node) for sent in nodes],
+        [read(sent, KubeNode) for sent in nodes],
         [read(sent, Pod) for sent in pods],
         [group_of(sent) for sent in groups],
         [controller_of(sent) for sent in controllers],
     )
 
 
-def the_gang(seen: Cluster, name: str = "") -> Gang:
+def the_gang(seen: KubernetesCluster, name: str = "") -> PodGang:
     """The only gang, or the one of that name."""
     (found,) = [gang for gang in seen.gangs if name in ("", gang.name)]
     return found
 
 
-def codes(gang: Gang) -> list[str]:
+def codes(gang: PodGang) -> list[str]:
     """Why it is refused."""
     return [refusal.code for refusal in gang.refusals]
 

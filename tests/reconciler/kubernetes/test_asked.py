@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from reconciler.kubernetes.objects.asked import Asked
+from reconciler.kubernetes.objects.dependency_index import DependencyIndex
 
 
-def asking(asked: Asked[str, int], who: str, *questions: int) -> None:
+def asking(asked: DependencyIndex[str, int], who: str, *questions: int) -> None:
     with asked.by(who):
         for question in questions:
             asked.note(question)
 
 
 def test_only_who_asked_is_named() -> None:
-    asked: Asked[str, int] = Asked()
+    asked: DependencyIndex[str, int] = DependencyIndex()
     asking(asked, "a", 1, 2)
     asking(asked, "b", 2)
     asked.changed(1)
@@ -28,7 +28,7 @@ def test_only_who_asked_is_named() -> None:
 
 
 def test_a_question_is_dropped_once_nobody_asks_it() -> None:
-    asked: Asked[str, int] = Asked()
+    asked: DependencyIndex[str, int] = DependencyIndex()
     asking(asked, "a", 1, 2)
     asking(asked, "b", 2)
     asked.leave("a")

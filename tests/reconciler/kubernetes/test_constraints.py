@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.selectors import selects, tolerates_all
 from reconciler.kubernetes.objects.wire import LabelSelector, Taint, Toleration, read
 from solver.model.workload import Bundle, Job, Spread
@@ -31,14 +31,14 @@ NODES = [
 ]
 
 
-def job_of(gang: Gang) -> Job:
+def job_of(gang: PodGang) -> Job:
     assert gang.job is not None, (gang.refusals, gang.missing)
     return gang.job
 
 
 def alone(
     spec: Sent, *, gpus: int = 1, nodes: list[Sent] | None = None, others: list[Sent] | None = None, **said: Any
-) -> Gang:
+) -> PodGang:
     seen = cluster(nodes or NODES, [pod("p", gpus, spec=spec, **said), *(others or [])])
     return the_gang(seen, "vision.pod.p")
 
@@ -175,7 +175,7 @@ def test_whole_gpus_are_not_looked_for_where_they_are_shared() -> None:
     assert job_of(alone({}, nodes=nodes)).spec.task_groups[0].shape.gpu_types == ("A100-SXM4-80GB",)
 
 
-def gang(spec: Sent, many: int, nodes: list[Sent], others: list[Sent] | None = None) -> Gang:
+def gang(spec: Sent, many: int, nodes: list[Sent], others: list[Sent] | None = None) -> PodGang:
     written = {"quorate.dev/gang": "g", "quorate.dev/gang-size": str(many)}
     pods = [pod(f"p-{number}", spec=spec, labels={"app": "train"}, annotations=written) for number in range(many)]
     return the_gang(cluster(nodes, [*pods, *(others or [])]), "vision.gang.g")
@@ -250,7 +250,7 @@ def test_pods_that_want_each_other_near_are_in_one_domain() -> None:
 
 
 def test_slices_are_bundles() -> None:
-    def sliced(key: str, size: str) -> Gang:
+    def sliced(key: str, size: str) -> PodGang:
         written = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "4"}
         written |= {"kueue.x-k8s.io/podset-slice-required-topology": key, "kueue.x-k8s.io/podset-slice-size": size}
         return the_gang(cluster(RACKS, [pod(f"p-{n}", annotations=written) for n in range(4)]))
@@ -261,7 +261,7 @@ def test_slices_are_bundles() -> None:
 
 
 def test_kueue_asks_for_one_domain_role_by_role() -> None:
-    def roles(*asking: Sent) -> Gang:
+    def roles(*asking: Sent) -> PodGang:
         said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": str(len(asking))}
         return the_gang(cluster(RACKS, [pod(f"p-{n}", annotations={**said, **one}) for n, one in enumerate(asking)]))
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.declared import joined
-from reconciler.kubernetes.objects.wire import Node, Pod, read
-from reconciler.kubernetes.objects.world import World, cluster_of
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.declared_nodes import joined
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
+from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, NodeName
 from solver.model.cluster import Node as SolverNode
 from solver.model.quantities import Cpu, Memory
@@ -30,8 +30,8 @@ def declared(name: str, **said: Any) -> SolverNode:
     return SolverNode(name=NodeName(name), gpus=gpus, **{**usual, **said})
 
 
-def seen(nodes: list[Sent], pods: list[Sent] = [], **said: Any) -> Cluster:  # noqa: B006  (read only)
-    return cluster_of([read(sent, Node) for sent in nodes], [read(sent, Pod) for sent in pods], **said)
+def seen(nodes: list[Sent], pods: list[Sent] = [], **said: Any) -> KubernetesCluster:  # noqa: B006  (read only)
+    return cluster_of([read(sent, KubeNode) for sent in nodes], [read(sent, Pod) for sent in pods], **said)
 
 
 def test_git_says_what_a_node_is_for_and_the_cluster_what_there_is() -> None:
@@ -153,9 +153,9 @@ DECLARED = st.lists(
 @worlds(100)
 @given(st.lists(DECLARED, min_size=1, max_size=4))
 def test_what_is_declared_last_counts_as_if_it_had_been_said_at_once(revisions: list[list[SolverNode]]) -> None:
-    nodes = [read(node(name, labels={RACK: "r1"}), Node) for name in ("n1", "n2", "n3")]
+    nodes = [read(node(name, labels={RACK: "r1"}), KubeNode) for name in ("n1", "n2", "n3")]
     pods = [read(pod("runs", 2, on="n1"), Pod), read(pod("waits", spec={"nodeSelector": {RACK: "r1"}}), Pod)]
-    world = World()
+    world = ClusterModel()
     for known in nodes:
         world.node(None, known)
     for each in pods:

@@ -7,13 +7,13 @@ import json
 import msgspec
 import pytest
 
-from reconciler.analysis.backtest.recorded import Attempt, RecordedJob
+from reconciler.analysis.backtest.history_file import Attempt, RecordedJob
 from reconciler.documents.schemas import validator_of
-from reconciler.kubernetes.control.happened import KEPT, Happened
+from reconciler.kubernetes.control.job_history import KEPT, JobHistory
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
-from reconciler.kubernetes.objects.whose import INCUMBENTS, Whose
-from reconciler.kubernetes.objects.wire import Node, Pod, read
-from reconciler.kubernetes.objects.world import World
+from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, PodOwnership
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
+from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.document import decode, encode
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
@@ -36,10 +36,10 @@ def said(minute: int) -> str:
 class Incumbent:
     """A cluster that somebody else schedules: pods are put, changed and taken away; each look is a minute after the one before."""
 
-    def __init__(self, happened: Happened | None = None) -> None:
-        self.happened = happened or Happened()
-        self.world = World(Whose(frozenset(INCUMBENTS), "everybody"))
-        self.world.node(None, read(node("n1"), Node))
+    def __init__(self, happened: JobHistory | None = None) -> None:
+        self.happened = happened or JobHistory()
+        self.world = ClusterModel(PodOwnership(frozenset(INCUMBENTS), "everybody"))
+        self.world.node(None, read(node("n1"), KubeNode))
         self.pods: dict[tuple[str, str], Pod] = {}
         self.minute = 0
         self.writes = 0
@@ -239,7 +239,7 @@ def test_pods_for_quorate_came_when_they_were_created(there: Incumbent) -> None:
 def resumed(there: Incumbent) -> Incumbent:
     """Another process, which has but the file."""
     jobs = [decode(encode(job), RecordedJob) for job in there.happened.jobs()]
-    after = Incumbent(Happened(jobs, at(there.minute)))
+    after = Incumbent(JobHistory(jobs, at(there.minute)))
     after.world, after.pods = there.world, there.pods
     return after
 
@@ -281,7 +281,7 @@ def test_what_ended_long_ago_is_forgotten_and_its_name_is_free_again(there: Incu
 
 
 def test_nodes_that_a_task_is_limited_to_are_not_told(there: Incumbent) -> None:
-    there.world.node(None, read(node("n2", labels={"zone": "b"}), Node))
+    there.world.node(None, read(node("n2", labels={"zone": "b"}), KubeNode))
     limited = a_pod("a")
     limited["spec"]["nodeSelector"] = {"zone": "b"}
     there.put(limited)

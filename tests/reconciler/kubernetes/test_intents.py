@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.kubernetes.binder.intents import Found, in_flight_of
-from reconciler.kubernetes.binder.promises import promise_after
+from reconciler.kubernetes.binder.nominations import promise_after
 from reconciler.kubernetes.binder.records import (
     PLAIN_MAX,
-    Departure,
-    Promise,
+    EvictionRecord,
+    NominationRecord,
     UnreadableRecordError,
     read_record,
     written,
@@ -51,8 +51,8 @@ def running(name: str, *devices: str, attempt: int = 1) -> list[Sent]:
     return pods
 
 
-def with_record(sent: Sent, record: Departure | Promise, uid: str | None = None) -> Sent:
-    key = "quorate.dev/evict" if isinstance(record, Departure) else "quorate.dev/promise"
+def with_record(sent: Sent, record: EvictionRecord | NominationRecord, uid: str | None = None) -> Sent:
+    key = "quorate.dev/evict" if isinstance(record, EvictionRecord) else "quorate.dev/promise"
     own = msgspec.structs.replace(record, uid=sent["metadata"]["uid"] if uid is None else uid)
     sent["metadata"]["annotations"] = {**sent["metadata"]["annotations"], key: written(own)}
     return sent
@@ -78,8 +78,8 @@ EVICTED = Intent("stop", RUNS, 1, NOW, Instant(9_000), beneficiary=WAITS, purpos
 
 def test_what_was_written_is_in_flight_again() -> None:
     pods = gang("waits", 2) + running("runs", "n2/0", "n2/1")
-    with_record(pods[0], Promise("", PROMISED, Reservation(WAITS, PROMISED.tasks, Instant(5_000))))
-    with_record(pods[2], Departure("", EVICTED, "for waits"))
+    with_record(pods[0], NominationRecord("", PROMISED, Reservation(WAITS, PROMISED.tasks, Instant(5_000))))
+    with_record(pods[2], EvictionRecord("", EVICTED, "for waits"))
     start = Intent("start", JobName("vision.gang.begins"), 1, NOW, NOW)
     seen = found(pods, [start])
     assert seen.intents == (PROMISED, start, EVICTED)
@@ -102,14 +102,14 @@ def test_what_was_written_is_in_flight_again() -> None:
 )
 def test_a_promise_that_does_not_fit_its_gang_is_none(wrong: dict[str, Any]) -> None:
     pods = gang("waits", 2)
-    with_record(pods[0], Promise("", msgspec.structs.replace(PROMISED, **wrong)))
+    with_record(pods[0], NominationRecord("", msgspec.structs.replace(PROMISED, **wrong)))
     assert found(pods).intents == ()
 
 
 @pytest.mark.parametrize("wrong", [{"job": WAITS}, {"attempt": 2}, {"kind": "nominate"}])
 def test_an_eviction_that_does_not_fit_its_gang_is_none(wrong: dict[str, Any]) -> None:
     pods = running("runs", "n2/0", "n2/1")
-    with_record(pods[0], Departure("", msgspec.structs.replace(EVICTED, **wrong)))
+    with_record(pods[0], EvictionRecord("", msgspec.structs.replace(EVICTED, **wrong)))
     assert found(pods).intents == ()
 
 
@@ -123,7 +123,7 @@ def test_what_is_no_record_is_remarked_and_not_believed(value: str) -> None:
 
 def test_a_copy_of_a_pods_annotations_promises_nothing() -> None:
     pods = gang("waits", 2)
-    with_record(pods[0], Promise("", PROMISED), uid="uid-of-another")
+    with_record(pods[0], NominationRecord("", PROMISED), uid="uid-of-another")
     seen = found(pods)
     assert seen.intents == ()
     assert [str(remark) for _, remark in seen.remarks] == [
@@ -133,9 +133,9 @@ def test_a_copy_of_a_pods_annotations_promises_nothing() -> None:
 
 def test_what_two_were_promised_is_the_first_ones() -> None:
     pods = gang("waits", 2) + gang("later", 2)
-    with_record(pods[0], Promise("", PROMISED))
+    with_record(pods[0], NominationRecord("", PROMISED))
     later = msgspec.structs.replace(PROMISED, job=JobName("vision.gang.later"), asked_at=Instant(2_000))
-    with_record(pods[2], Promise("", later))
+    with_record(pods[2], NominationRecord("", later))
     seen = found(pods)
     assert seen.intents == (PROMISED,)
     assert [(job, remark.code) for job, remark in seen.remarks] == [("vision.gang.later", "promised-twice")]
@@ -144,15 +144,15 @@ def test_what_two_were_promised_is_the_first_ones() -> None:
 def test_a_promise_whose_victims_were_never_asked_to_leave_is_none() -> None:
     """It was written first, and whoever wrote it died before the rest."""
     pods = gang("waits", 2) + running("runs", "n1/0", "n1/1")
-    with_record(pods[0], Promise("", PROMISED))
+    with_record(pods[0], NominationRecord("", PROMISED))
     assert found(pods).intents == ()
-    with_record(pods[2], Departure("", EVICTED, "for waits"))
+    with_record(pods[2], EvictionRecord("", EVICTED, "for waits"))
     assert found(pods).intents == (PROMISED, EVICTED)
 
 
 def test_a_promise_is_kept_once_its_attempt_has_begun() -> None:
     pods = running("waits", "n2/0", "n2/1")
-    with_record(pods[0], Promise("", PROMISED, Reservation(WAITS, PROMISED.tasks, NOW)))
+    with_record(pods[0], NominationRecord("", PROMISED, Reservation(WAITS, PROMISED.tasks, NOW)))
     assert found(pods) == Found((), ())
 
 
@@ -160,7 +160,7 @@ def test_a_shrink_means_the_same_pods_whatever_their_numbers_are_by_now() -> Non
     pods = running("runs", "n2/0", "n2/1", "n2/2", "n2/3")
     leaving = ("uid-of-runs-1", "uid-of-runs-2")
     shrink = Intent("shrink", RUNS, 1, NOW, Instant(9_000), tasks_on("n2/1", "n2/2"))
-    with_record(pods[0], Departure("", shrink, leaving=leaving))
+    with_record(pods[0], EvictionRecord("", shrink, leaving=leaving))
     assert [(task.index, *task.devices) for task in found(pods).intents[0].tasks] == [(1, "n2/1"), (2, "n2/2")]
     left = [pods[0], *pods[2:]]
     for sent in left:
@@ -174,34 +174,36 @@ def test_a_shrink_means_the_same_pods_whatever_their_numbers_are_by_now() -> Non
 def test_a_gang_that_was_asked_to_stop_does_not_shrink_any_more() -> None:
     pods = running("runs", "n2/0", "n2/1")
     shrink = Intent("shrink", RUNS, 1, Instant(2_000), Instant(9_000), tasks_on("n2/0"))
-    with_record(pods[0], Departure("", shrink, leaving=("uid-of-runs-0",)))
-    with_record(pods[1], Departure("", EVICTED))
+    with_record(pods[0], EvictionRecord("", shrink, leaving=("uid-of-runs-0",)))
+    with_record(pods[1], EvictionRecord("", EVICTED))
     assert found(pods).intents == (EVICTED,)
 
 
 @given(st.lists(st.text(max_size=200), max_size=40))
 def test_records_are_read_as_they_were_written_long_ones_packed(whys: list[str]) -> None:
-    record = Departure("uid", EVICTED, "".join(whys))
+    record = EvictionRecord("uid", EVICTED, "".join(whys))
     value = written(record)
-    assert read_record(value, Departure) == record
+    assert read_record(value, EvictionRecord) == record
     assert value.isascii() or len(value.encode()) <= PLAIN_MAX
 
 
 def test_a_record_that_unfolds_to_more_than_anybody_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = written(Departure("uid", EVICTED, "x" * 100_000))
+    value = written(EvictionRecord("uid", EVICTED, "x" * 100_000))
     assert len(value) < 2_000
     monkeypatch.setattr("reconciler.kubernetes.binder.records.READ_MAX", 50_000)
     with pytest.raises(UnreadableRecordError, match="longer"):
-        read_record(value, Departure)
+        read_record(value, EvictionRecord)
 
 
 def test_steps_say_what_stands_afterwards() -> None:
     start = Instant(7_000)
     nominate, reserve = Nominate(WAITS, 1, PROMISED.tasks, Duration(8_000)), Reserve(WAITS, PROMISED.tasks, start)
-    both = promise_after(Promise("uid"), [nominate, reserve], NOW)
-    assert both == Promise("uid", PROMISED, Reservation(WAITS, PROMISED.tasks, start))
-    assert promise_after(both, [Withdraw(WAITS, 1)], NOW) == Promise("uid", None, both.reservation)
-    assert promise_after(both, [Unreserve(WAITS), Withdraw(WAITS, 1), nominate], NOW) == Promise("uid", PROMISED)
+    both = promise_after(NominationRecord("uid"), [nominate, reserve], NOW)
+    assert both == NominationRecord("uid", PROMISED, Reservation(WAITS, PROMISED.tasks, start))
+    assert promise_after(both, [Withdraw(WAITS, 1)], NOW) == NominationRecord("uid", None, both.reservation)
+    assert promise_after(both, [Unreserve(WAITS), Withdraw(WAITS, 1), nominate], NOW) == NominationRecord(
+        "uid", PROMISED
+    )
 
 
 def test_what_was_promised_stays_kept_until_it_is_bound() -> None:
@@ -211,11 +213,11 @@ def test_what_was_promised_stays_kept_until_it_is_bound() -> None:
     first = gang("first", 2, created="2026-11-20T08:00:00Z")
     where = [node("n1")]
     assert _bound(waits + first, where, policy) == {"vision.gang.first": ["n1", "n1"]}
-    with_record(waits[0], Promise("", PROMISED))
+    with_record(waits[0], NominationRecord("", PROMISED))
     assert _bound(waits + first, where, policy) == {WAITS: ["n1", "n1"]}
     # While somebody who was asked to leave is still there, it is nobody's.
     still = running("runs", "n1/0")
-    with_record(still[0], Departure("", EVICTED))
+    with_record(still[0], EvictionRecord("", EVICTED))
     assert _bound(waits + first + still, where, policy) == {}
 
 

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.kubernetes.binder.budgets import as_protected, by_namespace, forbidden, protected_gangs
-from reconciler.kubernetes.binder.leaving import (
-    BeginEnding,
+from reconciler.kubernetes.binder.eviction_steps import (
+    BeginEviction,
     Call,
-    CallOff,
-    Evict,
-    Leaving,
+    CancelEviction,
+    EvictPods,
+    GangEviction,
     Move,
-    Tell,
+    TellPods,
     Wait,
     leavings,
     next_moves,
 )
-from reconciler.kubernetes.binder.records import Departure
+from reconciler.kubernetes.binder.records import EvictionRecord
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.saves import ExecHook
 from reconciler.kubernetes.objects.wire import Pod, read
@@ -50,7 +50,7 @@ def pods_of(
         sent["metadata"]["annotations"] |= dict(notes)
         sent["status"]["conditions"] = READY
         if number < told:
-            with_record(sent, Departure("", intent if not number else STOP, count=count if not number else 0))
+            with_record(sent, EvictionRecord("", intent if not number else STOP, count=count if not number else 0))
     return pods
 
 
@@ -64,7 +64,7 @@ def saved(sent: Sent, time: str) -> Sent:
     return sent
 
 
-def facts(pods: list[Sent], *budgets: Sent, waits: bool = True) -> Leaving:
+def facts(pods: list[Sent], *budgets: Sent, waits: bool = True) -> GangEviction:
     sent = pods + (gang("waits", 1) if waits else [])
     by_key = {known.key: known for known in (read(one, Pod) for one in sent)}
     known = by_namespace(read(one, Budget) for one in budgets)
@@ -86,9 +86,9 @@ def budget(allowed: int, name: str = "b", **said: Any) -> Sent:
 
 def told(move: Move) -> list[str]:
     match move:
-        case Tell(pods) | CallOff(pods):
+        case TellPods(pods) | CancelEviction(pods):
             return [pod.metadata.name for pod in pods]
-        case Evict(pods, bearer):
+        case EvictPods(pods, bearer):
             return [pod.metadata.name for pod, _ in (*pods, *([bearer] if bearer else []))]
         case _:
             return []
@@ -97,24 +97,24 @@ def told(move: Move) -> list[str]:
 NOW = Instant(20_000)
 
 
-def only(gang: Leaving, now: Instant = NOW) -> Move:
+def only(gang: GangEviction, now: Instant = NOW) -> Move:
     (move,) = next_moves(gang, now)
     return move
 
 
 def test_where_somebody_can_save_all_are_told_first() -> None:
     move = only(facts(pods_of(3, 1, notes=SAVES)))
-    assert isinstance(move, Tell)
+    assert isinstance(move, TellPods)
     assert told(move) == ["runs-1", "runs-2"]
-    assert isinstance(only(facts(pods_of(3, 1))), BeginEnding)
+    assert isinstance(only(facts(pods_of(3, 1))), BeginEviction)
 
 
 def test_who_saves_nothing_ends_at_once_the_bearer_last() -> None:
     move = only(facts(pods_of(3, 3)))
-    assert isinstance(move, BeginEnding)
+    assert isinstance(move, BeginEviction)
     assert move.bearer.metadata.name == "runs-0"
     evict = only(facts(pods_of(3, 3, ENDS, 3)))
-    assert isinstance(evict, Evict)
+    assert isinstance(evict, EvictPods)
     assert told(evict) == ["runs-1", "runs-2", "runs-0"]
     assert [int(grace) for _, grace in evict.pods] == [30_000, 30_000]
 
@@ -127,10 +127,10 @@ def test_who_saves_is_waited_for_until_it_has_or_the_deadline() -> None:
     saved(pods[1], "1970-01-01T00:00:09.999Z")
     assert isinstance(only(facts(pods)), Wait)
     late = only(facts(pods), DEADLINE)
-    assert isinstance(late, BeginEnding)
+    assert isinstance(late, BeginEviction)
     assert late.why == "has not saved its work by 1970-01-01T00:01:10Z"
     saved(pods[1], "1970-01-01T00:00:11Z")
-    assert isinstance(only(facts(pods)), BeginEnding)
+    assert isinstance(only(facts(pods)), BeginEviction)
 
 
 def test_hooks_are_called_of_those_that_have_not_saved_yet() -> None:
@@ -148,15 +148,15 @@ def test_hooks_are_called_of_those_that_have_not_saved_yet() -> None:
 def test_what_does_not_come_back_need_not_save(purpose: Any) -> None:
     intent = msgspec.structs.replace(STOP, purpose=purpose)
     pods = pods_of(1, 1, notes=SAVES)
-    with_record(pods[0], Departure("", intent))
-    assert isinstance(only(facts(pods)), BeginEnding)
+    with_record(pods[0], EvictionRecord("", intent))
+    assert isinstance(only(facts(pods)), BeginEviction)
 
 
 def test_it_stays_if_nobody_waits_for_it_any_more_but_not_once_it_ends() -> None:
     move = only(facts(pods_of(2, 2, notes=SAVES), waits=False))
-    assert isinstance(move, CallOff)
+    assert isinstance(move, CancelEviction)
     assert (told(move), move.in_vain) == (["runs-1", "runs-0"], False)
-    assert isinstance(only(facts(pods_of(2, 2, ENDS, 2, notes=SAVES), waits=False)), Evict)
+    assert isinstance(only(facts(pods_of(2, 2, ENDS, 2, notes=SAVES), waits=False)), EvictPods)
 
 
 @pytest.mark.parametrize("intent", [STOP, ENDS])
@@ -165,7 +165,7 @@ def test_nothing_goes_that_budgets_forbid_and_at_the_deadline_it_stays(intent: I
     why = "PodDisruptionBudget b allows 1 eviction now, and it takes 2"
     assert only(held) == Wait(f"until 1970-01-01T00:01:10Z: {why}")
     move = only(held, DEADLINE)
-    assert isinstance(move, CallOff)
+    assert isinstance(move, CancelEviction)
     assert (told(move), move.why, move.in_vain) == (["runs-1", "runs-0"], why, True)
 
 
@@ -173,21 +173,21 @@ def test_once_it_has_begun_it_goes_on_whatever_budgets_say() -> None:
     pods = pods_of(3, 3, ENDS, 3)
     for begun in ([*pods[:2]], [pods[0], pods[1], ending(pods[2])]):
         move = only(facts(begun, budget(0)), Instant(90_000))
-        assert isinstance(move, Evict)
+        assert isinstance(move, EvictPods)
         assert told(move) == ["runs-1", "runs-0"]
     assert only(facts([ending(sent) for sent in pods])) == Wait("all its pods were asked to end")
 
 
 def test_once_it_has_begun_all_that_are_left_remember_it() -> None:
     move = only(facts(pods_of(3, 1, ENDS, 4)))
-    assert isinstance(move, Tell)
+    assert isinstance(move, TellPods)
     assert told(move) == ["runs-1", "runs-2"]
 
 
 def test_where_who_remembered_it_is_gone_another_does() -> None:
     found = facts(pods_of(3, 3, ENDS, 3)[1:])
     assert found.intent.stage == "saves"
-    assert isinstance(only(found), BeginEnding)
+    assert isinstance(only(found), BeginEviction)
 
 
 def test_pods_have_the_time_they_ask_for_as_far_as_there_is_some() -> None:
@@ -195,8 +195,8 @@ def test_pods_have_the_time_they_ask_for_as_far_as_there_is_some() -> None:
     pods[0]["spec"]["terminationGracePeriodSeconds"] = 600
     pods[1]["spec"]["terminationGracePeriodSeconds"] = 5
     early, late = only(facts(pods), Instant(20_000)), only(facts(pods), Instant(200_000))
-    assert isinstance(early, Evict)
-    assert isinstance(late, Evict)
+    assert isinstance(early, EvictPods)
+    assert isinstance(late, EvictPods)
     assert [int(grace) for _, grace in (*early.pods, *([early.bearer] if early.bearer else []))] == [5_000, 50_000]
     assert [int(grace) for _, grace in (*late.pods, *([late.bearer] if late.bearer else []))] == [5_000, 30_000]
 
@@ -273,15 +273,15 @@ def test_nobody_is_evicted_before_all_may_be_and_somebody_always_remembers_it(
     found = facts(left, *([budget(0)] if blocked else []), waits=waits)
     *calls, move = next_moves(found, Instant(now))
     assert all(isinstance(call, Call) for call in calls)
-    if isinstance(move, Evict):
+    if isinstance(move, EvictPods):
         assert intent is ENDS
         assert not blocked or len(left) < many
         assert move.bearer is not None
         assert move.bearer[0].metadata.name == "runs-0"
-    if isinstance(move, BeginEnding):
+    if isinstance(move, BeginEviction):
         assert not blocked
         assert not saves or now >= DEADLINE
-    if isinstance(move, CallOff):
+    if isinstance(move, CancelEviction):
         assert len(left) == many or intent is STOP
 
 
@@ -295,7 +295,7 @@ def limited(
     """A gang whose time limit is over at the deadline."""
     pods = pods_of(many, 0, notes=notes)
     for sent in pods[:told]:
-        with_record(sent, Departure("", msgspec.structs.replace(OVER, stage=stage), limit=LIMIT, count=many))
+        with_record(sent, EvictionRecord("", msgspec.structs.replace(OVER, stage=stage), limit=LIMIT, count=many))
     return pods
 
 
@@ -304,12 +304,12 @@ def test_who_has_saved_its_work_runs_on_until_its_time_limit_is_over() -> None:
     assert told(only(facts(pods))) == ["runs-1"]
     pods = [saved(sent, "1970-01-01T00:00:11Z") for sent in limited(2, 2, notes=SAVES)]
     assert only(facts(pods)) == Wait("until 1970-01-01T00:01:10Z: it may run for so long")
-    assert isinstance(only(facts(pods), DEADLINE), BeginEnding)
+    assert isinstance(only(facts(pods), DEADLINE), BeginEviction)
 
 
 def test_who_saves_nothing_ends_when_its_time_limit_is_over_and_not_before() -> None:
     assert isinstance(only(facts(limited(2, 1)), Instant(DEADLINE - 1)), Wait)
-    assert isinstance(only(facts(limited(2, 1)), DEADLINE), BeginEnding)
+    assert isinstance(only(facts(limited(2, 1)), DEADLINE), BeginEviction)
 
 
 def test_a_budget_puts_the_end_off_and_never_calls_it_off() -> None:
@@ -329,5 +329,5 @@ def test_rounds_know_of_it_once_it_ends() -> None:
 
     assert asked(limited(2, 1)) == []
     assert asked(limited(2, 1, "ends")) == [("stop", "end")]
-    wanted = with_record(limited(2, 1)[0], Departure("", msgspec.structs.replace(STOP, asked_at=Instant(11_000))))
+    wanted = with_record(limited(2, 1)[0], EvictionRecord("", msgspec.structs.replace(STOP, asked_at=Instant(11_000))))
     assert asked([wanted, *limited(2, 2)[1:]]) == [("stop", "evict")]

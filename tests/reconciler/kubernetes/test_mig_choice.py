@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.kubernetes.mig.choice import Wish, choose
+from reconciler.kubernetes.mig.choice import GeometryRequest, choose
 from reconciler.kubernetes.mig.configs import ConfigsUnreadableError, as_written, read_configs
 from reconciler.kubernetes.mig.slots import changed_between, layouts_of, offers_of, slots_of
 from solver.policy.division import MigGeometry
@@ -40,13 +40,13 @@ CONFIGS = read_configs(yaml.safe_dump({"version": "v1", "mig-configs": FILE}))
 WHOLE = slots_of("H100-80GB", [None] * 4)
 
 
-def wish(needs: dict[str, int], target: list[Any] | None = None, **said: Any) -> Wish:
+def wish(needs: dict[str, int], target: list[Any] | None = None, **said: Any) -> GeometryRequest:
     slots = slots_of("H100-80GB", target if target is not None else [None] * 4)
     known = {"geometry": FREE, "gpus": 4, "now": WHOLE, "current": "all-disabled", "changes_left": 8, **said}
-    return Wish(target=slots, needs=needs, **known)
+    return GeometryRequest(target=slots, needs=needs, **known)
 
 
-def chosen(asked: Wish) -> str | None:
+def chosen(asked: GeometryRequest) -> str | None:
     found = choose(CONFIGS, asked)
     return found.config if found else None
 
@@ -86,7 +86,7 @@ def test_a_file_of_another_kind_is_refused(text: str) -> None:
         (wish({"4g.40gb": 1}), None),
     ],
 )
-def test_the_least_change_that_gives_what_is_wanted(asked: Wish, config: str | None) -> None:
+def test_the_least_change_that_gives_what_is_wanted(asked: GeometryRequest, config: str | None) -> None:
     assert chosen(asked) == config
 
 

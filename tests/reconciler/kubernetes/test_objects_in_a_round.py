@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from solver.checker.check import violations
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of
@@ -42,7 +42,7 @@ def test_a_round_places_gangs_around_what_runs() -> None:
     assert placed(seen) == {"vision.gang.rack": ["b1", "b2"], "vision.gang.apart": ["a1", "a2"]}
 
 
-def placed(seen: Cluster) -> dict[str, list[str]]:
+def placed(seen: KubernetesCluster) -> dict[str, list[str]]:
     """Who starts where in a round."""
     snapshot = snapshot_of(Instant(0), seen.nodes, seen.jobs, node_sets=seen.node_sets)
     policy = policy_of((Queue(QueueName("q"), quota=(quota_of("H100-SXM5-80GB", 32),)),))

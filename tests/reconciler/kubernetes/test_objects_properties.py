@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.kubernetes.objects.jobs import Gang
+from reconciler.kubernetes.objects.jobs import PodGang
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import snapshot_of
 from tests.drawn import worlds
@@ -87,7 +87,7 @@ def test_every_pod_that_lives_is_in_one_gang_and_gangs_add_up(drawn: list[dict[s
             _members_are_the_tasks(gang)
 
 
-def _members_are_the_tasks(gang: Gang) -> None:
+def _members_are_the_tasks(gang: PodGang) -> None:
     assert gang.job is not None
     tasks = [(group.name, index) for group in gang.job.spec.task_groups for index in range(group.replicas)]
     assert [(member.group, member.task_index) for member in gang.members] == tasks

@@ -6,9 +6,8 @@ from typing import get_args
 
 from reconciler.kubernetes.binder.eviction import Event, Outcome
 from reconciler.kubernetes.binder.journal import PodBinding
-from reconciler.kubernetes.binder.unfinished import BoundPod
-from reconciler.kubernetes.binder.unfinished import Release as Releasing
-from reconciler.kubernetes.status.conditions import Said, Told
+from reconciler.kubernetes.binder.partial_starts import BoundPod, ReleasePods
+from reconciler.kubernetes.status.conditions import ConditionText, PodConditionUpdate
 from reconciler.kubernetes.status.occurrences import (
     Occurrence,
     Regarding,
@@ -137,7 +136,7 @@ def test_an_eviction_says_how_far_it_is_and_what_is_against_it() -> None:
 
 
 def test_a_start_that_is_given_up_is_told_to_its_bound_pods() -> None:
-    release = Releasing(TRAIN, 2, (BoundPod("vision", "a", "uid-of-a"),), frozenset(), "b is gone")
+    release = ReleasePods(TRAIN, 2, (BoundPod("vision", "a", "uid-of-a"),), frozenset(), "b is gone")
     (one,) = of_releases([release])
     assert (one.regarding, one.reason, one.note) == (
         the("a"),
@@ -161,9 +160,11 @@ def test_what_is_known_of_no_pod_is_told_to_nobody() -> None:
 
 
 def test_one_pod_of_a_waiting_gang_says_why() -> None:
-    said, bad = Said("QuotaMax", "waits: queue q is full"), Said("Refused", "refused: no queue")
-    two = [Told(TRAIN, "vision", name, f"uid-of-{name}", "7", said) for name in ("a", "b")]
-    found = list(standing([*two, Told(SERVE, "vision", "serve", "uid-of-serve", "7", bad)], cluster([], [])))
+    said, bad = ConditionText("QuotaMax", "waits: queue q is full"), ConditionText("Refused", "refused: no queue")
+    two = [PodConditionUpdate(TRAIN, "vision", name, f"uid-of-{name}", "7", said) for name in ("a", "b")]
+    found = list(
+        standing([*two, PodConditionUpdate(SERVE, "vision", "serve", "uid-of-serve", "7", bad)], cluster([], []))
+    )
     assert [(one.regarding, one.reason, one.note, one.warning) for one in found] == [
         (the("a"), "Waiting", "waits: queue q is full", False),
         (the("serve"), "Refused", "refused: no queue", True),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.kubernetes.binder import declared, intents
+from reconciler.kubernetes.binder import intents, reservation_store
 from reconciler.kubernetes.objects import domains, names
 from reconciler.model import gpu_products
 from tests.house.tracked import ROOT
@@ -36,7 +36,7 @@ def test_every_reason_is_on_the_page() -> None:
 def test_what_is_written_of_evictions_and_promises_is_on_their_page() -> None:
     page = (ROOT / "docs" / "kubernetes-eviction.md").read_text()
     written = (names.CHECKPOINT_INTERVAL, names.CHECKPOINT_GRACE, names.CHECKPOINT_HOOK, names.CHECKPOINTED)
-    said = (*written, names.CHECKPOINT_BY, names.EVICT, names.PROMISE, declared.NAME, names.DEFAULT_CONTAINER)
+    said = (*written, names.CHECKPOINT_BY, names.EVICT, names.PROMISE, reservation_store.NAME, names.DEFAULT_CONTAINER)
     source = Path(intents.__file__).read_text()
     codes = [code for code in ("record-not-believed", "promised-twice") if f'Remark("{code}"' in source]
     assert len(codes) == 2

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from reconciler.kubernetes.binder.saving import Hooks, hook_url
+from reconciler.kubernetes.binder.save_hooks import Hooks, hook_url
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.limits import LONGEST
 from reconciler.kubernetes.objects.saves import (

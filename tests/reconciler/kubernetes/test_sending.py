@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding
-from reconciler.kubernetes.binder.sending import PODS_AT_ONCE_MAX, pods_at_once
+from reconciler.kubernetes.binder.binding_queue import PODS_AT_ONCE_MAX, pods_at_once
 from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import NotFoundError

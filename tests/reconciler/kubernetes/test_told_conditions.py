@@ -6,14 +6,15 @@ import typing
 
 import pytest
 
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.wire import Pod, read
 from reconciler.kubernetes.status.conditions import (
     MESSAGE_MAX,
     NODES_WOULD_DO,
-    Said,
-    Told,
+    ConditionText,
+    PodConditionUpdate,
     reason_of,
+    spelt,
     told_of,
 )
 from solver.model.cluster import GpuType
@@ -21,7 +22,7 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
-from solver.plan.reasons import AnyReason, Capacity, Held, Outranked, QuotaMax, StrictOrder, Topology
+from solver.plan.reasons import AnyReason, CapacityReason, HeldReason, Outranked, QuotaMax, StrictOrder, Topology
 from solver.plan.refusals import AboveMax, UnknownName
 from tests.reconciler.kubernetes.samples import Sent, cluster, node, pod
 
@@ -29,23 +30,23 @@ H100, A100 = GpuType("H100-SXM5-80GB"), GpuType("A100-SXM4-80GB")
 Q = QueueName("q")
 FOUR, EIGHT, SIXTY_FOUR = MilliGpu.gpus(4), MilliGpu.gpus(8), MilliGpu.gpus(64)
 FULL = QuotaMax(Q, H100, SIXTY_FOUR, SIXTY_FOUR, EIGHT, "policies/q.yaml:7")
-SHORT = Capacity(H100, FOUR, EIGHT)
+SHORT = CapacityReason(H100, FOUR, EIGHT)
 SOON = EarliestStart(Instant.parse("2026-11-20T14:05:00Z"))
 NOW = Instant.parse("2026-11-20T12:00:00Z")
 GANG = {"quorate.dev/gang": "train", "quorate.dev/gang-size": "2"}
 
 
-def told(pods: list[Sent], verdict: Verdict | None = None, nodes: int = 1) -> tuple[Told, ...]:
+def told(pods: list[Sent], verdict: Verdict | None = None, nodes: int = 1) -> tuple[PodConditionUpdate, ...]:
     seen = cluster([node(f"n{number}") for number in range(nodes)], pods)
     return told_in(seen, pods, verdict)
 
 
-def told_in(seen: Cluster, pods: list[Sent], verdict: Verdict | None) -> tuple[Told, ...]:
+def told_in(seen: KubernetesCluster, pods: list[Sent], verdict: Verdict | None) -> tuple[PodConditionUpdate, ...]:
     there = {found.key: found for found in (read(sent, Pod) for sent in pods)}
     return tuple(told_of(seen.gangs, [verdict] if verdict else [], there, NOW))
 
 
-def said(pods: list[Sent], verdict: Verdict | None = None) -> Said:
+def said(pods: list[Sent], verdict: Verdict | None = None) -> ConditionText:
     (only,) = {one.said for one in told(pods, verdict)}
     return only
 
@@ -56,13 +57,13 @@ def waits(*reasons: AnyReason, job: str = "vision.pod.p") -> Waits:
 
 def test_a_pod_that_waits_says_why_what_would_help_and_when() -> None:
     assert told([pod("p", 8)], waits(FULL)) == (
-        Told(
+        PodConditionUpdate(
             JobName("vision.pod.p"),
             "vision",
             "p",
             "uid-of-p",
             "7",
-            Said(
+            ConditionText(
                 "QuotaMax",
                 "waits: queue q holds 64 of max 64 H100-SXM5-80GB (policies/q.yaml:7); this job needs 8; would help: 8 "
                 "H100-SXM5-80GB less held in queue q, or its max at 72; earliest start 2026-11-20T14:05:00Z, if what runs "
@@ -77,7 +78,7 @@ def test_all_pods_of_a_gang_say_the_same() -> None:
     first, second = told(pods, Waits(JobName("vision.gang.train"), Q, (SHORT,), EndUnknown(2)))
     assert (first.name, second.name) == ("a", "b")
     assert first.said == second.said
-    assert first.said == Said(
+    assert first.said == ConditionText(
         "Unschedulable",
         "waits: needs 8 H100-SXM5-80GB, 4 free; would help: 4 H100-SXM5-80GB more free; earliest start unknown: 2 jobs that "
         "hold what it could use have no time limit",
@@ -85,7 +86,7 @@ def test_all_pods_of_a_gang_say_the_same() -> None:
 
 
 def test_a_gang_that_is_not_whole_says_how_many_it_lacks() -> None:
-    assert said([pod("a", annotations=GANG)]) == Said(
+    assert said([pod("a", annotations=GANG)]) == ConditionText(
         "WaitingForGang", "its gang is not whole: waiting for 1 of 2 pods"
     )
 
@@ -96,7 +97,7 @@ def test_a_gang_whose_pods_still_come_is_told_nothing_yet() -> None:
 
 
 def test_what_is_refused_says_what_would_work() -> None:
-    assert said([pod("p", annotations={"gpu-memory": "8192"})]) == Said(
+    assert said([pod("p", annotations={"gpu-memory": "8192"})]) == ConditionText(
         "Refused",
         "refused: asks for GPUs in several ways. Keep one of nvidia.com/gpu, nvidia.com/mig-PROFILE, gpu-fraction and gpu-memory.",
     )
@@ -165,11 +166,11 @@ def test_what_is_not_followed_is_said_too() -> None:
 
 
 def test_a_message_lists_some_reasons_and_is_never_too_long() -> None:
-    reasons = [Held(QueueName(f"queue-{number}"), "x" * 100) for number in range(12)]
+    reasons = [HeldReason(QueueName(f"queue-{number}"), "x" * 100) for number in range(12)]
     message = said([pod("p")], waits(*reasons)).message
     assert "queue queue-4 is on hold" in message
     assert "; 7 more; would help: " in message
-    long = said([pod("p")], waits(*(Held(QueueName("q"), "x" * 300) for _ in range(9)))).message
+    long = said([pod("p")], waits(*(HeldReason(QueueName("q"), "x" * 300) for _ in range(9)))).message
     assert len(long) == MESSAGE_MAX
 
 
@@ -180,9 +181,9 @@ def test_a_message_lists_some_reasons_and_is_never_too_long() -> None:
         ((Outranked((JobName("other"),)), SHORT), "Unschedulable"),
         ((Topology("rack", EIGHT, "r1", FOUR),), "Unschedulable"),
         ((FULL, SHORT), "QuotaMax"),
-        ((FULL, Capacity(A100, FOUR, EIGHT)), "Unschedulable"),  # more A100s would do
+        ((FULL, CapacityReason(A100, FOUR, EIGHT)), "Unschedulable"),  # more A100s would do
         ((StrictOrder(Q, "fifo", JobName("other")), SHORT), "StrictOrder"),
-        ((Held(Q),), "Held"),
+        ((HeldReason(Q),), "Held"),
     ],
 )
 def test_unschedulable_is_said_only_where_more_nodes_would_do(reasons: tuple[AnyReason, ...], reason: str) -> None:
@@ -196,5 +197,5 @@ def test_each_reason_is_of_one_of_the_two_kinds() -> None:
         "QuotaMax", "StrictOrder", "Held", "AwaitsRelease", "BeyondGuarantee", "FallbackLater", "RoundCutShort", "MigGeometry",
     }  # fmt: skip
     never = {"UnknownName", "ClassNotAllowed", "NotDivided", "GpuTooSmall", "MigHasNoPeers", "AboveMax", "NeverFits"}
-    every = {kind.__name__ for kind in typing.get_args(AnyReason)}
-    assert {kind.__name__ for kind in NODES_WOULD_DO} == every - of_policy - never
+    every = {spelt(kind.__struct_config__.tag) for kind in typing.get_args(AnyReason)}
+    assert {spelt(kind.__struct_config__.tag) for kind in NODES_WOULD_DO} == every - of_policy - never

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reconciler.kubernetes.status.queues import Standing, queues_of
+from reconciler.kubernetes.status.queues import PolicyState, queues_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -35,7 +35,7 @@ def policy(**more: object) -> Policy:
 
 
 def test_a_queue_says_what_it_holds_and_borrows_by_type_and_in_sum() -> None:
-    found = queues_of(world(), policy(), Standing("abc123"))
+    found = queues_of(world(), policy(), PolicyState("abc123"))
     assert list(found) == ["org", "q"]
     q = found["q"]
     assert q.revision == "abc123"
@@ -51,12 +51,12 @@ def test_a_queue_says_what_it_holds_and_borrows_by_type_and_in_sum() -> None:
 
 
 def test_a_type_without_a_ceiling_has_none() -> None:
-    (line,) = queues_of(world(), policy_of((queue("q"),)), Standing("r"))["q"].figures["gpus"]
+    (line,) = queues_of(world(), policy_of((queue("q"),)), PolicyState("r"))["q"].figures["gpus"]
     assert "max" not in line
 
 
 def ready(policy: Policy, held: Mapping[QueueName, str] | None = None) -> tuple[str, str, str]:
-    first, _ = queues_of(world(), policy, Standing("r", held=held or {}))["q"].conditions
+    first, _ = queues_of(world(), policy, PolicyState("r", held=held or {}))["q"].conditions
     assert first.type == "Ready"
     return first.status, first.reason, first.message
 
@@ -72,13 +72,13 @@ def test_a_queue_is_ready_unless_it_or_one_above_it_is_on_hold() -> None:
 
 
 def test_queues_say_that_a_newer_policy_is_held() -> None:
-    def stalled(standing: Standing) -> tuple[str, str, str]:
+    def stalled(standing: PolicyState) -> tuple[str, str, str]:
         _, second = queues_of(world(), policy(), standing)["q"].conditions
         assert second.type == "Stalled"
         return second.status, second.reason, second.message
 
-    assert stalled(Standing("r"))[:2] == ("False", "PolicyInForce")
-    assert stalled(Standing("r", "PlanDrift: 3 more evictions")) == (
+    assert stalled(PolicyState("r"))[:2] == ("False", "PolicyInForce")
+    assert stalled(PolicyState("r", "PlanDrift: 3 more evictions")) == (
         "True",
         "PolicyHeld",
         "PlanDrift: 3 more evictions",

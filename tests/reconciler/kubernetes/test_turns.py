@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.kubernetes.status.turns import Change, Turns, without_numbers
+from reconciler.kubernetes.status.turns import PendingWrite, WriteSchedule, without_numbers
 from solver.model.quantities import Duration, Instant
 from tests.drawn import worlds
 
@@ -18,12 +18,12 @@ def after(seconds: float) -> Instant:
     return NOW.after(int(seconds * 1000))
 
 
-def major(*keys: str) -> list[Change[str]]:
-    return [Change(key, minor=False) for key in keys]
+def major(*keys: str) -> list[PendingWrite[str]]:
+    return [PendingWrite(key, minor=False) for key in keys]
 
 
-def minor(*keys: str) -> list[Change[str]]:
-    return [Change(key, minor=True) for key in keys]
+def minor(*keys: str) -> list[PendingWrite[str]]:
+    return [PendingWrite(key, minor=True) for key in keys]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_texts_that_differ_in_numbers_only_say_the_same(one: str, other: str, al
 
 
 def test_numbers_are_written_again_after_a_rest_and_what_means_something_at_once() -> None:
-    turns = Turns[str](QUIET, 10)
+    turns = WriteSchedule[str](QUIET, 10)
     turns.wrote("a", NOW)
     assert turns.due(minor("a"), after(29.9)) == []
     assert turns.due(major("a"), after(29.9)) == ["a"]
@@ -47,7 +47,7 @@ def test_numbers_are_written_again_after_a_rest_and_what_means_something_at_once
 
 
 def test_the_oldest_comes_first() -> None:
-    turns = Turns[str](QUIET, 2)
+    turns = WriteSchedule[str](QUIET, 2)
     assert turns.due(major("b", "c"), NOW) == ["b", "c"]  # and none arrives
     assert turns.due(major("a", "b", "c"), after(1)) == ["b", "c"]
     turns.wrote("b", after(1))
@@ -55,14 +55,14 @@ def test_the_oldest_comes_first() -> None:
 
 
 def test_what_is_as_it_should_be_again_loses_its_place() -> None:
-    turns = Turns[str](QUIET, 1)
+    turns = WriteSchedule[str](QUIET, 1)
     turns.due(major("a"), NOW)
     turns.due(major("b"), after(1))
     assert turns.due(major("a", "b"), after(2)) == ["b"]
 
 
 def test_numbers_get_a_quarter_however_much_happens() -> None:
-    turns = Turns[str](QUIET, 8)
+    turns = WriteSchedule[str](QUIET, 8)
     news = major(*(f"new-{number}" for number in range(20)))
     due = turns.due([*news, *minor(*(f"old-{number}" for number in range(20)))], NOW)
     assert sorted(key.split("-")[0] for key in due) == ["new"] * 6 + ["old"] * 2
@@ -70,7 +70,7 @@ def test_numbers_get_a_quarter_however_much_happens() -> None:
 
 
 def test_all_are_written_in_the_end_with_what_means_something_before() -> None:
-    turns = Turns[str](QUIET, 4)
+    turns = WriteSchedule[str](QUIET, 4)
     keys = [f"k{number}" for number in range(17)]
     left, passes = set(keys), 0
     while left:
@@ -84,7 +84,7 @@ def test_all_are_written_in_the_end_with_what_means_something_before() -> None:
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    turns = Turns[str](QUIET, 4)
+    turns = WriteSchedule[str](QUIET, 4)
     turns.wrote("a", NOW)
     turns.keep(["b"])
     assert turns.due(minor("a"), NOW) == ["a"]  # one of the same name, never written
@@ -99,15 +99,15 @@ def test_never_more_than_the_budget_and_nobody_waits_for_ever(
     passes: list[list[tuple[int, bool]]], budget: int
 ) -> None:
     """Whatever comes and goes: what waits to the end is written within as many passes as there are keys."""
-    turns = Turns[int](Duration(0), budget)
+    turns = WriteSchedule[int](Duration(0), budget)
     for number, found in enumerate(passes):
-        changes = [Change(key, is_minor) for key, is_minor in dict(found).items()]
+        changes = [PendingWrite(key, is_minor) for key, is_minor in dict(found).items()]
         due = turns.due(changes, after(number))
         assert len(due) == len(set(due)) == min(budget, len(changes))
         assert set(due) <= {change.key for change in changes}
     left, number = {99, *(key for found in passes for key, _ in found)}, len(passes)
     for _ in range(len(left)):
-        for key in turns.due([Change(key, minor=False) for key in sorted(left)], after(number)):
+        for key in turns.due([PendingWrite(key, minor=False) for key in sorted(left)], after(number)):
             turns.wrote(key, after(number))
             left.discard(key)
         number += 1

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.kubernetes.objects.whose import INCUMBENTS, OURS, Whose
-from reconciler.kubernetes.objects.wire import Node, Pod, read
-from reconciler.kubernetes.objects.world import World, cluster_of
+from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, OURS, PodOwnership
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
+from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from tests.reconciler.kubernetes.samples import codes, node, pod
 
-THEIRS = Whose(frozenset(INCUMBENTS))
-NODES = [read(node("n1"), Node)]
+THEIRS = PodOwnership(frozenset(INCUMBENTS))
+NODES = [read(node("n1"), KubeNode)]
 BY_DEFAULT = {"schedulerName": "default-scheduler"}
 
 
@@ -59,7 +59,7 @@ def test_who_names_no_queue_is_in_the_one_for_them_and_who_names_one_in_that() -
 
 
 def test_a_pod_that_comes_to_ask_for_a_part_of_a_gpu_becomes_a_job() -> None:
-    world, before = World(THEIRS), a_pod("a", 0)
+    world, before = ClusterModel(THEIRS), a_pod("a", 0)
     world.node(None, *NODES)
     after = a_pod("a", 0, annotations={"gpu-fraction": "0.5"})
     assert not world.pod(None, before)

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.kubernetes.objects.cluster import Cluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
 from reconciler.kubernetes.objects.podgroups import Group, group_of
-from reconciler.kubernetes.objects.wire import Node, Pod, read
-from reconciler.kubernetes.objects.world import World, cluster_of
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
+from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from solver.model.document import encode
 from tests.drawn import worlds
 from tests.reconciler.kubernetes.samples import Sent, node, pod, queued
@@ -130,7 +130,7 @@ def sent_pod(drawn: dict[str, Any], revision: int) -> Pod:
     return read(sent, Pod)
 
 
-def sent_node(drawn: dict[str, Any]) -> Node:
+def sent_node(drawn: dict[str, Any]) -> KubeNode:
     said = {RACK: drawn["rack"], BLOCK: drawn["block"], "nvidia.com/gpu.clique": drawn["clique"]}
     labels = {key: value for key, value in {**said, "quorate.dev/gpu-type": drawn["type"]}.items() if value}
     more = {
@@ -138,7 +138,7 @@ def sent_node(drawn: dict[str, Any]) -> Node:
         "taints": drawn["taints"],
         "offers": {"rdma/hca": drawn["nics"], "pods": "3", MIG: drawn["mig"]},
     }
-    return read(node(drawn["name"], drawn["gpus"], labels=labels, **more), Node)
+    return read(node(drawn["name"], drawn["gpus"], labels=labels, **more), KubeNode)
 
 
 def sent_group(drawn: str) -> Group:
@@ -164,7 +164,7 @@ class Told:
     """A world, and all objects that it was told of."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = ClusterModel()
         self.there: dict[Kind, dict[Any, Any]] = {"pod": {}, "node": {}, "group": {}, "controller": {}}
 
     def tell(self, kind: Kind, key: object, after: Any) -> bool:
@@ -187,7 +187,7 @@ class Told:
             case "look":
                 self.world.cluster()
 
-    def at_once(self) -> Cluster:
+    def at_once(self) -> KubernetesCluster:
         there = self.there
         return cluster_of(
             there["node"].values(), there["pod"].values(), there["group"].values(), there["controller"].values()
@@ -223,7 +223,7 @@ def many() -> Told:
     """20 nodes of racks of 4, a gang of two GPU pods on each of 18 of them, and 10 single pods that wait."""
     told = Told()
     for number in range(20):
-        told.tell("node", f"n{number}", read(node(f"n{number}", labels={RACK: f"r{number // 4}"}), Node))
+        told.tell("node", f"n{number}", read(node(f"n{number}", labels={RACK: f"r{number // 4}"}), KubeNode))
     for sent in many_pods():
         told.tell("pod", (sent["metadata"]["namespace"], sent["metadata"]["name"]), read(sent, Pod))
     told.world.cluster()
@@ -265,9 +265,9 @@ def test_only_what_has_changed_is_made_anew() -> None:
     assert work_of(told) == (1, 0, 0), "a pod of somebody else: its node"
     told.tell("pod", ("vision", "theirs"), None)
     assert work_of(told) == (1, 0, 0)
-    told.tell("node", "n3", read(node("n3", labels={RACK: "r0"}, ready="False"), Node))
+    told.tell("node", "n3", read(node("n3", labels={RACK: "r0"}, ready="False"), KubeNode))
     assert work_of(told) == (1, 0, 0), "a node that is not ready any more: itself"
-    told.tell("node", "n20", read(node("n20", labels={RACK: "r4"}), Node))
+    told.tell("node", "n20", read(node("n20", labels={RACK: "r4"}), KubeNode))
     assert work_of(told) == (1, 0, 1), "a node that joins: whoever waits for what pods leave of nodes"
 
 
@@ -284,11 +284,11 @@ def test_who_asks_about_nodes_is_looked_at_again_once_the_answer_is_another() ->
         tell_pod(told, pod(f"in-{rack}", 1, spec={"nodeSelector": {RACK: rack}}))
     work_of(told)
     waits_for_more = 1
-    told.tell("node", "n19", read(node("n19", labels={RACK: "r0"}), Node))
+    told.tell("node", "n19", read(node("n19", labels={RACK: "r0"}), KubeNode))
     assert work_of(told) == (1, 0, waits_for_more + 1), "another node in r0: who is to be in r0"
-    told.tell("node", "n0", read(node("n0", labels={RACK: "r0", "other": "label"}), Node))
+    told.tell("node", "n0", read(node("n0", labels={RACK: "r0", "other": "label"}), KubeNode))
     assert work_of(told) == (1, 0, waits_for_more + 1), "a node with another label: who is on it"
-    told.tell("node", "n19", read(node("n19", labels={RACK: "r0", BLOCK: "b1"}), Node))
+    told.tell("node", "n19", read(node("n19", labels={RACK: "r0", BLOCK: "b1"}), KubeNode))
     assert work_of(told) == (1, 0, waits_for_more + 1), "r0 is in two blocks: who asks for a rack"
     told.tell("node", "n19", None)
     assert work_of(told) == (1, 0, waits_for_more + 2), "and no more: that gang, and who is to be in r0"
@@ -306,7 +306,7 @@ def test_who_asks_about_others_is_looked_at_again_once_others_move() -> None:
     assert work_of(told) == (0, 1, 1)
     told.tell("pod", ("vision", "g3-0"), None)
     assert work_of(told) == (1, 1, 2), "and whoever wants to be near it"
-    told.tell("node", "n19", read(node("n19", labels={RACK: "r4"}, offers={"rdma/hca": "1"}), Node))
+    told.tell("node", "n19", read(node("n19", labels={RACK: "r4"}, offers={"rdma/hca": "1"}), KubeNode))
     work_of(told)
     tell_pod(told, pod("takes", 0, on="n19", requests={"rdma/hca": "1"}, spec={"schedulerName": "default-scheduler"}))
     assert work_of(told) == (1, 0, 1), "who waits for what was free there"
@@ -316,7 +316,7 @@ def test_what_makes_no_difference_is_said_to_make_none() -> None:
     told = many()
     again = node("n1", labels={RACK: "r0"})
     again["metadata"]["resourceVersion"] = "8"
-    assert not told.tell("node", "n1", read(again, Node)), "a node that only says that it is alive"
+    assert not told.tell("node", "n1", read(again, KubeNode)), "a node that only says that it is alive"
     assert not tell_pod(told, pod("w1", 1, labels={"app": "waits"}, metadata={"resourceVersion": "8"}))
     (gang,) = [gang for gang in told.world.cluster().gangs if gang.name == "vision.pod.w1"]
     assert gang.members[0].resource_version == "8", "but what a binding names is the newest"
@@ -340,7 +340,7 @@ def test_a_pod_that_slips_in_is_use_for_as_long_as_it_is_there() -> None:
     assert gpus_of_n19() == 8
 
 
-def agrees(told: Told) -> Cluster:
+def agrees(told: Told) -> KubernetesCluster:
     """What it all means, which is what all objects mean at once."""
     found = told.world.cluster()
     assert found == told.at_once()
@@ -349,7 +349,7 @@ def agrees(told: Told) -> Cluster:
 
 def test_what_is_said_of_gangs_by_other_objects_counts_once_it_is_said() -> None:
     told = Told()
-    told.tell("node", "n1", read(node("n1"), Node))
+    told.tell("node", "n1", read(node("n1"), KubeNode))
     runs = pod("runs", 2, on="n1", labels=queued({"batch.kubernetes.io/job-name": "g"}))
     waits = pod("waits", 2, spec={"schedulingGroup": {"podGroupName": "g"}})
     for sent in (runs, waits):
@@ -381,9 +381,9 @@ def test_an_island_that_comes_to_lie_in_two_racks_is_left_out_on_the_other_node_
     told = Told()
     clique = "nvidia.com/gpu.clique"
     for name in ("n1", "n2"):
-        told.tell("node", name, read(node(name, labels={RACK: "r1", clique: "c1"}), Node))
+        told.tell("node", name, read(node(name, labels={RACK: "r1", clique: "c1"}), KubeNode))
     assert [known.island for known in agrees(told).nodes] == ["c1", "c1"]
-    told.tell("node", "n2", read(node("n2", labels={RACK: "r2", clique: "c1"}), Node))
+    told.tell("node", "n2", read(node("n2", labels={RACK: "r2", clique: "c1"}), KubeNode))
     assert [known.island for known in agrees(told).nodes] == ["", ""]
 
 

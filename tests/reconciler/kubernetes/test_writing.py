@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from reconciler.kubernetes.status.writing import AT_ONCE_MAX, all_of
+from reconciler.kubernetes.status.writes import AT_ONCE_MAX, all_of
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])

@@ -12,10 +12,10 @@ import pytest
 
 from hack.rounds.world import World
 from reconciler.control.control import PolicyInForce
-from reconciler.server import admitting
-from reconciler.server.admitting import Admitting
-from reconciler.server.services import Watch
-from solver.capacity.room import Room
+from reconciler.server import admission
+from reconciler.server.admission import AdmissionCheck
+from reconciler.server.services import ControlPlaneView
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskGroup
 from solver.plan.refusals import UnknownName
@@ -38,7 +38,7 @@ def asking_for(profile: str) -> JobSpec:
 
 
 def test_instances_that_pools_may_be_partitioned_into_could_be_had_one_day() -> None:
-    watch = Watch(*cast("tuple[Any, Any, Any, Any]", (None, Standing(), None, None)))
+    watch = ControlPlaneView(*cast("tuple[Any, Any, Any, Any]", (None, Standing(), None, None)))
     assert watch.admit(asking_for("1g.10gb")) == ()
     assert isinstance(watch.admit(asking_for("9g.10gb"))[0], UnknownName)
 
@@ -57,7 +57,7 @@ def test_one_at_a_time_is_tried_in_the_room_that_all_share() -> None:
         inside["now"] -= 1
         return admit(gate, job)
 
-    asked = Admitting()
+    asked = AdmissionCheck()
     with patch.object(Gate, "admit", slowly), ThreadPoolExecutor(8) as threads:
         told = list(threads.map(lambda _: asked.refusals(in_force("abc"), asking_for("1g.10gb")), range(24)))
     assert told == [()] * 24
@@ -65,14 +65,14 @@ def test_one_at_a_time_is_tried_in_the_room_that_all_share() -> None:
 
 
 def test_the_empty_cluster_is_laid_out_once_for_each_revision(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Admitting()
+    asked = AdmissionCheck()
 
     def laid_out(revision: str, profile: str) -> int:
-        with patch.object(Room, "empty", wraps=Room.empty) as empty:
+        with patch.object(FreeCapacity, "empty", wraps=FreeCapacity.empty) as empty:
             asked.refusals(in_force(revision), asking_for(profile))
         return empty.call_count
 
     assert [laid_out(revision, "1g.10gb") for revision in ("a", "a", "b", "b", "a")] == [1, 0, 1, 0, 1]
     assert laid_out("a", "2g.20gb") == 0
-    monkeypatch.setattr(admitting, "JUDGED_MAX", 2)
+    monkeypatch.setattr(admission, "JUDGED_MAX", 2)
     assert laid_out("a", "1g.10gb") == 1, "what was remembered of the first is forgotten"

@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.control.control import PolicyInForce
-from reconciler.control.loop import one_pass
+from reconciler.control.ledger_site import one_pass
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.model.checkpoint_policy import CheckpointPolicy

@@ -15,13 +15,19 @@ from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
 from reconciler.gitops.review.meaning import meaning_of
-from reconciler.gitops.source.mirror import Mirror
-from reconciler.gitops.source.requirements import Candidate, FastForward, Held, Requirement, Valid
+from reconciler.gitops.source.mirror import GitMirror
+from reconciler.gitops.source.requirements import (
+    FastForward,
+    RevisionCandidate,
+    RevisionHold,
+    RevisionRequirement,
+    Valid,
+)
 from reconciler.gitops.source.signatures import NOT_ASKED, Signed
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.git_record import Approval, Suspension
-from reconciler.server.follow import AcceptedByPeople, PolicyFollower
+from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
 from reconciler.store.store import SqlStore, open_store
 from tests.contracts.local_worlds import eventually
 from tests.contracts.test_plans import PLAN
@@ -34,11 +40,11 @@ class GrowingHarm:
     doing = "Planning"
     jobs = 0
 
-    def hold(self, candidate: Candidate) -> Held | None:
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
         if candidate.in_force is None:
             return None
         self.jobs += 1
-        return Held("PlanDrift", f"{self.jobs} jobs would be evicted", acceptable=True)
+        return RevisionHold("PlanDrift", f"{self.jobs} jobs would be evicted", acceptable=True)
 
 
 @dataclass
@@ -49,7 +55,7 @@ class Server:
     origin: Origin
     clock: Clock = field(default_factory=VirtualClock)
     wakes: int = 0
-    more: tuple[Requirement, ...] = ()
+    more: tuple[RevisionRequirement, ...] = ()
 
     def __post_init__(self) -> None:
         self.start()
@@ -57,9 +63,9 @@ class Server:
     def start(self, every_s: float = 60.0) -> None:
         """Begin, or begin again after a crash."""
         self.store: SqlStore = open_store(self.folder / "quorate.db")
-        mirror = Mirror(self.folder / "mirror", str(self.origin.folder))
+        mirror = GitMirror(self.folder / "mirror", str(self.origin.folder))
         signed = Signed(mirror, "main", self.clock)
-        requirements: list[Requirement] = [FastForward(mirror, "main"), signed, Valid(), *self.more]
+        requirements: list[RevisionRequirement] = [FastForward(mirror, "main"), signed, Valid(), *self.more]
         decisions = self.store.following
         self.acceptance = AcceptedByPeople(decisions, self.store.plans, self.clock)
         self.standing = StandingPolicy(mirror, "main", requirements, self.acceptance)

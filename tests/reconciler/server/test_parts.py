@@ -12,22 +12,22 @@ from structlog.testing import capture_logs
 
 from reconciler.alerts.desk import AlertDesk
 from reconciler.alerts.sender import Sender
-from reconciler.api.following import Following, Planning
+from reconciler.api.git_services import GitServices, Planning
 from reconciler.api.payloads import SUSPENDED
 from reconciler.api.problems import NotReadyError
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import LoopStatus, Runner
-from reconciler.gitops.source.mirror import Mirror
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.mirror import GitMirror
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.git_record import Suspension
 from reconciler.node.local.terms import Terms
 from reconciler.protocols.stores import Event
 from reconciler.server.crew import Crew
 from reconciler.server.folder import FolderUnusableError, StateFolder
+from reconciler.server.history_log import LoggedHistory
 from reconciler.server.reporter import Reporter
 from reconciler.server.services import services_of
-from reconciler.server.told import ToldHistory
 from reconciler.store.store import open_store
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec, QueueName
@@ -81,7 +81,7 @@ def test_a_state_folder_that_can_not_be_made_is_an_error(tmp_path: Path) -> None
 def test_events_are_logged_without_the_output_of_tasks(tmp_path: Path) -> None:
     store = open_store(tmp_path / "quorate.db")
     with capture_logs() as lines:
-        history = ToldHistory(store.history, structlog.get_logger())
+        history = LoggedHistory(store.history, structlog.get_logger())
         history.record_event(Event(Instant(1), "failed", "job", "exit code 3\nthe task's password", "control-plane"))
     store.close()
     assert [(line["event"], line["subject"], line["cause"]) for line in lines] == [("failed", "job", "exit code 3")]
@@ -90,10 +90,12 @@ def test_events_are_logged_without_the_output_of_tasks(tmp_path: Path) -> None:
 def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
     with site_at(tmp_path / "quorate.db") as site:
         runner = Runner(site.only_plane)
-        standing = StandingPolicy(Mirror(tmp_path / "mirror", str(tmp_path)), "main")
+        standing = StandingPolicy(GitMirror(tmp_path / "mirror", str(tmp_path)), "main")
         desk = AlertDesk(site.store.alerts, Sender(tmp_path, site.clock))
         planning = Planning(site.store.plans, lambda: None, standing.current)
-        following = Following("main", site.store.following, standing.status, lambda: Instant(1), lambda: None, planning)
+        following = GitServices(
+            "main", site.store.following, standing.status, lambda: Instant(1), lambda: None, planning
+        )
         services = services_of(
             site.only_plane, standing, runner, Metrics(), desk, following, "k" * 43, Terms().unstartable
         )

@@ -13,11 +13,11 @@ from reconciler.api.payloads import Condition
 from reconciler.control.control import NoPolicyError, PolicyInForce
 from reconciler.control.metrics import Metrics
 from reconciler.kubernetes.client.followed import Standing
-from reconciler.kubernetes.control.mirror import Mirror
-from reconciler.kubernetes.control.standing import followed_in, say_what_is_behind
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
+from reconciler.kubernetes.control.watch_status import followed_in, say_what_is_behind
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
-from reconciler.model.followed import BEHIND_S, FollowedFigures, FollowedKind
-from reconciler.server.pod_standing import PodStanding
+from reconciler.model.watch_status import BEHIND_S, FollowedFigures, FollowedKind
+from reconciler.server.kubernetes_status import KubernetesStatus
 from solver.model.quantities import Duration, Instant
 from solver.policy.policy import Policy, PriorityClass, policy_of
 
@@ -30,7 +30,7 @@ def pods(silent_s: float, problem: str = "") -> Standing:
 
 
 class Kinds:
-    """A Mirror, as far as it is asked how it stands."""
+    """A ClusterCache, as far as it is asked how it stands."""
 
     def __init__(self, *looks: Standing) -> None:
         self.looks = list(looks)
@@ -39,7 +39,7 @@ class Kinds:
         return (self.looks.pop(0) if len(self.looks) > 1 else self.looks[0], ABSENT)
 
     def followed(self) -> tuple[FollowedKind, ...]:
-        return followed_in(cast("Mirror", self))
+        return followed_in(cast("ClusterCache", self))
 
 
 class Policies:
@@ -53,7 +53,7 @@ class Policies:
 
 
 def conditions(policy: Policy | None, *looks: Standing) -> list[Condition]:
-    return list(PodStanding(Kinds(*looks).followed, Policies(policy)).conditions())
+    return list(KubernetesStatus(Kinds(*looks).followed, Policies(policy)).conditions())
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_log_says_once_that_a_kind_is_behind_and_once_that_it_is_not_any_mor
             raise asyncio.CancelledError
 
     with capture_logs() as said, pytest.raises(asyncio.CancelledError):
-        asyncio.run(say_what_is_behind(cast("Mirror", looks), structlog.get_logger(), rest))
+        asyncio.run(say_what_is_behind(cast("ClusterCache", looks), structlog.get_logger(), rest))
     assert [(line["event"], line["resource"]) for line in said] == [
         ("kind-behind", "pods"),
         ("kind-followed-again", "pods"),

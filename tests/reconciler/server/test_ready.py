@@ -9,13 +9,13 @@ import pytest
 
 from reconciler.control.control import NoPolicyError
 from reconciler.control.runner import Condition, LoopStatus
-from reconciler.server.services import Watch
+from reconciler.server.services import ControlPlaneView
 
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 A_PASS: Any = SimpleNamespace()
 
 
-def watch(status: LoopStatus, *, policy: bool = True) -> Watch:
+def watch(status: LoopStatus, *, policy: bool = True) -> ControlPlaneView:
     """Of a control plane whose loop fares so. Nothing else of it is there: whether it is ready is known without asking a store."""
 
     def current() -> Any:
@@ -25,7 +25,7 @@ def watch(status: LoopStatus, *, policy: bool = True) -> Watch:
     standing: Any = SimpleNamespace(current=current)
     runner: Any = SimpleNamespace(status=status)
     nothing: Any = None
-    return Watch(nothing, standing, runner, nothing)
+    return ControlPlaneView(nothing, standing, runner, nothing)
 
 
 def ready_at_first(condition: Condition) -> bool:

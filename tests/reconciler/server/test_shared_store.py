@@ -14,17 +14,17 @@ from structlog.testing import capture_logs
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.control.control import NoPolicyError
 from reconciler.control.runner import Runner
-from reconciler.gitops.source.mirror import Mirror
-from reconciler.gitops.source.requirements import Candidate, FastForward, Held, Valid
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.mirror import GitMirror
+from reconciler.gitops.source.requirements import FastForward, RevisionCandidate, RevisionHold, Valid
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
 from reconciler.server.folder import StateFolder
-from reconciler.server.opened import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
-from reconciler.server.parts import Member
-from reconciler.server.persevering import persevering
+from reconciler.server.parts import ServerThread
 from reconciler.server.pruning import Pruning
 from reconciler.server.settings import Settings
-from reconciler.server.together import Together
+from reconciler.server.shared_policy import SharedPolicy
+from reconciler.server.store_access import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
+from reconciler.server.thread_restarts import persevering
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from tests.contracts.test_history import record_of
@@ -52,14 +52,14 @@ class NeverTwice:
 
     doing = "Asking"
 
-    def hold(self, candidate: Candidate) -> Held | None:
-        return None if candidate.in_force is None else Held("Asked", "it has to be accepted", acceptable=True)
+    def hold(self, candidate: RevisionCandidate) -> RevisionHold | None:
+        return None if candidate.in_force is None else RevisionHold("Asked", "it has to be accepted", acceptable=True)
 
 
-def following(folder: Path, origin: Origin, store: SqlStore, holder: str) -> Together:
-    mirror = Mirror(folder / holder, str(origin.folder))
+def following(folder: Path, origin: Origin, store: SqlStore, holder: str) -> SharedPolicy:
+    mirror = GitMirror(folder / holder, str(origin.folder))
     requirements = FastForward(mirror, "main"), Valid(), NeverTwice()
-    return Together(StandingPolicy(mirror, "main", requirements), store, holder)
+    return SharedPolicy(StandingPolicy(mirror, "main", requirements), store, holder)
 
 
 def lead(store: SqlStore, holder: str, clock: VirtualClock) -> None:
@@ -117,11 +117,11 @@ def test_a_thread_begins_anew_while_the_store_is_away_and_ends_as_it_ends() -> N
             raise failures.pop()
 
     log = structlog.get_logger()
-    persevering(Member("m", work, lambda: None), log, rests.append)()
+    persevering(ServerThread("m", work, lambda: None), log, rests.append)()
     assert rests == [1.0, 1.0]
     failures.append(StoreUnusableError("the disk is full"))
     with pytest.raises(StoreUnusableError, match="disk is full"):
-        persevering(Member("m", work, lambda: None), log, rests.append)()
+        persevering(ServerThread("m", work, lambda: None), log, rests.append)()
 
 
 def test_the_loop_goes_on_when_the_store_is_there_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

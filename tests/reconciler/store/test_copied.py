@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import select, text
 
 from reconciler.protocols.stores import Event
-from reconciler.store.checked import problems_of
-from reconciler.store.copied import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError, back_up, restore
+from reconciler.store.backup import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError, back_up, restore
+from reconciler.store.integrity import problems_of
 from reconciler.store.schema import metadata
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import kept

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, inspect, text
 
 from reconciler.protocols.stores import StoreUnusableError
 from reconciler.store import migrations
-from reconciler.store.checked import problems_of
+from reconciler.store.integrity import problems_of
 from reconciler.store.migrations import BASELINE, DowngradeRefusedError, downgrade
 from reconciler.store.schema import SCHEMA_VERSION, metadata
 from reconciler.store.store import SqlStore, open_store

@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateTable
 
 from reconciler.protocols.stores import StoreFullError, StoreUnusableError
 from reconciler.store.database import Database
-from reconciler.store.reserve import Reserve
+from reconciler.store.reserve import DiskReserve
 from reconciler.store.schema import metadata
 from reconciler.store.store import SqlStore, open_store
 from solver.model.shape import Shape
@@ -99,7 +99,7 @@ def test_a_full_disk_is_said_and_loses_nothing_committed(store: SqlStore, path: 
 def test_a_full_disk_is_told_apart_and_costs_the_reserve(
     store: SqlStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reserve = Reserve(path.with_name("reserve"))
+    reserve = DiskReserve(path.with_name("reserve"))
     reserve.refill()
     size = reserve.path.stat().st_blocks * 512
     assert 0 < size <= 16 * 2**20

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.capacity import offers
+from solver.capacity.free_capacity import NO_DOMAIN, FreeCapacity
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import NO_DOMAIN, Room
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import LEVELS, Level, MigInstance
 from solver.model.quantities import Instant
@@ -36,15 +36,15 @@ WORLDS = st.one_of(
 Held = list[tuple[TaskPlacement, Shape]]
 
 
-def room_in(snapshot: Snapshot, policy: Policy) -> tuple[Room, list[tuple[JobSpec, Option]]]:
+def room_in(snapshot: Snapshot, policy: Policy) -> tuple[FreeCapacity, list[tuple[JobSpec, Option]]]:
     """What is free in a world, and the ways in which its pending jobs could be served."""
     shares, admissions = standing(snapshot, policy)
     domain_of = sharing_of(policy, shares.tree, snapshot.nodes).domain
     ways = [(job.spec, option) for job in snapshot.pending for option in admissions[job.name].options]
-    return Room.of(snapshot, domain_of, pool_rules(policy, snapshot)), ways
+    return FreeCapacity.of(snapshot, domain_of, pool_rules(policy, snapshot)), ways
 
 
-def offered(room: Room, ways: list[tuple[JobSpec, Option]]) -> list[object]:
+def offered(room: FreeCapacity, ways: list[tuple[JobSpec, Option]]) -> list[object]:
     """All that a room says it offers for these."""
     found: list[object] = []
     asked = {known for _, option in ways for known in zip(option.shapes, option.gpu_types, strict=True)}
@@ -55,19 +55,21 @@ def offered(room: Room, ways: list[tuple[JobSpec, Option]]) -> list[object]:
     return found
 
 
-def counted_anew(room: Room) -> Room:
+def counted_anew(room: FreeCapacity) -> FreeCapacity:
     """The same room, of which nothing is kept."""
     return replace(room)
 
 
-def state(room: Room) -> object:
+def state(room: FreeCapacity) -> object:
     """All that is free in a room."""
     parts = room.partitions
     free = [known.tolist() for known in (room.free_gpus, room.free_cpu, room.free_memory)]
     return free, room.free_devices[:], dict(room.shared), dict(parts.gpus), dict(parts.changes_left), dict(parts.aside)
 
 
-def act(draw: st.DataObject, room: Room, ways: list[tuple[JobSpec, Option]], held: Held, depth: int = 0) -> None:
+def act(
+    draw: st.DataObject, room: FreeCapacity, ways: list[tuple[JobSpec, Option]], held: Held, depth: int = 0
+) -> None:
     """Place something, give something back, or try some of that and undo it; each time all that is kept must be true."""
     for _ in range(draw.draw(st.integers(1, 4))):
         match draw.draw(st.sampled_from(["place", "place", "give back", "try", "copy"])):
@@ -126,7 +128,7 @@ def test_what_could_be_made_whole_is_not_taken_for_what_instances_could_have() -
     gpus = tuple(msgspec.structs.replace(gpu, instances=(MigInstance("3g.40gb", 0),)) for gpu in apart.gpus)
     world = snapshot_of(Instant(0), [bare, msgspec.structs.replace(apart, gpus=gpus, pool="apart")], [])
     parts = MigGeometry("parts", "apart", "free", "H100-80GB")
-    room = Room.of(world, lambda *_: NO_DOMAIN, pool_rules(policy_of((), mig=(parts,)), world))
+    room = FreeCapacity.of(world, lambda *_: NO_DOMAIN, pool_rules(policy_of((), mig=(parts,)), world))
     assert room.offer(Shape(1), None).slots.tolist() == [1, 1]
     assert room.milli_free((MigShape(),)).tolist() == [1000, 1000]
     room.take(0, Shape(1), 1)
@@ -137,7 +139,7 @@ def test_what_could_be_made_whole_is_not_taken_for_what_instances_could_have() -
 @given(st.lists(st.sampled_from(["take", "give back", "try"]), max_size=12), st.data())
 def test_too_little_is_too_little_only_until_something_is_given_back(steps: list[str], draw: st.DataObject) -> None:
     """Two racks of two nodes with 2 GPUs each; what is tried is one of the other steps, and undone."""
-    room = Room.empty(tuple(node(f"n{number}", 2, rack=f"r{number // 2}") for number in range(4)))
+    room = FreeCapacity.empty(tuple(node(f"n{number}", 2, rack=f"r{number // 2}") for number in range(4)))
     held: Held = []
 
     def act(step: str, held: Held) -> None:
@@ -179,7 +181,7 @@ def test_nodes_are_taken_as_if_all_had_been_sorted(
         msgspec.structs.replace(node(f"n{number:02}", 8, block=block, rack=rack), island=island)
         for number, (block, rack, island) in enumerate(domains)
     ]
-    room = Room.empty(tuple(nodes))
+    room = FreeCapacity.empty(tuple(nodes))
     for known, (*_, free) in zip(nodes, where, strict=True):
         devices = tuple(gpu.id for gpu in known.gpus[free:])
         room.occupy([(TaskPlacement("other", 0, known.name, devices), Shape(8 - free))])

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import solver.milp.bounding
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.bounding import Bounding
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Program, Solution
 from solver.model.arrays import Floats
-from solver.model.kept import Kept
 from solver.model.quantities import Instant, MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
@@ -29,8 +29,8 @@ from solver.policy.division import SharingPolicy
 from solver.policy.harm import Evictions
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, Reclaim, SchedulingPolicy, policy_of
-from solver.preemption.law import Law
-from solver.preemption.lawful import Lawful
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.eviction_rules import EvictionRules
 from solver.queueing.demand import in_order, sub_layers_of
 from solver.round.decision import decide_with_evictions, soon_free
 from solver.round.solve import competing, solve, standing
@@ -157,11 +157,19 @@ def rounds_in_any_order(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Bo
     shares, admissions = standing(snapshot, policy)
     candidates = in_order(competing(snapshot, admissions), policy, shares, snapshot.time)
     sub_layers, domain = sub_layers_of(candidates), sharing_of(policy, shares.tree, snapshot.nodes).domain
-    room = Room.of(snapshot, domain, pool_rules(policy, snapshot))
+    room = FreeCapacity.of(snapshot, domain, pool_rules(policy, snapshot))
     soon = soon_free(snapshot, domain, pool_rules(policy, snapshot), room)
-    begun = snapshot, policy, candidates, shares, Lawful(Law.of(snapshot, policy, shares)), room, soon
+    begun = (
+        snapshot,
+        policy,
+        candidates,
+        shares,
+        EvictionCandidates(EvictionRules.of(snapshot, policy, shares)),
+        room,
+        soon,
+    )
     for order, _ in zip(permutations(candidates), range(ORDERS_MAX), strict=False):
-        made = decide_with_evictions(snapshot, policy, order, shares, None, frozenset(), {}, Kept())
+        made = decide_with_evictions(snapshot, policy, order, shares, None, frozenset(), {}, RoundCache())
         reached = {layer.name: layer.value for layer in made.certificate.layers}
         values = tuple(reached.get(f"{ENTITLED}{layer}", 0.0) for layer in sub_layers if not layer.growth)
         yield Bounding(*begun, made.starts, made.promises, made.displacing), values

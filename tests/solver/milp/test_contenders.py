@@ -7,21 +7,21 @@ from collections.abc import Collection, Sequence
 import pytest
 
 from hack.rounds.world import World
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.checker.check import violations
 from solver.milp import contenders as contest
-from solver.milp import decide
+from solver.milp import start_decision as decide
 from solver.milp.contenders import contenders
 from solver.milp.highs import optimise
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.workload import JobName
 from solver.plan.plan import Plan
-from solver.queueing.demand import Candidate
-from solver.quota.entitlement import Headroom, Shares
+from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.round.solve import solve
 
-Asked = tuple[Sequence[Candidate], Collection[JobName], Shares, Room]
+Asked = tuple[Sequence[StartCandidate], Collection[JobName], Shares, FreeCapacity]
 
 CROWDED = World(512, pending=400, full=0.9, seed=2)
 EMPTY = World(512, pending=300, full=0.0, seed=1)
@@ -33,7 +33,7 @@ def asked_of(world: World, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What the first question of a round is about."""
     heard: list[Asked] = []
 
-    def noted(*given: object) -> tuple[Candidate, ...]:
+    def noted(*given: object) -> tuple[StartCandidate, ...]:
         heard.append(given)  # type: ignore[arg-type]
         return contenders(*given)  # type: ignore[arg-type]
 
@@ -58,7 +58,7 @@ def test_who_is_left_out_has_no_guarantee_or_comes_after_those_who_ask_for_all_o
     assert chosen == tuple(candidate for candidate in candidates if candidate.job.name in names)
     assert names >= set(started)
     assert len(chosen) < len(candidates)
-    entitled, earlier = Headroom(shares).entitled, list[Candidate]()
+    entitled, earlier = QuotaHeadroom(shares).entitled, list[StartCandidate]()
     for candidate in candidates:
         if candidate.job.name not in names:
             for option in candidate.options:
@@ -78,7 +78,7 @@ def test_who_is_left_out_has_no_guarantee_or_comes_after_those_who_ask_for_all_o
         earlier.append(candidate)
 
 
-def _wanted(candidate: Candidate, gpu_type: GpuType, left: int) -> int:
+def _wanted(candidate: StartCandidate, gpu_type: GpuType, left: int) -> int:
     """The most that one of its options asks of a type."""
     return max(min(option.charge.get(gpu_type, 0), left) for option in candidate.options)
 
@@ -90,8 +90,8 @@ def test_who_stands_in_a_strict_line_is_not_left_out(monkeypatch: pytest.MonkeyP
     assert contenders(in_line, (), shares, room) == tuple(in_line)
 
 
-def _in_line(candidate: Candidate) -> Candidate:
-    return Candidate(
+def _in_line(candidate: StartCandidate) -> StartCandidate:
+    return StartCandidate(
         candidate.job, candidate.sub_layer, candidate.band, candidate.options, candidate.likeness, strict=True
     )
 

@@ -9,18 +9,18 @@ import pulp
 import pytest
 from hypothesis import given
 
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.builder import ProgramBuilder
 from solver.milp.cells import Cells
 from solver.milp.classes import classes_of
-from solver.milp.conclude import point_of
-from solver.milp.decide import able_to_start, cell_level
-from solver.milp.formulate import Formulation
+from solver.milp.conversion import point_of
+from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise, stated
 from solver.milp.optimiser import Effort, Program
-from solver.milp.silent import SilentHighs
+from solver.milp.quiet_highs import QuietHighs
+from solver.milp.start_decision import able_to_start, cell_level
 from solver.model.arrays import Floats
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
@@ -99,7 +99,9 @@ def test_a_column_that_nothing_names_keeps_its_number() -> None:
 def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
     """The program of a world's round and its greedy start."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
+    room = FreeCapacity.of(
+        snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot)
+    )
     able = able_to_start(candidates, room, shares)
     classes = classes_of(able)
     sub_layers = sub_layers_of(able)
@@ -121,7 +123,7 @@ def lp_by_arrays(program: Program, costs: Floats) -> float:
     model.a_matrix_.start_ = np.searchsorted(program.entry_row[order], np.arange(len(program.row_lower) + 1))
     model.a_matrix_.index_ = program.entry_column[order]
     model.a_matrix_.value_ = program.entry_value[order]
-    highs = SilentHighs()
+    highs = QuietHighs()
     highs.passModel(model)
     highs.run()
     return float(highs.getInfo().objective_function_value)

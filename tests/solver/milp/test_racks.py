@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from solver.milp.certify import better, same
-from solver.milp.decide import Answer, begin
+from solver.milp.certificate import better, same
 from solver.milp.highs import optimise
+from solver.milp.start_decision import StartDecision, begin
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.shape import Shape
@@ -18,7 +18,7 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.placement.starts import layer_names, layer_values
 from solver.policy.policy import Policy, Queue, SolverLimits, SolverMode, policy_of
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from tests.solver.milp.rack_model import GangClass, layer_values_of
 from tests.solver.round.test_against_brute_force import world_of
 from tests.solver.worlds import CLASSES, job, node, quota_of
@@ -86,7 +86,9 @@ def _runner(random: Random, node_name: str, name: str, devices: list[str]) -> Jo
     return Job(JobName(f"run-{name}"), started, spec, "ada", "running", 1, started, held) if gpus else None
 
 
-def decided(snapshot: Snapshot, policy: Policy, mode: SolverMode) -> tuple[Answer, tuple[float, ...], tuple[str, ...]]:
+def decided(
+    snapshot: Snapshot, policy: Policy, mode: SolverMode
+) -> tuple[StartDecision, tuple[float, ...], tuple[str, ...]]:
     """The answer in a mode, its layers' values and their names."""
     # With blocks as cells some of these rounds never end; what production has by then must keep to its bounds all the same.
     limits = SolverLimits(mode, time_limit=Duration(120_000 if mode == "exact" else 2_000))
@@ -114,8 +116,8 @@ def by_racks(snapshot: Snapshot, policy: Policy) -> list[float]:
     racks: dict[str, list[int]] = {}
     for place, on in enumerate(room.nodes):
         racks.setdefault(on.rack, []).append(int(room.free_gpus[place]))
-    lines = {queue: Line(QueueName(queue), H100) for queue in QUEUES}
-    under_max = {queue: shares.room_under_max(line) for queue, line in lines.items()}
+    lines = {queue: QuotaLine(QueueName(queue), H100) for queue in QUEUES}
+    under_max = {queue: shares.left_under_max(line) for queue, line in lines.items()}
     return layer_values_of(
         classes,
         list(racks.values()),

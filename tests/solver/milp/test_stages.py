@@ -19,7 +19,7 @@ from solver.model.snapshot import Snapshot
 from solver.plan.plan import Evict, Shrink
 from solver.policy.policy import Policy
 from solver.round.solve import solve
-from tests.solver.milp.test_exact import exactly
+from tests.solver.milp.test_cut_loop import exactly
 from tests.solver.milp.test_program import EFFORT, formulated
 from tests.solver.worlds import policies, snapshots
 

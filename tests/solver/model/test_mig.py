@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from solver.model.mig import (
-    Placed,
+    PlacedInstance,
     ProfileKey,
     cost_milli_gpu,
     geometries,
@@ -68,9 +68,9 @@ def test_keys_are_unique_and_names_are_not_keys() -> None:
 def test_invalid_sets_are_refused() -> None:
     model = mig_model("H100-80GB")
     small, media, half = (mig_profile(ProfileKey("H100-80GB", *key)) for key in ((1, 1), (1, 1, ("me",)), (3, 4)))
-    assert is_valid(model, [Placed(4, half), Placed(0, small)])
-    assert not is_valid(model, [Placed(4, half), Placed(6, small)]), "they overlap"
-    assert not is_valid(model, [Placed(7, small)]), "slice 7 can't be had by a small instance"
-    assert not is_valid(model, [Placed(2, half)]), "the driver lists no such start"
-    assert not is_valid(model, [Placed(0, media), Placed(1, media)]), "the media engines exist once"
-    assert not is_valid(mig_model("A30-24GB"), [Placed(0, small)]), "another model's profile"
+    assert is_valid(model, [PlacedInstance(4, half), PlacedInstance(0, small)])
+    assert not is_valid(model, [PlacedInstance(4, half), PlacedInstance(6, small)]), "they overlap"
+    assert not is_valid(model, [PlacedInstance(7, small)]), "slice 7 can't be had by a small instance"
+    assert not is_valid(model, [PlacedInstance(2, half)]), "the driver lists no such start"
+    assert not is_valid(model, [PlacedInstance(0, media), PlacedInstance(1, media)]), "the media engines exist once"
+    assert not is_valid(mig_model("A30-24GB"), [PlacedInstance(0, small)]), "another model's profile"

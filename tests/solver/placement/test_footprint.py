@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 
 from hack.rounds.world import World
-from solver.milp import decide
+from solver.milp import start_decision as decide
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.placement import greedy, views
 from solver.plan.plan import Plan
 from solver.policy.division import SharingPolicy
 from solver.policy.policy import Policy, Queue, policy_of
-from solver.queueing.demand import Candidate
+from solver.queueing.demand import StartCandidate
 from solver.quota import options
 from solver.quota.options import Option
 from solver.round import admission
@@ -38,7 +38,7 @@ WORLDS = [World(512, 300, full, seed) for full in (0.93, 0.99) for seed in (1, 2
 def each_for_itself(snapshot: Snapshot, policy: Policy) -> tuple[Plan, int]:
     """The plan where nobody takes another's word for it that there is no room, and how often a place was sought."""
 
-    def nobody(self: greedy._HandedOut, candidate: Candidate, options: Iterable[Option]) -> None:
+    def nobody(self: greedy._HandedOut, candidate: StartCandidate, options: Iterable[Option]) -> None:
         """Is told."""
 
     with patch.object(greedy._HandedOut, "refuse", nobody), patch.object(decide, "footprint_of", lambda *_: object()):

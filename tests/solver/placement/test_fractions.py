@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.checker.check import violations
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.quantities import Instant, Memory, MilliGpu
@@ -58,7 +58,10 @@ def test_what_is_placed_is_what_the_next_round_finds_taken(snapshot: Snapshot, p
     after = applied(snapshot, solve(snapshot, policy, optimise))
     assert solve(after, policy, optimise).steps == ()
     sharing = sharing_of(policy, QueueTree.of(policy), after.nodes)
-    room, empty = Room.of(after, sharing.domain), Room.of(snapshot_of(after.time, after.nodes, ()), sharing.domain)
+    room, empty = (
+        FreeCapacity.of(after, sharing.domain),
+        FreeCapacity.of(snapshot_of(after.time, after.nodes, ()), sharing.domain),
+    )
     promised = {intent.job: intent.tasks for intent in after.in_flight.nominations}
     for known in after.jobs:
         shapes = {group.name: group.shape for group in known.spec.task_groups}
@@ -71,7 +74,7 @@ def test_what_is_placed_is_what_the_next_round_finds_taken(snapshot: Snapshot, p
 
 def test_a_divided_gpu_is_whole_again_when_the_last_part_is_given_back() -> None:
     sharing = sharing_of(POLICY, QueueTree.of(POLICY), [NODE])
-    room = Room.empty((NODE,))
+    room = FreeCapacity.empty((NODE,))
     half = sharing.served(Shape(gpu_fraction=MilliGpu(500)), GpuType("H100"), QueueName("a"), "standard")
     first, second = (
         TaskPlacement("worker", index, NODE.name, devices, MilliGpu(500), "mps")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.checker.check import violations
 from solver.milp.highs import optimise
@@ -19,7 +19,7 @@ from solver.model.shape import Shape, SharedShape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.placement.fit import Fit, Spot
-from solver.placement.fragmentation import Expected, Need
+from solver.placement.fragmentation import Expected, ExpectedTask
 from solver.plan.plan import Bind
 from solver.policy.division import SharingPolicy
 from solver.policy.policy import Policy, Queue, policy_of
@@ -29,7 +29,7 @@ from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, sharing_policies, snapshots, with_fractions
 
 H100, A100 = GpuType("H100"), GpuType("A100")
-HALF, MOST, WHOLE = Need(0, 500, 0, 0, ()), Need(0, 810, 0, 0, ()), Need(1, 0, 0, 0, ())
+HALF, MOST, WHOLE = ExpectedTask(0, 500, 0, 0, ()), ExpectedTask(0, 810, 0, 0, ()), ExpectedTask(1, 0, 0, 0, ())
 POLICY = policy_of((Queue(QueueName("q")),), sharing=(SharingPolicy("parts", ("a100", "h100"), "mps"),))
 EFFORT = Effort(0.0, 60.0, 0)
 
@@ -48,18 +48,18 @@ def test_what_is_left_in_pieces_too_small_is_unusable() -> None:
 
 
 def test_without_the_cores_for_a_task_everything_is_unusable_to_it() -> None:
-    expected = Expected({HALF: 1, Need(1, 0, 4_000, 0, ()): 1}, (H100,))
+    expected = Expected({HALF: 1, ExpectedTask(1, 0, 4_000, 0, ()): 1}, (H100,))
     assert unusable(expected, 2, 600, cpu=4_000) == pytest.approx(0.5 * 600)
     assert unusable(expected, 2, 600, cpu=3_999) == pytest.approx(0.5 * 2600)
 
 
 def test_a_task_that_may_not_use_the_type_can_use_nothing_there() -> None:
-    expected = Expected({Need(1, 0, 0, 0, (A100,)): 1, WHOLE: 3}, (H100,))
+    expected = Expected({ExpectedTask(1, 0, 0, 0, (A100,)): 1, WHOLE: 3}, (H100,))
     assert unusable(expected, 2) == pytest.approx(0.25 * 2000)
 
 
 def test_a_task_of_more_gpus_than_a_node_has_free_can_use_nothing_there() -> None:
-    expected = Expected({Need(4, 0, 0, 0, ()): 1}, (H100,))
+    expected = Expected({ExpectedTask(4, 0, 0, 0, ()): 1}, (H100,))
     assert (unusable(expected, 3), unusable(expected, 4)) == (3000, 0)
 
 
@@ -91,10 +91,10 @@ def test_a_scarce_type_is_left_to_those_who_can_use_no_other() -> None:
     assert {step.job: step.tasks[0].node for step in plan.steps if isinstance(step, Bind)}[JobName("any")] == "n2"
 
 
-def priced(nodes: list[Node], jobs: list[Job]) -> tuple[Fit, Room]:
+def priced(nodes: list[Node], jobs: list[Job]) -> tuple[Fit, FreeCapacity]:
     snapshot = snapshot_of(Instant(9), nodes, jobs)
     sharing = sharing_of(POLICY, QueueTree.of(POLICY), snapshot.nodes)
-    room = Room.of(snapshot, sharing.domain)
+    room = FreeCapacity.of(snapshot, sharing.domain)
     fit = fit_for(snapshot, room, sharing, POLICY.scheduling.solver, optimise)
     assert fit is not None
     return fit, room
@@ -132,7 +132,7 @@ def test_ties_go_to_the_smallest_node_name() -> None:
 def test_an_optimiser_without_an_answer_leaves_fragmentation_alone() -> None:
     snapshot = snapshot_of(Instant(9), [node("n1", 2)], [part("a", 500)])
     sharing = sharing_of(POLICY, QueueTree.of(POLICY), snapshot.nodes)
-    room = Room.of(snapshot, sharing.domain)
+    room = FreeCapacity.of(snapshot, sharing.domain)
     expected = Expected({HALF: 1}, room.gpu_types)
     assert prices_of(room, expected, lambda *_: None, EFFORT) is None
     plan = solve(snapshot, POLICY, lambda *_: None)
@@ -155,7 +155,7 @@ def test_a_kept_fit_agrees_with_a_fresh_one_and_with_what_fits(snapshot: Snapsho
     """Costs are kept by the state of a node; whatever was taken before, they are those of the room that is asked about."""
     tree = QueueTree.of(policy)
     sharing = sharing_of(policy, tree, snapshot.nodes)
-    room = Room.of(snapshot, sharing.domain)
+    room = FreeCapacity.of(snapshot, sharing.domain)
     limits = policy.scheduling.solver
     kept = fit_for(snapshot, room, sharing, limits, optimise)
     if kept is None:
@@ -181,7 +181,7 @@ def test_a_kept_fit_agrees_with_a_fresh_one_and_with_what_fits(snapshot: Snapsho
                     room.take(found.node, shape, 1)
 
 
-def _take(kept: Fit, room: Room, spot: Spot, shape: Shape, gpu_type: GpuType) -> None:
+def _take(kept: Fit, room: FreeCapacity, spot: Spot, shape: Shape, gpu_type: GpuType) -> None:
     """Take a place, and look at once for the next."""
     room.take(spot.node, shape, 1)
     fresh = Fit.of(kept.expected, kept.prices, room).cheapest(room, [(shape, gpu_type)])

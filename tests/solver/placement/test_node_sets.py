@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.checker.check import violations
-from solver.milp import split
+from solver.milp import cell_parts as split
 from solver.milp.cells import Cells
-from solver.milp.certify import better, same
+from solver.milp.certificate import better, same
 from solver.milp.classes import classes_of
-from solver.milp.decide import begin, cell_level
-from solver.milp.formulate import Formulation
+from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise
+from solver.milp.start_decision import begin, cell_level
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import InFlight, Intent, Reservation
 from solver.model.node_sets import NodeSet
@@ -27,7 +27,7 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.placement.starts import layer_values
 from solver.plan.plan import Bind, Evict, Grow, Inadmissible, Nominate, Plan, Reserve, Starts, Waits, Withdraw
-from solver.plan.reasons import Capacity
+from solver.plan.reasons import CapacityReason
 from solver.plan.refusals import NeverFits
 from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.round.solve import solve
@@ -35,7 +35,7 @@ from tests.drawn import worlds
 from tests.solver.aftermath import applied
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.brute_force import best_values
-from tests.solver.milp.test_exact import exactly, mismatches
+from tests.solver.milp.test_cut_loop import exactly, mismatches
 from tests.solver.round.test_against_brute_force import without_greedy, world_of
 from tests.solver.round.test_mig import partitioned
 from tests.solver.worlds import (
@@ -270,7 +270,7 @@ def test_reasons_say_to_how_many_nodes_a_gang_is_limited() -> None:
     world = snapshot_of(NOW, NODES, [running("there", "q", 4, "n1"), *pending], node_sets=named)
     plan = solve(world, OPEN, optimise)
     (lacks,), (never,), (nowhere,) = (reasons(plan, name) for name in ("waits", "never", "nowhere"))
-    assert isinstance(lacks, Capacity)
+    assert isinstance(lacks, CapacityReason)
     assert isinstance(never, NeverFits)
     assert isinstance(nowhere, NeverFits)
     assert (lacks.node_set, lacks.nodes_allowed, lacks.free.number) == ("few", 2, 4)
@@ -319,7 +319,7 @@ def test_what_is_reserved_outside_moves_and_what_is_promised_there_is_taken_back
 
 
 def test_who_moves_goes_where_it_may_be() -> None:
-    """Three nodes are half full; whoever leaves one of them for the taker may be on n3 only, and so n2 is not cleared for it."""
+    """Three nodes are half full; what leaves one of them for the preemptor may be on n3 only, and so n2 is not cleared for it."""
     named = sets(third="n2 n3", first="n1 n2")
     there = [running("a", "q", 2, "n1"), limited(running("b", "q", 2, "n2"), "third"), running("c", "q", 2, "n3")]
     there = [msgspec.structs.replace(known, started_at=Instant(0)) for known in there]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from solver.checker.check import violations
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Program, Reached, Solution
 from solver.model.arrays import Floats

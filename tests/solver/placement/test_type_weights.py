@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from solver.checker.check import violations
-from solver.milp.certify import better, same
+from solver.milp.certificate import better, same
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.quantities import Instant, MilliGpu
@@ -24,7 +24,7 @@ from solver.policy.type_weights import GpuTypeWeight
 from solver.round.solve import solve
 from tests.drawn import counted, worlds
 from tests.solver.brute_force import best_values
-from tests.solver.milp.test_exact import exactly, mismatches
+from tests.solver.milp.test_cut_loop import exactly, mismatches
 from tests.solver.round.test_against_brute_force import both, world_of
 from tests.solver.worlds import TYPES, job, node, policies, sharing_policies, snapshots, with_fractions
 

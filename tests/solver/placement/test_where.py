@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import NodeName
@@ -31,14 +31,14 @@ def gang(tasks: int, gpus: int, topology: TopologyRequest) -> tuple[JobSpec, Opt
     return spec, Option((node("n", 1).gpu_type,), 0, (0.0,), (shape,), {}, {})
 
 
-def indexes(room: Room, tasks: tuple[TaskPlacement, ...]) -> list[tuple[int, ...]]:
+def indexes(room: FreeCapacity, tasks: tuple[TaskPlacement, ...]) -> list[tuple[int, ...]]:
     at = {gpu.id: gpu.index for known in room.nodes for gpu in known.gpus}
     return [tuple(at[device] for device in task.devices) for task in tasks]
 
 
-def half_used(*free: list[int]) -> Room:
+def half_used(*free: list[int]) -> FreeCapacity:
     """One node for each list: these of its eight GPUs are free."""
-    room = Room.empty(tuple(node(f"n{number}", 8) for number in range(len(free))))
+    room = FreeCapacity.empty(tuple(node(f"n{number}", 8) for number in range(len(free))))
     for number, places in enumerate(free):
         devices = tuple(gpu.id for gpu in room.nodes[number].gpus if gpu.index not in places)
         room.occupy([(TaskPlacement("other", 0, NodeName(f"n{number}"), devices), Shape(gpus=len(devices)))])

@@ -1,69 +1,69 @@
-"""Each holder judged by itself for each taker, as DESIGN states it: what the arrays of `preemption.lawful` are held against."""
+"""Each holder judged by itself for each preemptor, as DESIGN states it: what the arrays of `preemption.lawful` are held against."""
 
 from __future__ import annotations
 
 from solver.model.parts import owner_of
 from solver.model.workload import JobName, QueueName
-from solver.policy.tree import Line
-from solver.preemption.law import Law
+from solver.policy.tree import QuotaLine
+from solver.preemption.eviction_rules import EvictionRules
 from solver.quota.entitlement import Shares
-from solver.quota.victims import STANDINGS, Holder, Means, Standing, Taker, Victim, protected
+from solver.quota.victims import STANDINGS, Holder, Means, PreemptorJob, Standing, Victim, protected
 
 
-def victims_of(law: Law, taker: Taker) -> list[Victim]:
-    """Everybody who may have to leave for a taker, from the least harm."""
-    judged = [victim_for(law, holder, taker) for holder in law.holders]
+def victims_of(rules: EvictionRules, preemptor: PreemptorJob) -> list[Victim]:
+    """Everybody who may have to leave for a preemptor, from the least harm."""
+    judged = [victim_for(rules, holder, preemptor) for holder in rules.holders]
     return sorted(filter(None, judged), key=lambda victim: victim.harm)
 
 
-def victim_for(law: Law, holder: Holder, taker: Taker) -> Victim | None:
-    """What evicting a holder for a taker would be; None: it may not be."""
-    means = None if holder.job.leaves == "not" else _means(law, holder, taker)
-    # Nobody's guarantee waits for a turn: what protects holds however long the taker has waited.
-    if means is None or ((means == "turn" or not taker.overdue) and _protected(law, holder)):
+def victim_for(rules: EvictionRules, holder: Holder, preemptor: PreemptorJob) -> Victim | None:
+    """What evicting a holder for a preemptor would be; None: it may not be."""
+    means = None if holder.job.leaves == "not" else _means(rules, holder, preemptor)
+    # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
+    if means is None or ((means == "turn" or not preemptor.overdue) and _protected(rules, holder)):
         return None
-    rank: float = law.ranks[holder.job.spec.queue, holder.base_priority]
+    rank: float = rules.ranks[holder.job.spec.queue, holder.base_priority]
     if means == "turn":
-        rank = -law.precedence.places[owner_of(holder.job.name)].cost
-    return Victim(holder, means, rank, law.lost_gpu_s(holder))
+        rank = -rules.precedence.places[owner_of(holder.job.name)].cost
+    return Victim(holder, means, rank, rules.lost_gpu_s(holder))
 
 
-def standing_towards(law: Law, holder: Holder, queue: QueueName) -> Standing:
+def standing_towards(rules: EvictionRules, holder: Holder, queue: QueueName) -> Standing:
     """The most protected standing on the lines between the holder's queue and the first that both queues share."""
-    shared = set(law.tree.path(queue))
-    between = [name for name in law.tree.path(holder.job.spec.queue) if name not in shared]
-    found = {law.standing_on(holder, (name,)) for name in between}
+    shared = set(rules.tree.path(queue))
+    between = [name for name in rules.tree.path(holder.job.spec.queue) if name not in shared]
+    found = {rules.standing_on(holder, (name,)) for name in between}
     return max(found, key=STANDINGS.index, default="borrowed")
 
 
-def _means(law: Law, holder: Holder, taker: Taker) -> Means | None:
-    if holder.job.spec.queue == taker.job.spec.queue:
+def _means(rules: EvictionRules, holder: Holder, preemptor: PreemptorJob) -> Means | None:
+    if holder.job.spec.queue == preemptor.job.spec.queue:
         if not holder.priority_class.preemptible:
             return None
-        if holder.base_priority < taker.base_priority:
+        if holder.base_priority < preemptor.base_priority:
             return "preempt"
-        return "turn" if law.precedence.yields(owner_of(holder.job.name), taker.job.name) else None
+        return "turn" if rules.precedence.yields(owner_of(holder.job.name), preemptor.job.name) else None
     if not holder.evictable:
         return None
-    standing = standing_towards(law, holder, taker.job.spec.queue)
+    standing = standing_towards(rules, holder, preemptor.job.spec.queue)
     if standing == "borrowed":
         return "reclaim"
     return "straddle" if standing == "straddles" and holder.priority_class.preemptible else None
 
 
-def _protected(law: Law, holder: Holder) -> bool:
-    return protected(holder.job, holder.priority_class.protection, law.now)
+def _protected(rules: EvictionRules, holder: Holder) -> bool:
+    return protected(holder.job, holder.priority_class.protection, rules.now)
 
 
-def standing_in_line(law: Law, shares: Shares, line: Line) -> dict[JobName, Standing]:
+def standing_in_line(rules: EvictionRules, shares: Shares, line: QuotaLine) -> dict[JobName, Standing]:
     """Where everybody who is charged for a line stands in it, one after the other."""
     below: dict[JobName, Standing] = {}
-    for child in law.tree.lines_below(line):
-        below |= standing_in_line(law, shares, child)
+    for child in rules.tree.lines_below(line):
+        below |= standing_in_line(rules, shares, child)
     charged = [
         holder
-        for holder in law.holders
-        if line.gpu_type in holder.charge and line in law.tree.lines(holder.job.spec.queue, line.gpu_type)
+        for holder in rules.holders
+        if line.gpu_type in holder.charge and line in rules.tree.lines(holder.job.spec.queue, line.gpu_type)
     ]
     charged.sort(key=lambda holder: (-STANDINGS.index(below.get(holder.job.name, "inside")), *_place_in_line(holder)))
     held, guaranteed, found = 0, shares.guaranteed.get(line, 0), dict[JobName, Standing]()

@@ -1,4 +1,4 @@
-"""Counting says of plain takers what seeking a place would say, so that one is sought only for the victims that are chosen."""
+"""Counting says of plain preemptors what seeking a place would say, so that one is sought only for the victims that are chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from hack.rounds.world import World
-from solver.capacity.room import Room
+from solver.capacity.free_capacity import FreeCapacity
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -20,7 +20,7 @@ from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.preemption.attempts import Attempts
 from solver.preemption.counting import says_it_all
 from solver.preemption.fewest import Fewest
-from solver.preemption.trial import Trial, Wish
+from solver.preemption.trial import PlacementRequest, PreemptionResult
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.preemption.test_least_harm import CLASSES, GPU_TYPE, contended
@@ -84,9 +84,11 @@ def held_by_many(count: int) -> tuple[Snapshot, Policy]:
 
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_those_are_not_tried_who_free_nothing_that_the_taker_could_use(world: World) -> None:
-    """Takers of parts of GPUs, for whom a place is sought in each trial; plans are those of all who leave being tried."""
+    """Preemptors of parts of GPUs, for whom a place is sought in each trial; plans are those of all who leave being tried."""
     plan, given_back = tried_in(world)
-    with patch.object(Fewest, "_mattering", lambda self, _: np.ones(len(self.attempts.lawful.countable), dtype=bool)):
+    with patch.object(
+        Fewest, "_mattering", lambda self, _: np.ones(len(self.attempts.evictable.countable), dtype=bool)
+    ):
         expected, more = tried_in(world)
     assert sorted(plan.steps, key=repr) == sorted(expected.steps, key=repr)
     assert plan.verdicts == expected.verdicts
@@ -96,17 +98,17 @@ def test_those_are_not_tried_who_free_nothing_that_the_taker_could_use(world: Wo
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_who_fits_as_it_is_is_placed_once_and_nothing_is_undone(world: World) -> None:
     claimed = sought = undone = 0
-    claim, trying = Attempts.claim, Room.trying
+    claim, trying = Attempts.claim, FreeCapacity.trying
 
-    def claiming(attempts: Attempts, wish: Wish, room: Room) -> Trial | None:
+    def claiming(attempts: Attempts, request: PlacementRequest, room: FreeCapacity) -> PreemptionResult | None:
         nonlocal claimed, sought, undone
-        by_counting = says_it_all(wish, room)
+        by_counting = says_it_all(request, room)
         with (
             patch("solver.preemption.attempts.place", wraps=place) as placing,
-            patch.object(Room, "trying", autospec=True) as tried,
+            patch.object(FreeCapacity, "trying", autospec=True) as tried,
         ):
             tried.side_effect = trying
-            found = claim(attempts, wish, room)
+            found = claim(attempts, request, room)
         if found and by_counting:
             claimed += 1
             sought += placing.call_count
@@ -123,13 +125,13 @@ def test_who_fits_as_it_is_is_placed_once_and_nothing_is_undone(world: World) ->
 def tried_in(world: World) -> tuple[Plan, int]:
     """The plan, and how often a task was looked at as if it had left."""
     given_back = 0
-    give_back = Room.give_back
+    give_back = FreeCapacity.give_back
 
     def counted(*arguments: object) -> None:
         nonlocal given_back
         given_back += 1
         give_back(*arguments)  # type: ignore[arg-type]
 
-    with patch.object(Room, "give_back", counted):
+    with patch.object(FreeCapacity, "give_back", counted):
         plan = solve(world.snapshot, world.policy, None)
     return plan, given_back

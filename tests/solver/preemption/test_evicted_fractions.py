@@ -102,13 +102,13 @@ def test_a_promised_share_is_withdrawn_where_neighbours_no_longer_trust_each_oth
 @pytest.mark.parametrize("asks", [500, None])
 def test_a_gpu_that_is_promised_is_not_given_to_others_while_its_holder_leaves(asks: int | None) -> None:
     """Neither the rest of a GPU that one job leaves whole, nor the parts of one that is promised whole."""
-    taker = part("waits", "a", asks) if asks else job("waits", "a", 1, 1)
+    preemptor = part("waits", "a", asks) if asks else job("waits", "a", 1, 1)
     holders = (
         [running(job("borrows", "b", 1, 1), "n1/0", None)]
         if asks
         else [running(part(name, "b", 400), "n1/0", 400) for name in ("borrows", "borrows-too")]
     )
-    world = snapshot_of(NOW, [NODE], [*holders, ELSEWHERE, taker])
+    world = snapshot_of(NOW, [NODE], [*holders, ELSEWHERE, preemptor])
     assert steps(world)["waits"][0] is Nominate
     small = msgspec.structs.replace(part("small", "b", 125), submitted_at=NOW)
     leaving = applied(world, solve(world, POLICY, optimise))

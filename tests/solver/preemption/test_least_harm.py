@@ -1,4 +1,4 @@
-"""Victims against trying every set of them: whoever leaves for one taker is the least harmful set that suffices.
+"""Victims against trying every set of them: whoever leaves for one preemptor is the least harmful set that suffices.
 
 Of two sets the one is less harmful whose most harmful victim that the other has not is less harmful.
 """
@@ -24,9 +24,9 @@ from solver.plan.plan import Evict
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.policy.tree import QueueTree
-from solver.preemption.law import Law
+from solver.preemption.eviction_rules import EvictionRules
 from solver.quota.entitlement import shares_of
-from solver.quota.victims import Taker, Victim
+from solver.quota.victims import PreemptorJob, Victim
 from solver.round.solve import solve
 from tests.drawn import counted
 from tests.solver.preemption.judging import victims_of
@@ -44,14 +44,14 @@ def contended(draw: st.DrawFn) -> tuple[Snapshot, Policy, Job]:
     """Nodes that are mostly held by jobs of three queues, and one job of `owner` that waits."""
     nodes = [node(f"n{number}", draw(st.sampled_from([2, 4])), GPU_TYPE) for number in range(draw(st.integers(1, 3)))]
     running = [known for on in nodes for known in draw(runners(on))]
-    taker = job("taker", "owner", draw(st.integers(1, 2)), draw(st.sampled_from([1, 2, 4])))
-    spec = msgspec.structs.replace(taker.spec, priority_class=draw(st.sampled_from(["low", "middle", "high"])))
-    taker = msgspec.structs.replace(taker, spec=spec)
+    preemptor = job("taker", "owner", draw(st.integers(1, 2)), draw(st.sampled_from([1, 2, 4])))
+    spec = msgspec.structs.replace(preemptor.spec, priority_class=draw(st.sampled_from(["low", "middle", "high"])))
+    preemptor = msgspec.structs.replace(preemptor, spec=spec)
     queues = (Queue(QueueName(name), quota=(quota_of(GPU_TYPE, draw(st.integers(0, 8))),)) for name in QUEUES)
     # Nobody moves elsewhere: that would come before all victims.
     evictions = Evictions(restart_cost=Duration(draw(st.sampled_from([0, MINUTE_MS]))), moves_per_round=0)
     policy = policy_of(tuple(queues), CLASSES, SchedulingPolicy("low", reclaim="guaranteed", evictions=evictions))
-    return snapshot_of(Instant(0), nodes, [*running, taker]), policy, taker
+    return snapshot_of(Instant(0), nodes, [*running, preemptor]), policy, preemptor
 
 
 @st.composite
@@ -76,18 +76,18 @@ def runners(draw: st.DrawFn, on: Node) -> list[Job]:
 
 @dataclass(frozen=True)
 class EverySet:
-    """All sets of lawful victims, and whether they suffice for the taker to have its place inside its guarantee."""
+    """All sets of lawful victims, and whether they suffice for the preemptor to have its place inside its guarantee."""
 
     snapshot: Snapshot
     policy: Policy
-    taker: Job
+    preemptor: Job
 
     @property
-    def lawful(self) -> list[Victim]:
+    def evictable(self) -> list[Victim]:
         """From the least harm."""
-        law = Law.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
-        known = self.policy.priority_class(self.taker)
-        return victims_of(law, Taker(self.taker, known.value if known else 0, overdue=False))
+        rules = EvictionRules.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
+        known = self.policy.priority_class(self.preemptor)
+        return victims_of(rules, PreemptorJob(self.preemptor, known.value if known else 0, overdue=False))
 
     def best(self) -> frozenset[JobName] | None:
         """The least harmful set that suffices; None where none does. Before all others those whose place it takes GPU for GPU."""
@@ -99,22 +99,22 @@ class EverySet:
         return self._least(self._suffices)
 
     def _least(self, suffices: Callable[[Sequence[Victim]], bool]) -> frozenset[JobName] | None:
-        lawful = self.lawful
-        enough = [chosen for chosen in _subsets(range(len(lawful))) if suffices([lawful[i] for i in chosen])]
+        evictable = self.evictable
+        enough = [chosen for chosen in _subsets(range(len(evictable))) if suffices([evictable[i] for i in chosen])]
         least = min(enough, key=lambda chosen: sorted(chosen, reverse=True), default=None)
-        return None if least is None else frozenset(lawful[i].name for i in least)
+        return None if least is None else frozenset(evictable[i].name for i in least)
 
     def _is_displaced(self, victims: Sequence[Victim]) -> bool:
         """Lower work of its queue holds as much, and there is its place; it would be inside if all such work stood behind it."""
-        lower = {victim.name for victim in self.lawful if victim.holder.job.spec.queue == "owner"}
+        lower = {victim.name for victim in self.evictable if victim.holder.job.spec.queue == "owner"}
         gone = {victim.name for victim in victims}
         stay = [known for known in self.snapshot.jobs if known.placement and known.name not in gone]
         higher = [known for known in self.snapshot.jobs if known.placement and known.name not in lower]
-        enough = sum(victim.holder.gpus for victim in victims) >= self.taker.spec.gpus
+        enough = sum(victim.holder.gpus for victim in victims) >= self.preemptor.spec.gpus
         return gone <= lower and enough and self._is_inside(higher) and self._has_place(stay)
 
     def _suffices(self, victims: Sequence[Victim]) -> bool:
-        """What is free needs no guarantee; for what others hold the taker has to lie inside its own."""
+        """What is free needs no guarantee; for what others hold the preemptor has to lie inside its own."""
         gone = {victim.name for victim in victims}
         stay = [known for known in self.snapshot.jobs if known.placement and known.name not in gone]
         return self._has_place(stay) and (not victims or self._is_inside(stay))
@@ -122,12 +122,12 @@ class EverySet:
     def _is_inside(self, stay: Sequence[Job]) -> bool:
         owned = sum(task.gpus for known in stay if known.spec.queue == "owner" for task in known.placement)
         owner = next(queue for queue in self.policy.queues if queue.name == "owner")
-        return owned + self.taker.spec.gpus <= (owner.quota[0].guaranteed or 0)
+        return owned + self.preemptor.spec.gpus <= (owner.quota[0].guaranteed or 0)
 
     def _has_place(self, stay: Sequence[Job]) -> bool:
         held = {device for known in stay for task in known.placement for device in task.devices}
         free = [sum(gpu.id not in held for gpu in on.gpus) for on in self.snapshot.nodes]
-        (group,) = self.taker.spec.task_groups
+        (group,) = self.preemptor.spec.task_groups
         return sum(count // group.shape.gpus for count in free) >= group.replicas
 
 
@@ -152,10 +152,10 @@ def test_the_victims_of_one_taker_are_the_least_harmful_that_suffice() -> None:
     @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(contended())
     def compare(world: tuple[Snapshot, Policy, Job]) -> None:
-        snapshot, policy, taker = world
+        snapshot, policy, preemptor = world
         plan = solve(snapshot, policy, None)
         assert violations(snapshot, policy, plan) == ()
-        best = EverySet(snapshot, policy, taker).best()
+        best = EverySet(snapshot, policy, preemptor).best()
         evicted = frozenset(step.job for step in plan.steps if isinstance(step, Evict))
         tally.rounds += 1
         tally.evicted += bool(best)

@@ -14,7 +14,7 @@ from solver.plan.plan import Evict, Plan, Shrink
 from solver.policy.policy import Policy, PriorityClass, Queue, policy_of
 from solver.round.solve import solve
 from tests.drawn import worlds
-from tests.solver.preemption.test_moving import only_moves, scattered, willing
+from tests.solver.preemption.test_consolidation import only_moves, scattered, willing
 from tests.solver.worlds import HOUR_MS, job, node, policies, quota_of
 
 some = worlds(25, suppress_health_check=[HealthCheck.filter_too_much])

@@ -15,7 +15,7 @@ from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.inflight import Counter as Counted
-from solver.model.mig import Placed, geometries, is_valid, mig_model
+from solver.model.mig import PlacedInstance, geometries, is_valid, mig_model
 from solver.model.mig_layout import find_profile, realisations
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -24,8 +24,8 @@ from solver.plan.plan import Bind, Evict, Nominate, Plan, Repartition, Withdraw
 from solver.policy.division import MigChanges, MigGeometry
 from solver.policy.policy import Policy, policy_of
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.preemption.test_mig_evictions import lent
@@ -103,7 +103,7 @@ def left(snapshot: Snapshot) -> Snapshot:
 def has_one_owner_each(snapshot: Snapshot) -> bool:
     """Whether no GPU is somebody's as a whole and another's, and all instances in use could be there together."""
     types = {gpu.id: known.gpu_type for known in snapshot.nodes for gpu in known.gpus}
-    in_use: dict[DeviceId, list[Placed]] = {}
+    in_use: dict[DeviceId, list[PlacedInstance]] = {}
     wholes: Counter[DeviceId] = Counter()
     for known in snapshot.jobs:
         for task in known.placement:
@@ -112,7 +112,7 @@ def has_one_owner_each(snapshot: Snapshot) -> bool:
                 continue
             profile = find_profile(mig_model(MODELS[types[task.mig.gpu]]), task.mig.instance.profile)
             assert profile is not None
-            in_use.setdefault(task.mig.gpu, []).append(Placed(task.mig.instance.start, profile))
+            in_use.setdefault(task.mig.gpu, []).append(PlacedInstance(task.mig.instance.start, profile))
     return (
         all(count == 1 for count in wholes.values())
         and not wholes.keys() & in_use.keys()
@@ -175,16 +175,16 @@ def one_gpu(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
     listed = tuple(MigInstance(placed.profile.name, placed.start) for placed in has)
     made = msgspec.structs.replace(made, gpus=(msgspec.structs.replace(made.gpus[0], instances=listed),))
     held = [holder(f"lent-{p.start}", made, made.gpus[0], p, 8) for p in has if draw(st.integers(0, 3))]
-    taker = job("taker", "b", 1, 1, types=["H100"])
+    preemptor = job("taker", "b", 1, 1, types=["H100"])
     profile = draw(st.sampled_from([None, "1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"]))
     changes = MigChanges(1, "entitled")
     parts = MigGeometry("parts", "h100", mode, MODELS["H100"], layouts, changes)  # type: ignore[arg-type]
-    waiting = asking(taker, profile) if profile else taker
+    waiting = asking(preemptor, profile) if profile else preemptor
     return lent((snapshot_of(Instant(1000), [made], [*held, waiting]), policy_of((), mig=(parts,))))
 
 
 @cache
-def _allowed(layouts: tuple[str, ...]) -> list[tuple[Placed, ...]]:
+def _allowed(layouts: tuple[str, ...]) -> list[tuple[PlacedInstance, ...]]:
     if layouts:
         return [found for layout in layouts for found in realisations(MODELS["H100"], layout)]
     return list(geometries(mig_model(MODELS["H100"])))[1:]
@@ -196,7 +196,7 @@ def _instances(layouts: tuple[str, ...]) -> list[tuple[MigInstance, ...]]:
 
 
 def can_have(snapshot: Snapshot, policy: Policy, gone: set[str]) -> bool:
-    """Whether the taker could be served once these have left, by trying every geometry."""
+    """Whether the preemptor could be served once these have left, by trying every geometry."""
     staying = {
         task.mig.instance
         for known in snapshot.jobs
@@ -204,8 +204,8 @@ def can_have(snapshot: Snapshot, policy: Policy, gone: set[str]) -> bool:
         for task in known.placement
         if task.mig is not None
     }
-    (taker,) = snapshot.pending
-    wanted = taker.spec.task_groups[0].shape.mig
+    (preemptor,) = snapshot.pending
+    wanted = preemptor.spec.task_groups[0].shape.mig
     if wanted is None:
         return not staying
     there = [tuple(snapshot.nodes[0].gpus[0].instances or ())]
@@ -240,7 +240,7 @@ def two_ones(*more: Job) -> tuple[Snapshot, Policy]:
     made = msgspec.structs.replace(made, gpus=gpus)
     profile = find_profile(mig_model("H100-80GB"), "1g.10gb")
     assert profile is not None
-    ones = [holder(f"lent-{one.start}", made, gpus[0], Placed(one.start, profile), 8) for one in ONES]
+    ones = [holder(f"lent-{one.start}", made, gpus[0], PlacedInstance(one.start, profile), 8) for one in ONES]
     whole = msgspec.structs.replace(
         job("other", "b", 1, 1),
         phase="running",

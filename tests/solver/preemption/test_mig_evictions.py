@@ -9,7 +9,7 @@ from hypothesis import given
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import GpuType, MigInstance
-from solver.model.mig import Placed, mig_model
+from solver.model.mig import PlacedInstance, mig_model
 from solver.model.mig_layout import find_profile
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -81,7 +81,7 @@ def two_halves() -> tuple[Snapshot, Policy]:
     made = msgspec.structs.replace(made, gpus=(msgspec.structs.replace(made.gpus[0], instances=HALVES),))
     profile = find_profile(mig_model("H100-80GB"), "3g.40gb")
     assert profile is not None
-    halves = [holder(f"lent-{start}", made, made.gpus[0], Placed(start, profile), 8) for start in (0, 4)]
+    halves = [holder(f"lent-{start}", made, made.gpus[0], PlacedInstance(start, profile), 8) for start in (0, 4)]
     owner = asking(job("owner", "b", 1, 1), "3g.40gb")
     free = MigGeometry("parts", "h100", "free", "H100-80GB")
     return lent((snapshot_of(Instant(1000), [made], [*halves, owner]), policy_of((), mig=(free,))))

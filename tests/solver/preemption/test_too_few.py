@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hack.rounds.world import World
-from solver.capacity.free import Free
+from solver.capacity.free_resources import FreeResources
 from solver.model.cluster import MigInstance, Node
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -26,7 +26,7 @@ RACKS = 12
 
 
 def searching(snapshot: Snapshot, policy: Policy) -> tuple[Plan, int]:
-    """The plan, and for how many takers it was counted who has to leave until they have room."""
+    """The plan, and for how many preemptors it was counted who has to leave until they have room."""
     with patch("solver.preemption.fewest.Counting", wraps=Counting) as counting:
         return solve(snapshot, policy, None), counting.call_count
 
@@ -53,7 +53,7 @@ def test_changes_that_do_not_do_for_a_gang_are_counted_once_not_in_each_rack(gpu
     nodes = [partitioned(f"r{rack}-{number}", f"r{rack}") for rack in range(RACKS) for number in range(2)]
     parts = MigGeometry("parts", "h100", "free", "H100-80GB", changes=MigChanges(1))
     policy = policy_of((Queue(QueueName("a")),), mig=(parts,))
-    with patch.object(Free, "_together", autospec=True, side_effect=Free._together) as together:
+    with patch.object(FreeResources, "_together", autospec=True, side_effect=FreeResources._together) as together:
         plan = solve(snapshot_of(Instant(0), nodes, [job("gang", "a", 2, gpus)]), policy, None)
     assert any(isinstance(step, Bind) for step in plan.steps) == starts
     assert together.call_count < RACKS

@@ -9,11 +9,11 @@ import pytest
 from hack.rounds.world import World
 from solver.model.workload import QueueName
 from solver.plan.plan import Plan
-from solver.preemption.eviction import MakingRoom
+from solver.preemption.eviction import Preemptor
 from solver.preemption.givers import Givers
 from solver.preemption.unserved import Unserved
 from solver.quota.entitlement import Charge
-from solver.quota.victims import Taker
+from solver.quota.victims import PreemptorJob
 from solver.round.solve import solve
 
 WORLDS = [World(512, 300, full, seed) for full in (0.93, 0.99) for seed in (1, 2, 3)]
@@ -38,8 +38,8 @@ def test_plans_are_as_if_everybody_were_tried_in_each_pass(world: World) -> None
 def test_plans_are_as_if_nobody_were_told_beforehand_to_be_outside_its_share(world: World) -> None:
     plan = solve(world.snapshot, world.policy, None)
 
-    def without_end(self: Givers, taker: Taker) -> dict[QueueName, Charge]:
-        return {taker.job.spec.queue: dict.fromkeys(self.lawful.holdings.gpu_types, 10**12)}
+    def without_end(self: Givers, preemptor: PreemptorJob) -> dict[QueueName, Charge]:
+        return {preemptor.job.spec.queue: dict.fromkeys(self.evictable.allocations.gpu_types, 10**12)}
 
     with patch.object(Givers, "own_at_most", without_end):
         expected = solve(world.snapshot, world.policy, None)
@@ -47,15 +47,15 @@ def test_plans_are_as_if_nobody_were_told_beforehand_to_be_outside_its_share(wor
 
 
 def tried_in(world: World) -> tuple[Plan, int]:
-    """The plan, and for how many takers places were sought."""
+    """The plan, and for how many preemptors places were sought."""
     tried = 0
-    as_it_is = MakingRoom._as_it_is
+    as_it_is = Preemptor._as_it_is
 
     def counted(*arguments: object) -> object:
         nonlocal tried
         tried += 1
         return as_it_is(*arguments)  # type: ignore[arg-type]
 
-    with patch.object(MakingRoom, "_as_it_is", counted):
+    with patch.object(Preemptor, "_as_it_is", counted):
         plan = solve(world.snapshot, world.policy, None)
     return plan, tried

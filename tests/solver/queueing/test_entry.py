@@ -12,7 +12,7 @@ from solver.milp.highs import optimise
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.plan.plan import Bind, Inadmissible, Plan, Waits
-from solver.plan.reasons import Held
+from solver.plan.reasons import HeldReason
 from solver.plan.refusals import ClassNotAllowed
 from solver.policy.policy import Policy, policy_of
 from solver.round.solve import solve
@@ -37,7 +37,7 @@ def test_a_hold_starts_nothing_below_it_and_leaves_the_room_to_others(
         job = next(job for job in snapshot.jobs if job.name == verdict.job)
         if job.phase == "pending" and job.spec.queue in below:
             assert isinstance(verdict, Waits | Inadmissible)
-            assert isinstance(verdict, Inadmissible) or Held(QueueName(name)) in verdict.reasons
+            assert isinstance(verdict, Inadmissible) or HeldReason(QueueName(name)) in verdict.reasons
     without = [job for job in snapshot.jobs if job.phase != "pending" or job.spec.queue not in below]
     emptied = msgspec.structs.replace(snapshot, jobs=tuple(without))
     assert plan.steps == solve(emptied, held, optimise).steps, "held jobs take part in the round"

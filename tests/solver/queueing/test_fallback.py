@@ -16,8 +16,8 @@ from solver.plan.plan import Bind, Plan, Waits
 from solver.plan.reasons import FallbackLater
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import HOUR_MS, TYPES, job, node, policies, quota_of, snapshots
 

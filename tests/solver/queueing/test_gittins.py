@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.checker.check_case import Case
-from solver.checker.check_turns import cost
+from solver.checker.case import JudgedPlan
+from solver.checker.turns import cost
 from solver.model.inflight import Ended, InFlight
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import snapshot_of
@@ -84,7 +84,7 @@ def test_the_checker_reckons_the_same_cost(lives: list[tuple[int, bool, int]], b
         (Queue(QueueName("q"), ordering=ordering),), (PriorityClass("limited", default_time_limit=DAY),), NAMED
     )
     world = snapshot_of(Instant(MINUTE), [node("n1", 8)], jobs, InFlight(history=tuple(history)))
-    case = Case.of(world, policy, Plan("", "", (), (), Certificate("none", (), 0, "", 0)))
+    case = JudgedPlan.of(world, policy, Plan("", "", (), (), Certificate("none", (), 0, "", 0)))
     places = places_in(world, policy, QueueTree.of(policy))
     assert set(places) == {known.name for known in jobs}
     for known in jobs:

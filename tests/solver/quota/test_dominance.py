@@ -12,9 +12,9 @@ from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.queueing.demand import in_order
-from solver.quota.dominance import Beside, Cluster, Owed, cluster_of
+from solver.quota.dominance import ClusterTotals, HostUse, Owed, cluster_of
 from solver.quota.entitlement import gpus_by_type
 from solver.round.solve import competing, standing
 from tests.drawn import worlds
@@ -22,40 +22,40 @@ from tests.solver.worlds import policies, snapshots
 
 H, A = GpuType("H100"), GpuType("A100")
 Q = QueueName("q")
-CLUSTER = Cluster({H: 16, A: 4}, Beside(100, 1000))
+CLUSTER = ClusterTotals({H: 16, A: 4}, HostUse(100, 1000))
 
 
 @pytest.mark.parametrize(
     ("why", "held", "beside", "guaranteed", "expected"),
     [
-        ("nothing held", {}, Beside(), {}, 0.0),
-        ("the scarcer type dominates", {H: 4, A: 2}, Beside(), {}, 0.5),
-        ("only what is above the guarantee", {H: 12}, Beside(), {H: 8}, 0.25),
-        ("not below zero", {H: 2}, Beside(), {H: 8}, 0.0),
-        ("CPU dominates", {H: 4}, Beside(60, 10), {}, 0.6),
-        ("memory dominates", {H: 4}, Beside(10, 700), {}, 0.7),
-        ("a quarter of the GPUs guaranteed is a quarter of the CPU", {}, Beside(60, 10), {H: 5}, 0.35),
+        ("nothing held", {}, HostUse(), {}, 0.0),
+        ("the scarcer type dominates", {H: 4, A: 2}, HostUse(), {}, 0.5),
+        ("only what is above the guarantee", {H: 12}, HostUse(), {H: 8}, 0.25),
+        ("not below zero", {H: 2}, HostUse(), {H: 8}, 0.0),
+        ("CPU dominates", {H: 4}, HostUse(60, 10), {}, 0.6),
+        ("memory dominates", {H: 4}, HostUse(10, 700), {}, 0.7),
+        ("a quarter of the GPUs guaranteed is a quarter of the CPU", {}, HostUse(60, 10), {H: 5}, 0.35),
     ],
 )
 def test_dominant_share(
-    why: str, held: dict[GpuType, int], beside: Beside, guaranteed: dict[GpuType, int], expected: float
+    why: str, held: dict[GpuType, int], beside: HostUse, guaranteed: dict[GpuType, int], expected: float
 ) -> None:
-    lines = {Line(Q, gpu_type): gpus for gpu_type, gpus in guaranteed.items()}
+    lines = {QuotaLine(Q, gpu_type): gpus for gpu_type, gpus in guaranteed.items()}
     assert Owed.to(Q, lines, CLUSTER).dominant_share(held, beside) == pytest.approx(expected), why
 
 
 def test_a_guarantee_of_a_heavy_type_is_a_larger_part_of_the_cpu() -> None:
     weighed = replace(CLUSTER, weights={A: 4.0})
-    lines = {Line(Q, A): 2}
-    assert Owed.to(Q, lines, CLUSTER).dominant_share({}, Beside(60, 10)) == pytest.approx(0.6 - 2 / 20)
-    assert Owed.to(Q, lines, weighed).dominant_share({}, Beside(60, 10)) == pytest.approx(0.6 - 8 / 32)
+    lines = {QuotaLine(Q, A): 2}
+    assert Owed.to(Q, lines, CLUSTER).dominant_share({}, HostUse(60, 10)) == pytest.approx(0.6 - 2 / 20)
+    assert Owed.to(Q, lines, weighed).dominant_share({}, HostUse(60, 10)) == pytest.approx(0.6 - 8 / 32)
 
 
 @given(st.integers(0, 16), st.integers(0, 4), st.integers(0, 100), st.integers(0, 8), st.integers(0, 100))
 def test_holding_more_never_lowers_it(h: int, a: int, cpu: int, guaranteed: int, more: int) -> None:
-    lines = {Line(Q, H): guaranteed}
-    least = Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, Beside(cpu, 0))
-    assert 0 <= least <= Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, Beside(cpu + more, more))
+    lines = {QuotaLine(Q, H): guaranteed}
+    least = Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, HostUse(cpu, 0))
+    assert 0 <= least <= Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, HostUse(cpu + more, more))
 
 
 @worlds(60)
@@ -64,7 +64,7 @@ def test_it_orders_inside_a_sub_layer_and_changes_nothing_else(snapshot: Snapsho
     shares, admissions = standing(snapshot, policy)
     jobs = competing(snapshot, admissions)
     assert shares.cluster == cluster_of(snapshot, gpus_by_type(snapshot))
-    hogs = {name: Beside(10**9, 10**15) for name in (QueueName("left"), QueueName("r1"))}
+    hogs = {name: HostUse(10**9, 10**15) for name in (QueueName("left"), QueueName("r1"))}
     other = replace(shares, cluster=replace(shares.cluster, held_beside=hogs))
     here, there = (in_order(jobs, policy, known, snapshot.time) for known in (shares, other))
     assert {(c.job.name, c.sub_layer, c.options) for c in here} == {(c.job.name, c.sub_layer, c.options) for c in there}

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from solver.model.cluster import GpuType
 from solver.model.workload import QueueName
 from solver.policy.policy import Queue, policy_of
-from solver.policy.tree import Line, QueueTree
-from solver.quota.entitlement import Headroom, Shares
-from solver.quota.guaranteed import by_weight, guarantees
+from solver.policy.tree import QueueTree, QuotaLine
+from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.guarantees import by_weight, guarantees
 from solver.quota.users import UserCaps
 from tests.solver.worlds import quota_of
 
@@ -56,7 +56,9 @@ def tree(*rows: Row) -> QueueTree:
     ],
 )
 def test_guarantees(why: str, rows: list[Row], expected: dict[str, int]) -> None:
-    assert guarantees(tree(*rows), {H: 16_000}) == {Line(QueueName(q), H): 1000 * n for q, n in expected.items()}, why
+    assert guarantees(tree(*rows), {H: 16_000}) == {
+        QuotaLine(QueueName(q), H): 1000 * n for q, n in expected.items()
+    }, why
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 50), min_size=1, max_size=20))
@@ -69,12 +71,12 @@ def test_a_split_by_weight_gives_out_everything_and_is_fair_to_one_gpu(gpus: int
 
 def test_headroom_counts_every_level_and_says_which_ceiling_blocks() -> None:
     known = tree(("p", None, 8, 1), ("x", "p", 8, 1), ("y", "p", 8, 1))
-    p = Line(QueueName("p"), H)
+    p = QuotaLine(QueueName("p"), H)
     shares = Shares(known, guarantees(known, {H: 16_000}), {p: 10_000}, {p: 2_000}, UserCaps(known, {}, {}), {p: 2_000})
-    headroom = Headroom(shares)
+    headroom = QuotaHeadroom(shares)
     x, y = QueueName("x"), QueueName("y")
     assert headroom.entitled.part(x, {H: 8_000}) == 6_000, "the parent's guarantee of 8 has 6 left"
     assert headroom.take(x, {H: 5_000}) == 5_000
     assert headroom.entitled.part(y, {H: 4_000}) == 1_000
     assert headroom.blocking(y, {H: 3_000}) == ()
-    assert headroom.blocking(y, {H: 4_000}) == (Line(QueueName("p"), H),)
+    assert headroom.blocking(y, {H: 4_000}) == (QuotaLine(QueueName("p"), H),)

@@ -12,7 +12,7 @@ from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import QueueName
 from solver.policy.policy import Queue, policy_of
-from solver.policy.tree import Line
+from solver.policy.tree import QuotaLine
 from solver.quota.fairshare import Claimant, divide
 from solver.round.solve import solve, standing
 from tests.drawn import worlds
@@ -92,7 +92,7 @@ def test_where_every_job_is_one_gpu_everybody_gets_its_fair_share(
     after, _ = standing(applied(world, solve(world, policy, optimise)), policy)
     if sum(shares.fair.values()) <= MilliGpu.gpus(8 * nodes):
         for queue in policy.queues:
-            line = Line(queue.name, H)
+            line = QuotaLine(queue.name, H)
             assert after.used.get(line, 0) >= shares.fair[line]
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_lent_is_divided_to_nobody_else() -> None:
     own = [job(f"a-{number}", A, 1, 1) for number in range(30)]
     for jobs, expected in ((waiting, [0, 12, 12]), ([*waiting, *own[:6]], [6, 12, 12]), ([*waiting, *own], [16, 8, 8])):
         shares, _ = standing(snapshot_of(Instant(0), nodes, jobs), policy_of(queues))
-        assert [shares.fair[Line(name, H)] // MILLI_PER_GPU for name in (A, B, C)] == expected
+        assert [shares.fair[QuotaLine(name, H)] // MILLI_PER_GPU for name in (A, B, C)] == expected
 
 
 def test_inside_an_organisation_its_other_teams_share_what_a_team_lends() -> None:
@@ -122,5 +122,5 @@ def test_inside_an_organisation_its_other_teams_share_what_a_team_lends() -> Non
     nodes = [node(f"n{number}", 8) for number in range(4)]
     jobs = [job(f"{name}-{number}", name, 1, 1) for name in (B, C) for number in range(30)]
     shares, _ = standing(snapshot_of(Instant(0), nodes, jobs), policy_of(queues))
-    found = {name: shares.fair[Line(name, H)] // MILLI_PER_GPU for name in (org, A, B, C)}
+    found = {name: shares.fair[QuotaLine(name, H)] // MILLI_PER_GPU for name in (org, A, B, C)}
     assert found == {org: 20, A: 0, B: 20, C: 4}

@@ -12,9 +12,9 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import QueueName, TaskPlacement
 from solver.policy.policy import Policy, Queue, policy_of
-from solver.policy.tree import Line, QueueTree
-from solver.quota.entitlement import Headroom, shares_of
-from solver.quota.guaranteed import guarantees
+from solver.policy.tree import QueueTree, QuotaLine
+from solver.quota.entitlement import QuotaHeadroom, shares_of
+from solver.quota.guarantees import guarantees
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.round.solve import standing
 from tests.drawn import worlds
@@ -53,7 +53,7 @@ def test_how_much_each_queue_may_still_take(why: str, used: dict[str, int], room
     assert found == rooms, why
 
 
-def kept(tree: QueueTree) -> dict[Line, int]:
+def kept(tree: QueueTree) -> dict[QuotaLine, int]:
     """What the queues of a tree keep back of 32 H100."""
     world = snapshot_of(Instant(0), [node(f"n{number}", 8) for number in range(4)], [])
     return dict(lending_of(world, tree, guarantees(tree, {H: MilliGpu.gpus(32)})).kept)
@@ -69,7 +69,7 @@ def test_what_is_taken_step_by_step_weighs_the_same_as_at_once(
     snapshot: Snapshot, policy: Policy, taken: list[tuple[QueueName, int]]
 ) -> None:
     shares = shares_of(snapshot, QueueTree.of(policy))
-    headroom = Headroom(shares)
+    headroom = QuotaHeadroom(shares)
     for queue_name, milli in taken:
         before, room = dict(headroom.weights.total), headroom.weights.room(queue_name, H)
         refused = headroom.weights.refused(queue_name, {H: milli})
@@ -96,4 +96,4 @@ def test_what_a_lost_node_held_is_no_less_there() -> None:
     policy = policy_of((queue("a", 8, 0), queue("other", 0)))
     shares, _ = standing(world, policy)
     assert shares.lending.capacity == {H: MilliGpu.gpus(24)}
-    assert Headroom(shares).weights.room(QueueName("other"), H) == MilliGpu.gpus(16)
+    assert QuotaHeadroom(shares).weights.room(QueueName("other"), H) == MilliGpu.gpus(16)

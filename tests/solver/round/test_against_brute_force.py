@@ -10,25 +10,25 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
-from solver.capacity.room import Room
 from solver.capacity.sharing import sharing_of
 from solver.milp.cells import Cells
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.classes import classes_of
-from solver.milp.conclude import point_of, starts_of
-from solver.milp.decide import Answer, able_to_start, begin, cell_level
-from solver.milp.formulate import Formulation
+from solver.milp.conversion import point_of, starts_of
+from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort
+from solver.milp.start_decision import StartDecision, able_to_start, begin, cell_level
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobSpec
 from solver.placement.starts import layer_values
 from solver.policy.policy import Policy
-from solver.queueing.demand import Candidate, SubLayer, in_order, sub_layers_of
-from solver.quota.entitlement import Headroom, Shares
+from solver.queueing.demand import StartCandidate, SubLayer, in_order, sub_layers_of
+from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.round.solve import competing, standing
 from tests.drawn import counted
 from tests.solver.brute_force import best_values
@@ -106,9 +106,9 @@ def test_so_is_a_round_where_values_compare_across_queues() -> None:
     assert tally.best >= 0.985 * tally.rounds
 
 
-def not_lent(answer: Answer, candidates: Sequence[Candidate], shares: Shares) -> bool:
+def not_lent(answer: StartDecision, candidates: Sequence[StartCandidate], shares: Shares) -> bool:
     """Whether somebody waits whom no ceiling holds back, but what others keep back."""
-    headroom, started = Headroom(shares), {start.candidate.job.name for start in answer.starts}
+    headroom, started = QuotaHeadroom(shares), {start.candidate.job.name for start in answer.starts}
     for start in answer.starts:
         headroom.take(start.queue, start.charge)
     return any(
@@ -182,24 +182,28 @@ def _keeps(spec: JobSpec) -> bool:
     )
 
 
-def both(snapshot: Snapshot, policy: Policy) -> tuple[Answer, tuple[float, ...], tuple[float, ...]]:
+def both(snapshot: Snapshot, policy: Policy) -> tuple[StartDecision, tuple[float, ...], tuple[float, ...]]:
     """The round's answer, the best layer values, and the answer's own."""
     candidates, room, shares, sub_layers = world_of(snapshot, policy)
     answer = begin(candidates, room, shares, policy.scheduling.solver, optimise).answer()
     return answer, best_values(candidates, room, shares, sub_layers), layer_values(answer.starts, sub_layers, shares)
 
 
-def world_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, ...], Room, Shares, tuple[SubLayer, ...]]:
+def world_of(
+    snapshot: Snapshot, policy: Policy
+) -> tuple[tuple[StartCandidate, ...], FreeCapacity, Shares, tuple[SubLayer, ...]]:
     """Who competes for what, under which shares, and the sub-layers of those who are able to start."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot))
+    room = FreeCapacity.of(
+        snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain, pool_rules(policy, snapshot)
+    )
     return candidates, room, shares, sub_layers_of(able_to_start(candidates, room, shares))
 
 
 def without_greedy(snapshot: Snapshot, policy: Policy) -> tuple[float, ...]:
     """The layer values of what the program wants, made concrete, though greedy may be better."""
     candidates, shares = candidates_of(snapshot, policy)
-    room = Room.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
+    room = FreeCapacity.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
     able = able_to_start(candidates, room, shares)
     classes, sub_layers = classes_of(able), sub_layers_of(able)
     formulation = Formulation(classes, Cells(room, cell_level(classes)), shares, sub_layers)
@@ -210,7 +214,7 @@ def without_greedy(snapshot: Snapshot, policy: Policy) -> tuple[float, ...]:
     return layer_values(starts_of(solution.values, formulation, room, able, shares), sub_layers, shares)
 
 
-def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Candidate, ...], Shares]:
+def candidates_of(snapshot: Snapshot, policy: Policy) -> tuple[tuple[StartCandidate, ...], Shares]:
     """The admissible pending jobs of a world in their order, and the shares they compete under."""
     shares, admissions = standing(snapshot, policy)
     return in_order(competing(snapshot, admissions), policy, shares, snapshot.time), shares

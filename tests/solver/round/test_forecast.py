@@ -13,12 +13,12 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.plan import Waits
-from solver.plan.reasons import Held
+from solver.plan.reasons import HeldReason
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import ReplayedRound, TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, policies, snapshots
 
@@ -53,7 +53,7 @@ def forecasts(snapshot: Snapshot, policy: Policy) -> dict[str, AnyEstimate | Non
     return {verdict.job: verdict.estimate for verdict in verdicts if isinstance(verdict, Waits)}
 
 
-def replayed(held: Replay, jobs: list[Job], hours: dict[JobName, int] | None = None) -> list[Round]:
+def replayed(held: Replay, jobs: list[Job], hours: dict[JobName, int] | None = None) -> list[ReplayedRound]:
     """Every round of a replay in which jobs run for their limits, or for other hours where those are said."""
     lasts = {one.name: one.spec.time_limit or Duration(0) for one in jobs}
     lasts |= {name: Duration(said * HOUR) for name, said in (hours or {}).items()}
@@ -95,7 +95,7 @@ def test_a_forecast_is_what_happens_where_every_job_runs_to_its_limit(
     rounds = replayed(held, jobs)
     for decided in rounds:
         for verdict in decided.plan.verdicts:
-            if isinstance(verdict, Waits) and any(isinstance(reason, Held) for reason in verdict.reasons):
+            if isinstance(verdict, Waits) and any(isinstance(reason, HeldReason) for reason in verdict.reasons):
                 assert verdict.estimate is None
             elif isinstance(verdict, Waits):
                 assert isinstance(verdict.estimate, EarliestStart)

@@ -11,19 +11,19 @@ from solver.model.inflight import declared_holder
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.hopes import what_would_help
-from solver.plan.mig_reasons import MigGeometry
+from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reasons import (
     AnyReason,
     AwaitsRelease,
     BeyondGuarantee,
     Bundles,
-    Capacity,
+    CapacityReason,
     EntitledDemandFirst,
     FallbackLater,
     GuaranteeFragmented,
-    Held,
+    HeldReason,
     HostResources,
-    NoRoom,
+    NoRoomReason,
     Outranked,
     QuotaMax,
     ReservedFor,
@@ -44,10 +44,10 @@ HELPS: list[tuple[AnyReason, str]] = [
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, user="ada"), "2 H100 less held by the same user in queue team"),
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, kept_back=FOUR), "2 H100 more lent by queue team"),
     (StrictOrder(TEAM, "fifo", FIRST), "first started"),
-    (Held(TEAM), "queue team not on hold"),
-    (Capacity(H100, SIX, EIGHT), "2 H100 more free"),
-    (Capacity(H100, SIX, EIGHT, "fast", 3), "2 H100 more free on the 3 nodes that it may be on (fast)"),
-    (NoRoom("worker", H100, 4, EIGHT, 3), "nodes with room for one more task of 8 H100"),
+    (HeldReason(TEAM), "queue team not on hold"),
+    (CapacityReason(H100, SIX, EIGHT), "2 H100 more free"),
+    (CapacityReason(H100, SIX, EIGHT, "fast", 3), "2 H100 more free on the 3 nodes that it may be on (fast)"),
+    (NoRoomReason("worker", H100, 4, EIGHT, 3), "nodes with room for one more task of 8 H100"),
     (
         HostResources("worker", H100, Cpu(8000), Memory(2**30), 4, 1),
         "nodes with the CPU and memory for 3 more tasks of group worker, or to ask for less of them",
@@ -65,7 +65,7 @@ HELPS: list[tuple[AnyReason, str]] = [
     (EntitledDemandFirst(TEAM, H100, SIX, EIGHT), "2 H100 less in use inside other queues' guarantees"),
     (GuaranteeFragmented(TEAM, H100, EIGHT, EIGHT), "H100 free in the shape that it asks for"),
     (RoundCutShort("greedy"), ""),
-    (MigGeometry("worker", H100, "1g.10gb", 4, 1, 2, 4, 1), "3 more of 1g.10gb on H100"),
+    (MigGeometryReason("worker", H100, "1g.10gb", 4, 1, 2, 4, 1), "3 more of 1g.10gb on H100"),
 ]
 
 
@@ -82,5 +82,5 @@ def test_no_reason_to_wait_is_forgotten() -> None:
 
 
 def test_it_is_said_once_in_the_order_of_the_reasons() -> None:
-    reasons = (Held(TEAM), Capacity(H100, SIX, EIGHT), Capacity(H100, SIX, EIGHT))
+    reasons = (HeldReason(TEAM), CapacityReason(H100, SIX, EIGHT), CapacityReason(H100, SIX, EIGHT))
     assert what_would_help(reasons) == ("queue team not on hold", "2 H100 more free")

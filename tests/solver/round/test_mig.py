@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.capacity.built import as_built
+from solver.capacity.nominal_nodes import as_built
 from solver.capacity.partitioning import MIG_CHANGES, pool_rules
 from solver.checker.check import violations
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, Gpu, GpuType, Level, MigInstance, Node
 from solver.model.inflight import Counter as Counted
 from solver.model.inflight import InFlight
-from solver.model.kept import Kept
-from solver.model.mig import Placed, geometries, is_valid, mig_model
+from solver.model.mig import PlacedInstance, geometries, is_valid, mig_model
 from solver.model.mig_layout import find_profile, model_of_type, profiles_of, realisations
 from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, MigSlot, QueueName, TaskGroup, TaskPlacement
@@ -31,8 +31,8 @@ from solver.policy.division import MigChanges, MigGeometry
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.round.admission import Emptied, Gate
 from solver.round.solve import solve
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.drawn import counted, worlds
 from tests.solver.aftermath import applied
 from tests.solver.milp.test_program import EFFORT, formulated
@@ -60,7 +60,7 @@ def asking(known: Job, profile: str) -> Job:
     return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
 
 
-def holder(name: str, on: Node, gpu: Gpu, placed: Placed, slices: int) -> Job:
+def holder(name: str, on: Node, gpu: Gpu, placed: PlacedInstance, slices: int) -> Job:
     """A running job with one instance."""
     slot = MigSlot(
         gpu.id, MigInstance(placed.profile.name, placed.start), MilliGpu(1000 * placed.profile.memory_slices // slices)
@@ -123,7 +123,7 @@ def partitioned(draw: st.DrawFn, nodes_max: int = 3, jobs_max: int = 6) -> tuple
     return snapshot_of(Instant(1000), nodes, jobs, InFlight(counters=counted)), policy
 
 
-def _some_geometries(gpu_type: str, mode: str) -> list[tuple[Placed, ...]]:
+def _some_geometries(gpu_type: str, mode: str) -> list[tuple[PlacedInstance, ...]]:
     if mode == "free":
         return list(geometries(mig_model(MODELS[gpu_type])))[::37]
     return [found for layout in LAYOUTS[gpu_type] for found in realisations(MODELS[gpu_type], layout)[:2]]
@@ -136,14 +136,14 @@ def test_every_geometry_is_legal_and_nothing_in_use_is_touched(world: tuple[Snap
     for optimiser in (None, optimise):
         plan = solve(snapshot, policy, optimiser)
         assert violations(snapshot, policy, plan) == ()
-        in_use: dict[DeviceId, list[Placed]] = defaultdict(list)
+        in_use: dict[DeviceId, list[PlacedInstance]] = defaultdict(list)
         types = {gpu.id: known.gpu_type for known in snapshot.nodes for gpu in known.gpus}
         for known in applied(snapshot, plan).jobs:
             for task in known.placement:
                 if task.mig:
                     found = find_profile(mig_model(MODELS[types[task.mig.gpu]]), task.mig.instance.profile)
                     assert found is not None
-                    in_use[task.mig.gpu].append(Placed(task.mig.instance.start, found))
+                    in_use[task.mig.gpu].append(PlacedInstance(task.mig.instance.start, found))
         assert all(is_valid(mig_model(MODELS[types[gpu]]), held) for gpu, held in in_use.items())
 
 
@@ -232,7 +232,7 @@ def world_of(geometry: MigGeometry = FREE, **counted: int) -> tuple[Snapshot, Po
     assert profile is not None
     wanted = [asking(job("x", "a", 1, 1), "3g.40gb"), asking(job("y", "a", 1, 1), "4g.40gb")]
     counters = tuple(Counted(MIG_CHANGES, pool, Instant(0), count) for pool, count in counted.items())
-    held = holder("r", made, gpu, Placed(0, profile), 8)
+    held = holder("r", made, gpu, PlacedInstance(0, profile), 8)
     policy = policy_of((Queue(QueueName("a")),), mig=(geometry,))
     return snapshot_of(Instant(1), [made], [held, *wanted], InFlight(counters=counters)), policy
 
@@ -388,7 +388,7 @@ def test_whether_a_job_could_ever_start_does_not_depend_on_how_gpus_are_partitio
 ) -> None:
     snapshot, policy = world
     built = as_built(snapshot.nodes, pool_rules(policy, snapshot).rules)
-    now, built_gate = (Gate(Emptied(policy, nodes), Kept()) for nodes in (snapshot.nodes, built))
+    now, built_gate = (Gate(Emptied(policy, nodes), RoundCache()) for nodes in (snapshot.nodes, built))
     for pending in snapshot.pending:
         assert built_gate.admit(pending).options == now.admit(pending).options
 

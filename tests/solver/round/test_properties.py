@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from solver.checker.check import violations
-from solver.milp.certify import better
+from solver.milp.certificate import better
 from solver.milp.highs import optimise
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot, snapshot_of

@@ -10,8 +10,8 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName
 from solver.policy.harm import Evictions, Protection
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node, quota_of
 

@@ -14,8 +14,8 @@ from solver.checker.check import violations
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Queue, SchedulingPolicy, policy_of
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.solver.worlds import job, node, quota_of
 
 MINUTE = 60_000

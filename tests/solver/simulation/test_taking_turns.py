@@ -14,8 +14,8 @@ from solver.plan.plan import Evict, Yields
 from solver.policy.harm import Evictions, Protection
 from solver.policy.ordering import OrderBy, Ordering, Turns
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.simulation.simulate import Replay
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.replay import Replay
+from solver.simulation.trace import ReplayedRound, TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import job, node
 
@@ -39,7 +39,7 @@ def trace_job(name: str, gpus: int, submitted: int, minutes: int, known: bool = 
     return TraceJob(msgspec.structs.replace(made, spec=spec), Duration(minutes * MINUTE))
 
 
-def replayed(policy: Policy, *jobs: TraceJob) -> tuple[Replay, list[Round]]:
+def replayed(policy: Policy, *jobs: TraceJob) -> tuple[Replay, list[ReplayedRound]]:
     held = Replay((node("n1", 4),), policy, None, Duration(1000), Duration(MINUTE))
     rounds = list(held.rounds(jobs, Instant(10**12)))
     for decided in rounds:

@@ -14,14 +14,14 @@ from reconciler.node.nvml.driver import (
     Driver,
     GpuLostError,
     GpuUuid,
+    InstancePlacement,
     Mig,
     OfferedProfile,
-    Place,
     Process,
     Vitals,
     Wiring,
 )
-from reconciler.node.nvml.library import partitions, reading
+from reconciler.node.nvml.library import partitions, queries
 from reconciler.node.nvml.library.calls import as_ours, ask, name_of, open_library, sorted_errors
 from solver.model.quantities import Memory
 
@@ -68,35 +68,35 @@ class NvmlDriver:
     def card(self, gpu: GpuUuid) -> Card:
         """What it is."""
         with self._asking(gpu) as handle:
-            return reading.read_card(handle)
+            return queries.read_card(handle)
 
     def vitals(self, gpu: GpuUuid) -> Vitals:
         """How it is."""
         with self._asking(gpu) as handle:
-            return reading.read_vitals(handle)
+            return queries.read_vitals(handle)
 
     def wiring(self, gpu: GpuUuid) -> Wiring:
         """Its NVLinks that are up."""
         with self._asking(gpu) as handle:
-            return reading.read_wiring(handle)
+            return queries.read_wiring(handle)
 
     def clique(self, gpu: GpuUuid) -> str:
         """Its NVLink domain beyond this machine."""
         with self._asking(gpu) as handle:
-            return reading.read_clique(handle)
+            return queries.read_clique(handle)
 
     def processes(self, gpu: GpuUuid) -> tuple[Process, ...]:
         """What uses it."""
         with self._asking(gpu) as handle:
-            return reading.read_processes(handle)
+            return queries.read_processes(handle)
 
     def memory_used(self, device: str) -> Memory:
         """Of a GPU or of an instance."""
         if not device.startswith("MIG-"):
             with self._asking(GpuUuid(device)) as handle:
-                return reading.read_memory_used(handle)
+                return queries.read_memory_used(handle)
         with sorted_errors(device):
-            return reading.read_memory_used(pynvml.nvmlDeviceGetHandleByUUID(device))
+            return queries.read_memory_used(pynvml.nvmlDeviceGetHandleByUUID(device))
 
     def mig(self, gpu: GpuUuid) -> Mig | None:
         """Mode and instances."""
@@ -113,7 +113,7 @@ class NvmlDriver:
         with self._asking(gpu) as handle:
             partitions.switch(handle, on)
 
-    def create(self, gpu: GpuUuid, place: Place) -> None:
+    def create(self, gpu: GpuUuid, place: InstancePlacement) -> None:
         """Make a GPU instance exactly there."""
         with self._asking(gpu) as handle:
             partitions.make(handle, place)

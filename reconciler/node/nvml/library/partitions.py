@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pynvml
 
-from reconciler.node.nvml.driver import Instance, Mig, OfferedProfile, Place
+from reconciler.node.nvml.driver import Instance, InstancePlacement, Mig, OfferedProfile
 from reconciler.node.nvml.library.calls import ask
 
 _PLAIN: Final = frozenset(
@@ -71,7 +71,7 @@ def switch(handle: Any, on: bool) -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)
 
 
-def make(handle: Any, place: Place) -> None:
+def make(handle: Any, place: InstancePlacement) -> None:
     """A GPU instance. Without a placement of ours the driver would choose the start, and the plan would not hold."""
     where = pynvml.c_nvmlGpuInstancePlacement_t(place.start, place.slices)
     pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, place.profile, ctypes.byref(where))
@@ -108,13 +108,13 @@ def _profile_ids(handle: Any) -> dict[int, None]:
     return dict.fromkeys(info.id for info, _ in _infos_by_kind(handle))
 
 
-def _places(handle: Any, profile: int) -> list[Place]:
+def _places(handle: Any, profile: int) -> list[InstancePlacement]:
     count = ctypes.c_uint(0)
     if ask(pynvml.nvmlDeviceGetGpuInstancePossiblePlacements, handle, profile, None, ctypes.byref(count)) is None:
         return []
     found = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
     pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, profile, found, ctypes.byref(count))
-    places = (Place(profile, each.start, each.size) for each in found[: count.value])
+    places = (InstancePlacement(profile, each.start, each.size) for each in found[: count.value])
     return sorted(places, key=lambda place: place.start)
 
 
@@ -136,7 +136,7 @@ class _Device(NamedTuple):
 
 def _read_instance(instance: Any, devices: dict[int, list[_Device]]) -> Instance:
     info = pynvml.nvmlGpuInstanceGetInfo(instance)
-    place = Place(info.profileId, info.placement.start, info.placement.size)
+    place = InstancePlacement(info.profileId, info.placement.start, info.placement.size)
     inside = sorted(devices.get(info.id, ()))
     uuid = inside[0].uuid if len(inside) == 1 and inside[0].whole else ""
     return Instance(info.id, place, tuple(device.compute for device in inside), uuid)

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.analysis.backtest.compare import Backtest, Candidate
+from reconciler.analysis.backtest.compare import Backtest, PolicyCandidate
 from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, policy_of
-from solver.simulation.traced import Round, TraceJob
+from solver.simulation.trace import ReplayedRound, TraceJob
 from tests.solver.worlds import job, node, quota_of
 
 MINUTE = 60_000
@@ -45,13 +45,13 @@ JOBS = (
 )
 
 
-def silently(_: str, rounds: Iterator[Round]) -> Iterator[Round]:
+def silently(_: str, rounds: Iterator[ReplayedRound]) -> Iterator[ReplayedRound]:
     return rounds
 
 
 def figures(policy: Policy, jobs: tuple[TraceJob, ...] = JOBS) -> PolicyFigures:
     backtest = Backtest(jobs, Instant(0), END, Duration(MINUTE), None)
-    return backtest.under(Candidate("policy", policy, (node("n", 8),)), silently)
+    return backtest.under(PolicyCandidate("policy", policy, (node("n", 8),)), silently)
 
 
 def simulation(*policies: PolicyFigures) -> Simulation:

@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.analysis.backtest.as_it_was import AS_IT_WAS, Record
-from reconciler.analysis.backtest.compare import Candidate
+from reconciler.analysis.backtest.actuals import AS_IT_WAS, Actuals
+from reconciler.analysis.backtest.compare import PolicyCandidate
 from reconciler.analysis.backtest.figures import Figure, PolicyFigures
+from reconciler.analysis.backtest.history_file import Attempt, HistoryHead, RecordedJob
 from reconciler.analysis.backtest.page import page
 from reconciler.analysis.backtest.past import replayable, write_history
-from reconciler.analysis.backtest.recorded import Attempt, HistoryHead, RecordedJob
-from reconciler.cli.exits import Exit
+from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
 from solver.model.document import encode
@@ -54,8 +54,8 @@ def days(stopped_for: str = EVICTED) -> list[RecordedJob]:
 
 def as_it_was(jobs: list[RecordedJob], end: int = UNTIL) -> PolicyFigures:
     replayed = replayable(HistoryHead(at(UNTIL)), jobs)
-    record = Record({one.name: one for one in jobs}, replayed.jobs, at(0), at(end), replayed.until)
-    return record.figures(Candidate("lent", LENT, (node("n", 8),)), Duration(MINUTE))
+    record = Actuals({one.name: one for one in jobs}, replayed.jobs, at(0), at(end), replayed.until)
+    return record.figures(PolicyCandidate("lent", LENT, (node("n", 8),)), Duration(MINUTE))
 
 
 def test_waits_use_and_what_was_lost() -> None:
@@ -125,7 +125,7 @@ def simulate(files: dict[str, str], *more: str, **other: str) -> int:
 
 
 def test_on_the_command_line(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate(files, "--as-it-was", "-o", "json") == Exit.OK
+    assert simulate(files, "--as-it-was", "-o", "json") == ExitCode.OK
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     validator_of("Simulation").validate(found)
@@ -134,7 +134,7 @@ def test_on_the_command_line(files: dict[str, str], capsys: pytest.CaptureFixtur
     assert (happened["jobs"], policy["jobs"]) == (3, 3)
     assert "1 node with GPUs cordoned or not ready" in captured.err
     assert f"note: {AS_IT_WAS}: " in captured.err
-    assert simulate(files, "--as-it-was") == Exit.OK
+    assert simulate(files, "--as-it-was") == ExitCode.OK
     (started,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("started ")]
     assert started == ["started", "2", "3", "(+1)"]
 
@@ -142,16 +142,16 @@ def test_on_the_command_line(files: dict[str, str], capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("more", "other", "exit_code", "said"),
     [
-        (["--as-it-was", "--days", "2"], {}, Exit.ERROR, "the record ends at 1970-01-01T03:00:00Z"),
-        ([], {"inventory": "."}, Exit.USAGE, "--inventory and --snapshot both name a cluster"),
-        ([], {"snapshot": ""}, Exit.ERROR, "no GPUs are declared"),
+        (["--as-it-was", "--days", "2"], {}, ExitCode.ERROR, "the record ends at 1970-01-01T03:00:00Z"),
+        ([], {"inventory": "."}, ExitCode.USAGE, "--inventory and --snapshot both name a cluster"),
+        ([], {"snapshot": ""}, ExitCode.ERROR, "no GPUs are declared"),
     ],
 )
 def test_what_is_refused(
     files: dict[str, str],
     more: list[str],
     other: dict[str, str],
-    exit_code: Exit,
+    exit_code: ExitCode,
     said: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -165,5 +165,5 @@ def test_a_trace_does_not_say_what_became_of_its_jobs(
     trace = tmp_path / "trace.csv"
     trace.write_text("timestamp,duration,num_gpus,cluster\n2017-10-09 00:00:00,60,8,lender\n")
     dated = ["--from", "2017-10-09", "--days", "1", "--as-it-was"]
-    assert simulate(files, *dated, history="", trace=str(trace)) == Exit.USAGE
+    assert simulate(files, *dated, history="", trace=str(trace)) == ExitCode.USAGE
     assert "--as-it-was is for --history" in capsys.readouterr().err

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.backtest.fairness import Wanted, alone, jain, within
-from reconciler.analysis.backtest.observed import Stretch
+from reconciler.analysis.backtest.fairness import JobDemand, alone, jain, within
+from reconciler.analysis.backtest.observation import Stretch
 from solver.model.quantities import Instant
 
 
-def wanted(*jobs: tuple[int, int, int]) -> list[Wanted]:
+def wanted(*jobs: tuple[int, int, int]) -> list[JobDemand]:
     """Jobs as (submitted, GPUs, how long)."""
-    return [Wanted(Instant(at), 1000 * gpus, long) for at, gpus, long in jobs]
+    return [JobDemand(Instant(at), 1000 * gpus, long) for at, gpus, long in jobs]
 
 
 def stretch(start: int, end: int, gpus: int) -> Stretch:

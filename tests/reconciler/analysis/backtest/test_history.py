@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.analysis.backtest.history_file import Attempt, HistoryHead, RecordedJob, aliased, recorded
 from reconciler.analysis.backtest.past import read_history, write_history
-from reconciler.analysis.backtest.recorded import Attempt, HistoryHead, RecordedJob, aliased, recorded
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.documents.schemas import validator_of
 from reconciler.model.job_record import JobOutcome, JobRecord

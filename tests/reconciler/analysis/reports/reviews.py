@@ -7,10 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.found import (
+from reconciler.model.review_findings import (
     Ahead,
     Breach,
     Converging,
+    DeviceChange,
     DocumentChange,
     Entitlement,
     FieldChange,
@@ -20,7 +21,6 @@ from reconciler.model.found import (
     Outcome,
     QueueChange,
     QueueWaits,
-    Repartitioned,
     Review,
     RevisionReviewed,
 )
@@ -126,7 +126,7 @@ def moved_quota() -> Review:
         waits=(QueueWaits(RANKING, 2, 2, 2, 18_000.0, 0.0, 21_600.0, 3_600.0),),
         fragments=(Fragments(H100, gpus(8), gpus(12), gpus(0), gpus(4)),),
         repartitioned=(
-            Repartitioned(
+            DeviceChange(
                 NodeName("n1"), DeviceId("n1/0"), None, (MigInstance("1g.10gb", 0), MigInstance("3g.40gb", 4))
             ),
         ),
@@ -196,6 +196,6 @@ def of_strangers(names: Iterable[str]) -> Review:
         converging=tuple(msgspec.structs.replace(one, queue=queue, gpu_type=gpu_type) for one in found.converging),
         waits=tuple(msgspec.structs.replace(one, queue=QueueName(text())) for one in found.waits),
         fragments=tuple(msgspec.structs.replace(one, gpu_type=GpuType(text())) for one in found.fragments),
-        repartitioned=(Repartitioned(NodeName(text()), DeviceId(text()), (MigInstance(text(), 0),), None),),
+        repartitioned=(DeviceChange(NodeName(text()), DeviceId(text()), (MigInstance(text(), 0),), None),),
         breaches=(Breach(text(), text(), text(), text()),),
     )

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.reports.junit import Case, junit
-from reconciler.analysis.reports.plain import printable
+from reconciler.analysis.reports.junit import JunitCase, junit
+from reconciler.analysis.reports.plain_text import printable
 
 TEXT = st.text(st.characters(), max_size=30)
 """Any code points at all, lone surrogates and control characters with them."""
@@ -17,7 +17,10 @@ TEXT = st.text(st.characters(), max_size=30)
 def test_a_suite() -> None:
     said = junit(
         "policy tests",
-        [Case("vision", "starts", None, 0.25), Case("vision", "never evicted", "evicted at 5m\nfor b <1>", 1.0)],
+        [
+            JunitCase("vision", "starts", None, 0.25),
+            JunitCase("vision", "never evicted", "evicted at 5m\nfor b <1>", 1.0),
+        ],
     )
     assert said == (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -32,8 +35,8 @@ def test_a_suite() -> None:
     )
 
 
-@given(TEXT, st.lists(st.builds(Case, TEXT, TEXT, TEXT | st.none())))
-def test_a_parser_reads_it_back(name: str, cases: list[Case]) -> None:
+@given(TEXT, st.lists(st.builds(JunitCase, TEXT, TEXT, TEXT | st.none())))
+def test_a_parser_reads_it_back(name: str, cases: list[JunitCase]) -> None:
     said = junit(name, cases)
     root = ElementTree.fromstring(said.encode())
     found = root.findall("./testsuite/testcase")
@@ -42,7 +45,7 @@ def test_a_parser_reads_it_back(name: str, cases: list[Case]) -> None:
 
 
 def test_what_xml_can_not_carry_is_spelled_out() -> None:
-    said = junit("a\x00b", [Case("c\x1b[31m", "n\ud800\ufffe", "f\x08\u202e")])
+    said = junit("a\x00b", [JunitCase("c\x1b[31m", "n\ud800\ufffe", "f\x08\u202e")])
     root = ElementTree.fromstring(said.encode())
     assert root.get("name") == "a\\x00b"
     assert [(case.get("classname"), case.get("name")) for case in root.iter("testcase")] == [

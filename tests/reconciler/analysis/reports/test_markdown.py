@@ -16,8 +16,8 @@ from reconciler.analysis.reports.markdown import BYTES_MAX, markdown, marker
 from reconciler.analysis.reports.markup import SHOWN_CHARACTERS_MAX, code
 from reconciler.analysis.reports.outline import Outline
 from reconciler.analysis.reports.paths import UNKNOWN
-from reconciler.analysis.reports.plain import one_line
-from reconciler.analysis.reports.reviewed import outline_of
+from reconciler.analysis.reports.plain_text import one_line
+from reconciler.analysis.reports.review_outline import outline_of
 from solver.model.workload import JobName
 from tests.reconciler.analysis.reports.reviews import PATHS, losing, moved_quota, of_strangers
 from tests.reconciler.analysis.reports.strangers import HOSTILE, strangers

@@ -6,10 +6,18 @@ import msgspec
 import pytest
 
 from reconciler.analysis.reports.fates import fates
+from reconciler.analysis.reports.review_outline import outline_of
 from reconciler.analysis.reports.review_problems import review_problems
-from reconciler.analysis.reports.reviewed import outline_of
 from reconciler.analysis.reports.text import text
-from reconciler.model.found import DocumentChange, Entitlement, FieldChange, JobChange, QueueChange, Review, Stranded
+from reconciler.model.review_findings import (
+    DocumentChange,
+    Entitlement,
+    FieldChange,
+    JobChange,
+    QueueChange,
+    Review,
+    Stranded,
+)
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName

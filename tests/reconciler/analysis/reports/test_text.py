@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from reconciler.analysis.reports.outline import Outline
 from reconciler.analysis.reports.paths import UNKNOWN
-from reconciler.analysis.reports.reviewed import outline_of
+from reconciler.analysis.reports.review_outline import outline_of
 from reconciler.analysis.reports.text import text
 from tests.reconciler.analysis.reports.reviews import PATHS, RANKING, job, moved_quota, of_strangers, side, unchanged
 from tests.reconciler.analysis.reports.strangers import HOSTILE, strangers

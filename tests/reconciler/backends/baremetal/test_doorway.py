@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.baremetal import doorway
+from reconciler.backends.baremetal import agent_listener
 from reconciler.connections.limits import ConnectionLimits
 from tests.contracts.baremetal_worlds import baremetal_world
 from tests.contracts.simulated_worlds import NODES
@@ -18,7 +18,7 @@ LIMITS = ConnectionLimits(len(NODES) + 2, 2)
 
 
 def test_known_agents_are_not_displaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorway, "agents_limits", lambda: LIMITS)
+    monkeypatch.setattr(agent_listener, "agents_limits", lambda: LIMITS)
     with baremetal_world(tmp_path) as world:
         before = {node.name: world.door._lines[node.name] for node in NODES}
         with ExitStack() as held:

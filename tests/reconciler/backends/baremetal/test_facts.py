@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.baremetal.merge import Cluster, Patience
-from reconciler.backends.baremetal.numbered import Numbered
-from reconciler.backends.baremetal.told import Heard
+from reconciler.backends.baremetal.agent_state import Heard
+from reconciler.backends.baremetal.merge import FleetView, Patience
+from reconciler.backends.baremetal.report_log import ReportLog
 from reconciler.lifecycle.health.trials import claims_of, trial_name
 from reconciler.model.clock import Clock
 from reconciler.model.facts import NicFacts, NodeFacts
-from reconciler.model.health_record import NodeHealth, Trial
+from reconciler.model.health_record import HealthTrial, NodeHealth
 from reconciler.node.agent import hardware as hardware_of_agents
 from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.hardware import Hardware
-from reconciler.node.local.gpus import Gpus
-from reconciler.protocols.backend import Changes, Cursor, TaskStatus
+from reconciler.node.local.gpus import NodeGpus
+from reconciler.protocols.backend import BackendChanges, Cursor, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from tests.contracts import baremetal_worlds
@@ -29,18 +29,18 @@ from tests.contracts.simulated_worlds import NODES
 NODE = NODES[0]
 NOW = Instant(1_700_000_000_000)
 FACTS = NodeFacts(NODE.name, NOW, nics=(NicFacts("ib0", True),))
-TRIAL = Trial(NOW, ("n1/0",), ("n1/0",))
+TRIAL = HealthTrial(NOW, ("n1/0",), ("n1/0",))
 RUNS = TaskStatus(trial_name(NODE.name), int(NOW), "test", 0, NODE.name, "running", NOW)
 
 
-def cluster(*records: NodeHealth) -> Cluster:
+def cluster(*records: NodeHealth) -> FleetView:
     heard = Heard(0.0, NOW, connected=True, whole=True)
-    heard.told.add(Changes(Cursor(1), (NODE,), (RUNS,), facts=(FACTS,)))
-    return Cluster({NODE.name: heard}, claims_of(records), 0.0, Patience())
+    heard.told.add(BackendChanges(Cursor(1), (NODE,), (RUNS,), facts=(FACTS,)))
+    return FleetView({NODE.name: heard}, claims_of(records), 0.0, Patience())
 
 
 def test_facts_are_told_once_and_whole_to_a_new_reader() -> None:
-    known, numbered = cluster().changes(), Numbered(NOW)
+    known, numbered = cluster().changes(), ReportLog(NOW)
     first = numbered.after(known, Cursor(0))
     assert first.facts == (FACTS,)
     assert numbered.after(known, first.cursor).facts == ()
@@ -57,7 +57,7 @@ def test_a_trial_is_known_and_anything_else_has_to_be_stopped_first() -> None:
 def test_agents_tell_them_over_their_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     up = {node.name: True for node in NODES}
 
-    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, gpus: Callable[[Path], Gpus]) -> NodeDeeds:
+    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, gpus: Callable[[Path], NodeGpus]) -> NodeDeeds:
         hardware = Hardware(lambda at: NodeFacts(node, at, nics=(NicFacts("ib0", up[node]),)))
         return NodeDeeds(node, folder, clock, gpus=gpus, hardware=hardware)
 

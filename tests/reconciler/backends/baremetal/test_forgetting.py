@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from reconciler.backends.baremetal import backend as baremetal
+from reconciler.backends.baremetal.agent_server import AgentServer
 from reconciler.backends.baremetal.backend import BareMetalBackend
-from reconciler.backends.baremetal.door import Door
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import Answer, Done, Forget, ToAgent
 from reconciler.model.clock import SystemClock
-from reconciler.protocols.backend import AttemptStopped, BackendUnreachableError, Changes, Cursor, Epoch
+from reconciler.protocols.backend import AttemptStopped, BackendChanges, BackendUnreachableError, Cursor, Epoch
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
@@ -55,8 +55,8 @@ def test_who_hangs_is_waited_for_once_and_the_others_forget(waits: list[float]) 
     for node in (WELL, HUNG):
         fleet.connected(node, "address")
         stopped = tuple(AttemptStopped(job, attempt, Instant(1)) for job in (A, B) for attempt in (1, 2))
-        fleet.told(node, Changes(Cursor(1), stopped=stopped[: 3 if node == WELL else 4]), whole=True)
-    backend = BareMetalBackend(cast("Door", door), fleet, lambda: ())
+        fleet.told(node, BackendChanges(Cursor(1), stopped=stopped[: 3 if node == WELL else 4]), whole=True)
+    backend = BareMetalBackend(cast("AgentServer", door), fleet, lambda: ())
     backend.forget_all([], Epoch(1))  # the new epoch is announced, which the hung agent takes in no better
     waits.clear()
     unknown = backend.forget_all([(A, 1), (A, 2), (B, 1), (B, 2)], Epoch(1))

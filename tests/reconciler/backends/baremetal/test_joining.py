@@ -19,10 +19,10 @@ from websockets.sync.client import connect
 
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, key_pem, new_key, pem_of, read_key
+from reconciler.backends.baremetal.enrolment import Enrolment
 from reconciler.backends.baremetal.join_wire import Asked, Issued, JoinAsked, NotIssued, RenewalAsked
-from reconciler.backends.baremetal.joining import Joining
 from reconciler.backends.baremetal.key_files import KeyFileError
-from reconciler.node.agent.identity import Identity, read_identity, renewal_time
+from reconciler.node.agent.identity import AgentIdentity, read_identity, renewal_time
 from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, join, pem_of_request, renew
 from solver.model.document import decode, encode
 from solver.model.quantities import Instant
@@ -38,7 +38,7 @@ def port(trust: Trust) -> Iterator[int]:
         yield opened
 
 
-def who(port: int, identity: Identity) -> str:
+def who(port: int, identity: AgentIdentity) -> str:
     """Whom the door takes this identity for."""
     with connect(
         f"wss://{HOST}:{port}/who", ssl=identity.client_context(), server_hostname=CONTROL_PLANE, proxy=None
@@ -77,7 +77,7 @@ def test_an_answer_that_never_came_is_asked_for_again(trust: Trust, port: int, t
     assert who(port, join(HOST, port, token, path)) == NODE
 
 
-class Lying(Joining):
+class Lying(Enrolment):
     """Shows authorities that are not its own."""
 
     shown = b""
@@ -245,7 +245,7 @@ def refused(trust: Trust, asked: Asked) -> str:
     return answer.problem
 
 
-def _renewal(identity: Identity, request: str) -> RenewalAsked:
+def _renewal(identity: AgentIdentity, request: str) -> RenewalAsked:
     key = read_key(identity.path.read_bytes())
     return RenewalAsked(pem_of(identity.certificate).decode(), request, _sign(key, request))
 

@@ -14,15 +14,15 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
+from reconciler.backends.baremetal.agent_connection import AgentConnection
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.join_wire import JOIN_PATH
-from reconciler.backends.baremetal.line import Line
 from reconciler.backends.baremetal.wire import AGENT_PATH, BAD_HELLO, PROTOCOL, FromAgent, Hello, LogRead, Type
 from reconciler.node.agent.folder import Epochs
-from reconciler.node.agent.identity import Identity
+from reconciler.node.agent.identity import AgentIdentity
 from reconciler.node.agent.join import join
 from reconciler.protocols.backend import Cursor, Epoch, StaleEpochError, StartGang
-from reconciler.protocols.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 from solver.model.cluster import NodeName
 from solver.model.document import encode
 from solver.model.workload import JobName
@@ -44,7 +44,7 @@ def world(tmp_path: Path, trust: Trust) -> Iterator[BareMetalWorld]:
 
 
 @pytest.fixture
-def intruder(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> Identity:
+def intruder(world: BareMetalWorld, trust: Trust, tmp_path: Path) -> AgentIdentity:
     """A third node's agent, whose certificate is good."""
     (tmp_path / "n3").mkdir(mode=0o700)
     return join("127.0.0.1", world.port, trust.token(NodeName("n3")), tmp_path / "n3" / "identity.pem")
@@ -82,7 +82,7 @@ def deaf(world: BareMetalWorld, trust: Trust, folder: Path, number: int) -> Iter
         thread.join()
 
 
-def code_after(world: BareMetalWorld, who: Identity, said: FromAgent, path: str = AGENT_PATH) -> int:
+def code_after(world: BareMetalWorld, who: AgentIdentity, said: FromAgent, path: str = AGENT_PATH) -> int:
     """The code with which the door closes, once this was said."""
 
     async def say() -> int:
@@ -106,7 +106,7 @@ def hello(node: str, protocol: int = PROTOCOL) -> Hello:
     return Hello(protocol, NodeName(node), Epoch(99), "")
 
 
-def test_a_certificate_lets_nobody_speak_for_another_node(world: BareMetalWorld, intruder: Identity) -> None:
+def test_a_certificate_lets_nobody_speak_for_another_node(world: BareMetalWorld, intruder: AgentIdentity) -> None:
     assert code_after(world, intruder, hello("n1")) == BAD_HELLO
     assert code_after(world, intruder, hello("n3", PROTOCOL + 1)) == BAD_HELLO
     assert world.fleet.epoch == 0, "what it said is not believed"
@@ -114,7 +114,7 @@ def test_a_certificate_lets_nobody_speak_for_another_node(world: BareMetalWorld,
         code_after(world, intruder, hello("n3"), "/v1/jobs")
 
 
-def test_nobody_sends_much_before_it_is_known_who_that_is(world: BareMetalWorld, intruder: Identity) -> None:
+def test_nobody_sends_much_before_it_is_known_who_that_is(world: BareMetalWorld, intruder: AgentIdentity) -> None:
     long = Hello(PROTOCOL, NodeName("n3"), Epoch(0), "x" * 100_000)
     for path in (JOIN_PATH, AGENT_PATH):
         assert code_after(world, intruder, long, path) == CloseCode.MESSAGE_TOO_BIG
@@ -145,15 +145,15 @@ def test_an_agent_that_is_sent_away_comes_again_when_the_control_plane_leads(wor
 def test_who_does_not_take_leave_holds_up_nobody(
     world: BareMetalWorld, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close, leaving, at_once = Line.close, set[Line](), list[int]()
+    close, leaving, at_once = AgentConnection.close, set[AgentConnection](), list[int]()
 
-    async def counted(line: Line, code: int, reason: str) -> None:
+    async def counted(line: AgentConnection, code: int, reason: str) -> None:
         leaving.add(line)
         at_once.append(len(leaving))
         await close(line, code, reason)
         leaving.remove(line)
 
-    monkeypatch.setattr(Line, "close", counted)
+    monkeypatch.setattr(AgentConnection, "close", counted)
     with deaf(world, trust, tmp_path, 8):
         eventually(lambda: len(world.fleet.nodes_there()) == 10)
         world.leads = False
@@ -225,7 +225,7 @@ def test_a_terminal_is_reached_through_its_agent(world: BareMetalWorld) -> None:
     eventually(lambda: world.starts(JOB, 1, "worker", 0) == 1)
     line = world.inner.open_terminal(JOB, 1, "worker", 0)
 
-    async def talk() -> tuple[bytes, Ended | None]:
+    async def talk() -> tuple[bytes, TerminalEnd | None]:
         shown = b""
         await line.send(Window(20, 70))
         await line.send(b"hello\n")
@@ -237,7 +237,7 @@ def test_a_terminal_is_reached_through_its_agent(world: BareMetalWorld) -> None:
     line.close()
     assert b"20 70" in shown
     assert b"you said hello" in shown
-    assert end == Ended(3, stopped=False)
+    assert end == TerminalEnd(3, stopped=False)
     with pytest.raises(NoTerminalError):
         world.inner.open_terminal(JOB, 1, "worker", 0)
 

@@ -6,11 +6,11 @@ import msgspec
 
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import Patience
-from reconciler.lifecycle.jobs.sighted import Sighted
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.facts import NodeFacts
 from reconciler.protocols.backend import (
     AttemptStopped,
-    Changes,
+    BackendChanges,
     Cursor,
     Epoch,
     GpuPartitioned,
@@ -54,9 +54,9 @@ class World:
     def connect(self, *nodes: Node) -> None:
         for node in nodes:
             self.fleet.connected(node.name, f"{node.name}.example")
-            self.hear(node, Changes(Cursor(1), nodes=(node,)), whole=True)
+            self.hear(node, BackendChanges(Cursor(1), nodes=(node,)), whole=True)
 
-    def hear(self, node: Node, changes: Changes, whole: bool = False) -> None:
+    def hear(self, node: Node, changes: BackendChanges, whole: bool = False) -> None:
         self.fleet.heard(node.name)
         self.fleet.told(node.name, changes, whole)
 
@@ -66,7 +66,7 @@ class World:
             self.time.passed_s += 1
             self.fleet.tick()
 
-    def look(self, since: Cursor = Cursor(0)) -> Changes:  # noqa: B008  (a number)
+    def look(self, since: Cursor = Cursor(0)) -> BackendChanges:  # noqa: B008  (a number)
         return self.fleet.look(since, self.claims, PATIENCE)[0]
 
     def ready(self, node: Node) -> bool:
@@ -85,16 +85,16 @@ def status(index: int, node: Node, state: TaskState = "running", growth: int = 0
     return TaskStatus(JOB, attempt, "worker", index, node.name, state, START, growth=growth)
 
 
-def task(index: int, node: Node, state: TaskState = "running", growth: int = 0, attempt: int = 1) -> Changes:
-    return Changes(Cursor(2), tasks=(status(index, node, state, growth, attempt),))
+def task(index: int, node: Node, state: TaskState = "running", growth: int = 0, attempt: int = 1) -> BackendChanges:
+    return BackendChanges(Cursor(2), tasks=(status(index, node, state, growth, attempt),))
 
 
-def stopped(attempt: int = 1) -> Changes:
-    return Changes(Cursor(3), stopped=(AttemptStopped(JOB, attempt, START),))
+def stopped(attempt: int = 1) -> BackendChanges:
+    return BackendChanges(Cursor(3), stopped=(AttemptStopped(JOB, attempt, START),))
 
 
-def left(index: int, growth: int = 0) -> Changes:
-    return Changes(Cursor(3), left=(TaskLeft(JOB, 1, "worker", index, growth, START),))
+def left(index: int, growth: int = 0) -> BackendChanges:
+    return BackendChanges(Cursor(3), left=(TaskLeft(JOB, 1, "worker", index, growth, START),))
 
 
 def test_an_attempt_is_stopped_once_every_node_of_its_claim_says_so() -> None:
@@ -121,7 +121,7 @@ def test_a_silent_node_is_not_ready_and_its_tasks_run_on() -> None:
     world.listen(19)
     assert world.ready(N2)
     world.listen(1)
-    world.hear(N1, Changes(Cursor(3)))
+    world.hear(N1, BackendChanges(Cursor(3)))
     assert (world.ready(N1), world.ready(N2)) == (True, False)
     world.listen(279)
     assert world.states() == ["running", "running"]
@@ -131,7 +131,7 @@ def test_who_is_connected_and_says_nothing_is_known() -> None:
     world = World()
     world.connect(N1, N2)
     world.listen(19)
-    world.hear(N1, Changes(Cursor(2)))
+    world.hear(N1, BackendChanges(Cursor(2)))
     world.listen(1)
     assert world.fleet.silent(PATIENCE.lease) == {N2.name}
     world.fleet.disconnected(N2.name)
@@ -145,12 +145,12 @@ def test_a_node_that_stays_silent_is_given_up_and_nobody_waits_for_its_word() ->
     world.hear(N2, task(1, N2))
     for _ in range(300):
         world.listen(1)
-        world.hear(N1, Changes(Cursor(3)))
+        world.hear(N1, BackendChanges(Cursor(3)))
     assert world.states() == ["running", "lost"]
     (lost,) = (task for task in world.look().tasks if task.state == "lost")
     assert lost.at == START.after(PATIENCE.lost_after)
     world.hear(N1, stopped())
-    attempt = Sighted.of(world.look()).attempt(JOB, 1)
+    attempt = BackendReports.of(world.look()).attempt(JOB, 1)
     assert attempt.is_over(world.claims[0].tasks)
 
 
@@ -158,7 +158,7 @@ def test_a_gang_of_which_every_node_is_given_up_is_over() -> None:
     world = World()
     world.listen(300)
     assert world.states() == ["lost", "lost"], "also where nobody ever told of it"
-    assert Sighted.of(world.look()).attempt(JOB, 1).is_over(world.claims[0].tasks)
+    assert BackendReports.of(world.look()).attempt(JOB, 1).is_over(world.claims[0].tasks)
 
 
 def test_a_listener_that_slept_has_heard_nobody_and_gives_nobody_up() -> None:
@@ -191,7 +191,7 @@ def test_a_node_is_ready_only_once_it_has_told_everything_on_its_new_connection(
     world.fleet.connected(N1.name, "n1.example")
     world.fleet.heard(N1.name)
     assert not world.ready(N1)
-    world.hear(N1, Changes(Cursor(1), nodes=(N1,)), whole=True)
+    world.hear(N1, BackendChanges(Cursor(1), nodes=(N1,)), whole=True)
     assert world.ready(N1)
 
 
@@ -248,7 +248,7 @@ def test_an_agent_speaks_for_its_own_node_alone() -> None:
     world = World()
     world.connect(N1, N2)
     world.hear(N2, task(1, N2))
-    of_another = Changes(
+    of_another = BackendChanges(
         Cursor(2),
         nodes=(msgspec.structs.replace(N2, cordoned=True),),
         tasks=(status(1, N2, "failed", growth=1),),

@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives import serialization
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from reconciler.backends.baremetal.authority import Authority, UntrustedError
+from reconciler.backends.baremetal.authority import CertificateAuthority, UntrustedError
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import Key, node_certificate, request_for
 from reconciler.backends.baremetal.desk import AgentDesk
+from reconciler.backends.baremetal.enrolment import Enrolment, roots_response, serve_joining
 from reconciler.backends.baremetal.join_token import JoinToken, read_token
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
-from reconciler.backends.baremetal.joining import Joining, roots_response, serve_joining
 from reconciler.backends.baremetal.roots import standing
 from reconciler.model.clock import SystemClock
 from reconciler.store.store import SqlStore, open_store
@@ -47,11 +47,11 @@ class Trust:
     store: SqlStore
     file: AuthorityFile
     clock: LaterClock
-    authority: Authority
+    authority: CertificateAuthority
 
     @property
-    def joining(self) -> Joining:
-        return Joining(self.authority, self.store.agents, self.store.history, self.clock)
+    def joining(self) -> Enrolment:
+        return Enrolment(self.authority, self.store.agents, self.store.history, self.clock)
 
     def token(self, node: NodeName = NODE) -> JoinToken:
         now = self.clock.now()
@@ -74,7 +74,7 @@ def trust_in(folder: Path) -> Iterator[Trust]:
     store, clock = open_store(folder / "quorate.db"), LaterClock()
     file = AuthorityFile(folder / "agents" / "authority.pem")
     file.make(clock.now().after(-1000 * HOUR))
-    yield Trust(store, file, clock, Authority(file, store.agents, clock))
+    yield Trust(store, file, clock, CertificateAuthority(file, store.agents, clock))
     store.close()
 
 
@@ -83,7 +83,7 @@ def der(certificate: x509.Certificate) -> bytes:
 
 
 @contextmanager
-def door(trust: Trust, joining: Joining | None = None) -> Iterator[int]:
+def door(trust: Trust, joining: Enrolment | None = None) -> Iterator[int]:
     """Its port on loopback. Beside joining it has `/who`, which answers with the node of the client's certificate."""
     loop, joining = asyncio.new_event_loop(), joining or trust.joining
 

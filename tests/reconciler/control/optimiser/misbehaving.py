@@ -9,33 +9,41 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reconciler.control.optimiser.wire import READY, Answer, Question, decode, encode, read_frame, write_frame
+from reconciler.control.optimiser.wire import (
+    READY,
+    OptimiserAnswer,
+    OptimiserQuestion,
+    decode,
+    encode,
+    read_frame,
+    write_frame,
+)
 from solver.milp.optimiser import Reached, Solution
 
 
-def good(question: Question) -> bytes:
+def good(question: OptimiserQuestion) -> bytes:
     reached = tuple(Reached(0.0, 0.0) for _ in question.program.objectives)
-    return encode(Answer(Solution(question.start, reached, f"fake {os.getpid()}")))
+    return encode(OptimiserAnswer(Solution(question.start, reached, f"fake {os.getpid()}")))
 
 
-def with_values(change: Callable[[Question], list[float]]) -> Callable[[Question], bytes]:
-    def answer(question: Question) -> bytes:
+def with_values(change: Callable[[OptimiserQuestion], list[float]]) -> Callable[[OptimiserQuestion], bytes]:
+    def answer(question: OptimiserQuestion) -> bytes:
         reached = tuple(Reached(0.0, 0.0) for _ in question.program.objectives)
-        return encode(Answer(Solution(np.array(change(question), dtype=np.float64), reached, "fake")))
+        return encode(OptimiserAnswer(Solution(np.array(change(question), dtype=np.float64), reached, "fake")))
 
     return answer
 
 
-def hang(_: Question) -> bytes:
+def hang(_: OptimiserQuestion) -> bytes:
     time.sleep(600)
     return b""
 
 
-def crash(_: Question) -> bytes:
+def crash(_: OptimiserQuestion) -> bytes:
     os.abort()
 
 
-def eat_memory(_: Question) -> bytes:
+def eat_memory(_: OptimiserQuestion) -> bytes:
     try:
         hoard = bytearray(64 << 30)
     except MemoryError:
@@ -43,19 +51,19 @@ def eat_memory(_: Question) -> bytes:
     return bytes(hoard[:1])
 
 
-def truncate(_: Question) -> bytes:
+def truncate(_: OptimiserQuestion) -> bytes:
     sys.stdout.buffer.write(b"\0\0\0\0\0\0\0\x09half")
     sys.stdout.buffer.flush()
     sys.exit(0)
 
 
-def announce_too_much(_: Question) -> bytes:
+def announce_too_much(_: OptimiserQuestion) -> bytes:
     sys.stdout.buffer.write(b"\x7f" * 8)
     sys.stdout.buffer.flush()
     return hang(_)
 
 
-ACTS: dict[str, Callable[[Question], bytes]] = {
+ACTS: dict[str, Callable[[OptimiserQuestion], bytes]] = {
     "good": good,
     "hang": hang,
     "crash": crash,
@@ -84,7 +92,7 @@ def main() -> None:
         time.sleep(600)
     write_frame(sys.stdout.buffer, READY)
     for number in range(1_000):
-        question = decode(read_frame(sys.stdin.buffer), Question)
+        question = decode(read_frame(sys.stdin.buffer), OptimiserQuestion)
         write_frame(sys.stdout.buffer, (good if number < well else ACTS[name])(question))
 
 

@@ -21,14 +21,14 @@ from reconciler.control.optimiser.budget import LEAST_S, RoundBudget
 from reconciler.control.optimiser.limits import margin_s
 from reconciler.control.recording import Recording, optimiser_of
 from solver.milp.highs import optimise
-from solver.milp.optimiser import Awaited, Beside, Effort, Program, Solution, Watched, begun
+from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, MonitoredOptimiser, Program, Solution, begun
 from solver.model.arrays import Floats
 from solver.model.document import encode
 from solver.plan.plan import Evict
 from solver.policy.policy import Policy
-from solver.preemption.law import Law
+from solver.preemption.eviction_rules import EvictionRules
 from solver.round import decision
-from solver.round.explained import Explained
+from solver.round.explanation import RoundExplanation
 from solver.round.solve import solve
 from tests.reconciler.control.optimiser.test_killable import PATIENCE, PROGRAM, START
 
@@ -43,7 +43,7 @@ def unhurried(world: World) -> Policy:
 
 
 @dataclass
-class Noting(Beside):
+class Noting(ConcurrentOptimiser):
     """Runs a program once its answer is waited for; with what happened, in order."""
 
     happened: list[str] = field(default_factory=list)
@@ -66,16 +66,18 @@ def test_who_may_leave_is_worked_out_and_the_round_explained_while_the_program_r
 ) -> None:
     asked = Noting()
 
-    def law(*given: Any, of: Callable[..., Law] = Law.of) -> Law:
+    def law(*given: Any, of: Callable[..., EvictionRules] = EvictionRules.of) -> EvictionRules:
         asked.happened.append("law known")
         return of(*given)
 
-    def explained(this: Explained, make: Callable[[Explained], None] = Explained.__post_init__) -> None:
+    def explained(
+        this: RoundExplanation, make: Callable[[RoundExplanation], None] = RoundExplanation.__post_init__
+    ) -> None:
         asked.happened.append("explained")
         make(this)
 
-    monkeypatch.setattr(Law, "of", law)
-    monkeypatch.setattr(Explained, "__post_init__", explained)
+    monkeypatch.setattr(EvictionRules, "of", law)
+    monkeypatch.setattr(RoundExplanation, "__post_init__", explained)
     plan = solve(EVICTING.snapshot, unhurried(EVICTING), asked)
     assert any(isinstance(step, Evict) for step in plan.steps)
     told = [what for what in asked.happened if not what.startswith("prices")]
@@ -88,7 +90,7 @@ def test_the_plan_is_the_same_byte_for_byte(world: World) -> None:
     by_function = solve(world.snapshot, unhurried(world), optimise)
     assert encode(solve(world.snapshot, unhurried(world), Noting())) == encode(by_function)
     with KillableOptimiser() as child:
-        assert isinstance(child, Beside)
+        assert isinstance(child, ConcurrentOptimiser)
         assert encode(solve(world.snapshot, unhurried(world), child)) == encode(by_function)
 
 
@@ -153,7 +155,7 @@ def cut(number: int) -> Solution:
 
 
 def test_an_answer_that_was_cut_is_noticed_once_it_is_waited_for() -> None:
-    watched = Watched(lambda *_: cut(1))
+    watched = MonitoredOptimiser(lambda *_: cut(1))
     waiting = begun(watched, PROGRAM, START, PATIENCE)
     assert not watched.cut
     waiting()

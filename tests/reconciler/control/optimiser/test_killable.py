@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.control.optimiser import KillableOptimiser, killable
 from reconciler.control.optimiser.killable import HIGHS_CHILD
-from reconciler.control.optimiser.wire import Question, encode, read_frame, write_frame
+from reconciler.control.optimiser.wire import OptimiserQuestion, encode, read_frame, write_frame
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Objective, Program
 
@@ -190,7 +190,7 @@ def test_a_child_without_parent_ends_by_its_own_alarm() -> None:
         assert child.stdin is not None
         assert child.stdout is not None
         read_frame(child.stdout)
-        write_frame(child.stdin, encode(Question(PROGRAM, START, HASTE)))
+        write_frame(child.stdin, encode(OptimiserQuestion(PROGRAM, START, HASTE)))
         assert child.wait(timeout=60) == -signal.SIGALRM
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.documents.slurm.amounts import Gpus, count, dependencies, gpus, gres, memory, seconds
+from reconciler.documents.slurm.amounts import GpuRequest, count, dependencies, gpus, gres, memory, seconds
 
 
 @pytest.mark.parametrize(
@@ -39,21 +39,21 @@ def test_memory_is_counted_in_powers_of_1024(written: str, amount: int) -> None:
 @pytest.mark.parametrize(
     ("written", "asked"),
     [
-        ("gpu", Gpus(1)),
-        ("gpu:2", Gpus(2)),
-        ("gpu:0", Gpus(0)),
-        ("gpu:H100", Gpus(1, "H100")),
-        ("gpu:H100:4", Gpus(4, "H100")),
-        ("shard:3,gpu:2", Gpus(2)),
+        ("gpu", GpuRequest(1)),
+        ("gpu:2", GpuRequest(2)),
+        ("gpu:0", GpuRequest(0)),
+        ("gpu:H100", GpuRequest(1, "H100")),
+        ("gpu:H100:4", GpuRequest(4, "H100")),
+        ("shard:3,gpu:2", GpuRequest(2)),
         ("shard:3", None),
     ],
 )
-def test_gpus_among_generic_resources(written: str, asked: Gpus | None) -> None:
+def test_gpus_among_generic_resources(written: str, asked: GpuRequest | None) -> None:
     assert gres(written) == asked
 
 
 def test_gpus_have_a_type_or_none() -> None:
-    assert (gpus("4"), gpus("H100:4")) == (Gpus(4), Gpus(4, "H100"))
+    assert (gpus("4"), gpus("H100:4")) == (GpuRequest(4), GpuRequest(4, "H100"))
 
 
 def test_dependencies_name_jobs() -> None:

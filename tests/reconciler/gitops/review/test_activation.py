@@ -11,11 +11,11 @@ from reconciler.control.control import PolicyInForce
 from reconciler.documents.repository import Reading
 from reconciler.gitops.review.activation import FRESH_MS, AsAccepted, FreshPlans, WithinGuardrails
 from reconciler.gitops.review.meaning import meaning_of
-from reconciler.gitops.review.side import Side
+from reconciler.gitops.review.side import ReviewSide
 from reconciler.gitops.source.errors import NotReadyToPlanError
-from reconciler.gitops.source.requirements import Candidate, Held
+from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold
 from reconciler.model.envelope import Envelope
-from reconciler.model.found import Breach, Review
+from reconciler.model.review_findings import Breach, Review
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from tests.reconciler.gitops.review.test_guardrails import NOW, compiled, evicted, found
@@ -31,7 +31,7 @@ class Cluster:
     snapshot: Snapshot | None = field(default_factory=lambda: snapshot_of(NOW, (), ()))
     judged: int = 0
 
-    def judge(self, snapshot: Snapshot, _base: Side, _head: Side) -> Review:
+    def judge(self, snapshot: Snapshot, _base: ReviewSide, _head: ReviewSide) -> Review:
         self.judged += 1
         return msgspec.structs.replace(self.fresh, time=snapshot.time)
 
@@ -39,18 +39,20 @@ class Cluster:
         return FreshPlans(lambda: self.snapshot, self.judge)
 
 
-def candidate(guaranteed: int = 8, guardrails: str = "{}", first: bool = False) -> Candidate:
+def candidate(guaranteed: int = 8, guardrails: str = "{}", first: bool = False) -> RevisionCandidate:
     """A revision that guarantees so much, in place of one that guarantees 64 and has these guardrails."""
     in_force = PolicyInForce("a" * 40, *compiled(guardrails).parts)
     head = compiled(guaranteed=guaranteed)
-    return Candidate("b" * 40, None if first else "a" * 40, None if first else in_force, lambda: Reading((), head))
+    return RevisionCandidate(
+        "b" * 40, None if first else "a" * 40, None if first else in_force, lambda: Reading((), head)
+    )
 
 
 def saved(review: Review, exact: bool = False) -> Envelope:
     return Envelope.of(review, 0.0, exact)
 
 
-def accepted(cluster: Cluster, plan: Envelope | None, asked: Candidate) -> Held | None:
+def accepted(cluster: Cluster, plan: Envelope | None, asked: RevisionCandidate) -> RevisionHold | None:
     wanted = meaning_of(asked.compiled)
     return AsAccepted(cluster.plans(), lambda meaning: plan if meaning == wanted else None).hold(asked)
 

@@ -10,18 +10,18 @@ from threading import Thread
 
 import pytest
 
-from reconciler.gitops.review import apart
-from reconciler.gitops.review.compare import review
-from reconciler.gitops.review.side import Side
+from reconciler.gitops.review import review_process
+from reconciler.gitops.review.comparison import review
+from reconciler.gitops.review.side import ReviewSide
 from reconciler.gitops.source.errors import NotReadyToPlanError
-from reconciler.model.found import Review
+from reconciler.model.review_findings import Review
 from solver.milp.highs import optimise
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Cpu, Memory
 from solver.model.snapshot import snapshot_of
 from tests.reconciler.gitops.review.test_guardrails import NOW, compiled
 
-BASE, HEAD = Side("base", "a" * 40, compiled()), Side("head", "b" * 40, compiled(guaranteed=8))
+BASE, HEAD = ReviewSide("base", "a" * 40, compiled()), ReviewSide("head", "b" * 40, compiled(guaranteed=8))
 EMPTY = snapshot_of(NOW, BASE.compiled.nodes, ())
 
 
@@ -30,13 +30,13 @@ def dies(*_: object) -> None:
 
 
 def test_it_says_the_same() -> None:
-    assert apart.review_apart(EMPTY, BASE, HEAD) == review(EMPTY, BASE, HEAD, optimise)
+    assert review_process.review_apart(EMPTY, BASE, HEAD) == review(EMPTY, BASE, HEAD, optimise)
 
 
 def test_one_that_dies_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "_answer", dies)
+    monkeypatch.setattr(review_process, "_answer", dies)
     with pytest.raises(NotReadyToPlanError, match="could not be planned: exit code 9"):
-        apart.review_apart(EMPTY, BASE, HEAD)
+        review_process.review_apart(EMPTY, BASE, HEAD)
 
 
 def test_one_that_dies_before_it_has_heard_what_is_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_one_that_dies_before_it_has_heard_what_is_asked_is_said(monkeypatch: py
 
     def ask() -> None:
         try:
-            answer.set_result(apart.review_apart(snapshot_of(NOW, nodes, ()), BASE, HEAD))
+            answer.set_result(review_process.review_apart(snapshot_of(NOW, nodes, ()), BASE, HEAD))
         except BaseException as error:  # noqa: BLE001  (raised again below)
             answer.set_exception(error)
 

@@ -15,9 +15,9 @@ from reconciler.control.islands import with_told_islands
 from reconciler.documents.files import Files
 from reconciler.documents.operations import Operations
 from reconciler.documents.repository import Compiled, read_repository
-from reconciler.gitops.review.compare import review
-from reconciler.gitops.review.side import Side, on_inventory
-from reconciler.model.found import Converging, Loss, Review, Stranded
+from reconciler.gitops.review.comparison import review
+from reconciler.gitops.review.side import ReviewSide, on_inventory
+from reconciler.model.review_findings import Converging, Loss, Review, Stranded
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import encode
@@ -26,7 +26,7 @@ from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.policy.policy import Policy
-from solver.simulation import onward
+from solver.simulation import projection as onward
 from tests.reconciler.gitops.source.origin import Origin
 from tests.solver.worlds import policies, snapshots
 
@@ -57,9 +57,9 @@ def repository(nodes: int, **queues: str) -> dict[str, str]:
     return {**files, "policies/s.yaml": HEAD + SETTINGS, "cluster-state/n.yaml": HEAD + POOL % nodes}
 
 
-def side(name: str, files: dict[str, str]) -> Side:
+def side(name: str, files: dict[str, str]) -> ReviewSide:
     read = read_repository(Files({path: text.encode() for path, text in files.items()}))
-    return Side(name, name * 8, read.checked())
+    return ReviewSide(name, name * 8, read.checked())
 
 
 def job(name: str, queue: str, *, on: str = "", ago_h: int = 1, limit_h: int = 90, shape: Shape = WHOLE) -> Job:
@@ -176,7 +176,7 @@ def test_a_change_of_nothing_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot, policy: Policy
 ) -> None:
     monkeypatch.setattr(onward, "ROUNDS_MAX", 10)
-    same = Side("main", "c0ffee", Compiled(policy, snapshot.nodes, Operations()))
+    same = ReviewSide("main", "c0ffee", Compiled(policy, snapshot.nodes, Operations()))
     found = review(snapshot, same, same, None)
     assert not found.has_changes
     assert (found.documents, found.queues, found.fragments, found.repartitioned) == ((), (), (), ())

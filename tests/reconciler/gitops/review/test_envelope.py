@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.envelope import Envelope, Harm, drift_of
-from reconciler.model.found import LOST_DECIMALS, Converging, JobChange, QueueChange, Review
+from reconciler.model.review_findings import LOST_DECIMALS, Converging, JobChange, QueueChange, Review
 from solver.model.quantities import Duration, MilliGpu
 from tests.reconciler.gitops.review.test_guardrails import H100, NOW, VISION, evicted, found, quota
 

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.documents.repository import Compiled
 from reconciler.gitops.review.guardrails import breaches_of
-from reconciler.model.found import (
+from reconciler.model.review_findings import (
     Ahead,
     Converging,
     Entitlement,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.documents.files import Files
 from reconciler.documents.repository import Compiled, read_repository
 from reconciler.gitops.review.meaning import document_changes
-from reconciler.model.found import DocumentChange, FieldChange
+from reconciler.model.review_findings import DocumentChange, FieldChange
 
 HEAD = "apiVersion: quorate.dev/v1\nkind: "
 FILES = {

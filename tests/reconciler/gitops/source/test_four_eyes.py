@@ -8,9 +8,9 @@ import pytest
 
 from reconciler.control.control import PolicyInForce
 from reconciler.documents.repository import Reading
-from reconciler.gitops.source.four_eyes import FourEyes, Watched
-from reconciler.gitops.source.mirror import Mirror
-from reconciler.gitops.source.requirements import Candidate, Held
+from reconciler.gitops.source.four_eyes import FilePatterns, FourEyes
+from reconciler.gitops.source.mirror import GitMirror
+from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold
 from tests.reconciler.gitops.review.test_guardrails import compiled
 from tests.reconciler.gitops.source.origin import QUEUE, Origin
 
@@ -30,7 +30,7 @@ WATCHED = "policies/queues/**"
     ],
 )
 def test_patterns(pattern: str, path: str, watched: bool) -> None:
-    assert (path in Watched([pattern])) is watched
+    assert (path in FilePatterns([pattern])) is watched
 
 
 class Branch:
@@ -38,7 +38,7 @@ class Branch:
 
     def __init__(self, origin: Origin, folder: Path) -> None:
         self.origin = origin
-        self.mirror = Mirror(folder / "mirror", str(origin.folder))
+        self.mirror = GitMirror(folder / "mirror", str(origin.folder))
         self.applied = origin.git("rev-parse", "HEAD")
 
     def commit(self, path: str, author: str, committer: str) -> None:
@@ -47,10 +47,10 @@ class Branch:
         written = f"--author={author} <{author}@example.com>"
         self.origin.git("commit", "--quiet", written, "--message=change", committer=committer)
 
-    def held(self) -> Held | None:
+    def held(self) -> RevisionHold | None:
         in_force = PolicyInForce(self.applied, *compiled(f"{{fourEyes: ['{WATCHED}']}}").parts)
         commit = self.mirror.fetch("main")
-        return FourEyes(self.mirror).hold(Candidate(commit, self.applied, in_force, lambda: Reading((), None)))
+        return FourEyes(self.mirror).hold(RevisionCandidate(commit, self.applied, in_force, lambda: Reading((), None)))
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from reconciler.gitops.source.errors import GitSourceError, UnknownRevisionError, UnsafeUrlError
-from reconciler.gitops.source.hardened import safe_url, without_password
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.hardened_git import safe_url, without_password
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.tree import read_revision
 from tests.reconciler.gitops.source.origin import QUEUE, Origin
 
 
 def refused(origin: Origin, tmp_path: Path) -> list[tuple[str, str]]:
     """File and code of what the newest revision has that is not read; fetched and read locally say the same."""
-    mirror = Mirror(tmp_path / "mirror", str(origin.folder))
+    mirror = GitMirror(tmp_path / "mirror", str(origin.folder))
     fetched = mirror.read(mirror.fetch("main"))
     assert fetched == read_revision(origin.folder, "main")
     assert [path for path in fetched.files.contents if "team" not in path] == []
@@ -83,7 +83,7 @@ def test_hooks_and_configuration_of_the_host_run_nothing(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(configuration))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
 
-    mirror = Mirror(tmp_path / "mirror", str(origin.folder))
+    mirror = GitMirror(tmp_path / "mirror", str(origin.folder))
     mirror.mark_applied(mirror.fetch("main"))
     read_revision(origin.folder, "main")
 
@@ -113,7 +113,7 @@ def test_hooks_and_configuration_of_the_host_run_nothing(
 )
 def test_urls_that_could_do_more_than_fetch_are_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(UnsafeUrlError) as refusal:
-        Mirror(tmp_path / "mirror", url)
+        GitMirror(tmp_path / "mirror", url)
     assert "https://HOST/PATH" in refusal.value.fix
     assert not (tmp_path / "mirror").exists()
 
@@ -132,7 +132,7 @@ def test_a_password_in_a_url_is_not_shown() -> None:
 @pytest.mark.parametrize("branch", ["-x", "a..b", "--upload-pack=x", "main:refs/heads/y", "", "a b"])
 def test_branch_names_never_become_options(branch: str, origin: Origin, tmp_path: Path) -> None:
     with pytest.raises(UnknownRevisionError):
-        Mirror(tmp_path / "mirror", str(origin.folder)).fetch(branch)
+        GitMirror(tmp_path / "mirror", str(origin.folder)).fetch(branch)
 
 
 @pytest.mark.parametrize("revision", ["--all", "nowhere", "main^{tree}:", "a\x1b", ""])

@@ -15,7 +15,7 @@ import pytest
 
 from hack.kubernetes.certificates import Authority
 from reconciler.gitops.source.errors import FetchFailedError
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from tests.reconciler.gitops.source.origin import Origin
 
 EXPECTED = "Basic " + base64.b64encode(b"quorate:token").decode()
@@ -60,7 +60,7 @@ def test_git_takes_the_token_from_the_home_folder(url: str, tmp_path: Path, monk
     home = tmp_path / "secret"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    mirror = Mirror(tmp_path / "mirror.git", url)
+    mirror = GitMirror(tmp_path / "mirror.git", url)
     with pytest.raises(FetchFailedError, match="could not read Username"):
         mirror.fetch("main")
     (home / ".netrc").write_text("machine 127.0.0.1 login quorate password token\n")

@@ -9,10 +9,10 @@ import pytest
 
 from hack.hostile.signed import FOLLOWED, OTHER, REFUSED, People, Site
 from reconciler.documents.repository import Reading
-from reconciler.gitops.source.mirror import Mirror
+from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.requirements import Valid
 from reconciler.gitops.source.signatures import NOT_ASKED, Signed, judge
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import SystemClock
 from reconciler.model.problem import START, problem_at
 from tests.reconciler.gitops.source.origin import INVALID, QUEUE, Origin
@@ -113,7 +113,7 @@ def test_back_to_an_unsigned_commit_is_no_way_around(site: Site) -> None:
     """Who accepts that the branch moved back has not accepted what nobody signed."""
     unsigned = site.origin.git("rev-parse", "HEAD")
     standing = site.required()
-    mirror = Mirror(site.folder / "mirror", str(site.origin.folder))
+    mirror = GitMirror(site.folder / "mirror", str(site.origin.folder))
     site.origin.git("reset", "--quiet", "--hard", unsigned)
     assert standing.reconcile().truth.reason == "HistoryRewritten"
     accepting = StandingPolicy(mirror, "main", (Signed(mirror, "main", SystemClock()), Valid()))
@@ -124,7 +124,9 @@ def test_if_who_may_sign_can_not_be_known_a_person_decides(site: Site, monkeypat
     site.required()
     commit(site.origin, OTHER)
     # A later version finds the revision in force invalid.
-    monkeypatch.setattr("reconciler.gitops.source.standing.read_repository", lambda *_: Reading((SPOILED,), None))
+    monkeypatch.setattr(
+        "reconciler.gitops.source.standing_policy.read_repository", lambda *_: Reading((SPOILED,), None)
+    )
     standing = site.follow()
     assert standing.status().truth.reason == "AppliedPolicyInvalid"
     status = standing.reconcile()

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from reconciler.control.control import NoPolicyError
-from reconciler.gitops.source.mirror import APPLIED, Mirror
-from reconciler.gitops.source.standing import StandingPolicy
+from reconciler.gitops.source.mirror import APPLIED, GitMirror
+from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.git_status import PolicyStatus
 from tests.reconciler.gitops.source.origin import INVALID, QUEUE, Origin
 
 
 @pytest.fixture
 def standing(origin: Origin, tmp_path: Path) -> StandingPolicy:
-    return StandingPolicy(Mirror(tmp_path / "mirror", str(origin.folder)), "main")
+    return StandingPolicy(GitMirror(tmp_path / "mirror", str(origin.folder)), "main")
 
 
 def true_condition(status: PolicyStatus) -> tuple[str, str]:
@@ -129,7 +129,7 @@ def test_a_restart_finds_the_last_good_revision_without_the_repository(
     good = standing.reconcile().last_applied_revision
     bad = origin.commit({"policies/team.yaml": INVALID})
     standing.reconcile()
-    mirror = Mirror(tmp_path / "mirror", str(origin.folder))
+    mirror = GitMirror(tmp_path / "mirror", str(origin.folder))
     shutil.move(origin.folder, tmp_path / "elsewhere")
 
     restarted = StandingPolicy(mirror, "main")
@@ -145,16 +145,16 @@ def test_a_restart_finds_the_last_good_revision_without_the_repository(
 def test_kill_9_forgets_nothing(origin: Origin, tmp_path: Path) -> None:
     script = (
         "import os, pathlib, signal, sys\n"
-        "from reconciler.gitops.source.mirror import Mirror\n"
-        "from reconciler.gitops.source.standing import StandingPolicy\n"
-        "StandingPolicy(Mirror(pathlib.Path(sys.argv[1]), sys.argv[2]), 'main').reconcile()\n"
+        "from reconciler.gitops.source.mirror import GitMirror\n"
+        "from reconciler.gitops.source.standing_policy import StandingPolicy\n"
+        "StandingPolicy(GitMirror(pathlib.Path(sys.argv[1]), sys.argv[2]), 'main').reconcile()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "mirror"), str(origin.folder)])
     assert killed.returncode == -signal.SIGKILL
     origin.commit({"policies/team.yaml": INVALID})
 
-    restarted = StandingPolicy(Mirror(tmp_path / "mirror", str(origin.folder)), "main")
+    restarted = StandingPolicy(GitMirror(tmp_path / "mirror", str(origin.folder)), "main")
 
     assert weight(restarted) == 1
     assert true_condition(restarted.reconcile()) == ("Stalled", "InvalidPolicy")
@@ -180,7 +180,7 @@ def test_a_repository_without_its_past_is_not_followed(
         origin.commit({"policies/team.yaml": QUEUE % changed})
     shallow = tmp_path / "shallow"
     origin.git("clone", "--quiet", "--depth=1", origin.folder.as_uri(), str(shallow))
-    followed = StandingPolicy(Mirror(tmp_path / "mirror", str(shallow)), "main")
+    followed = StandingPolicy(GitMirror(tmp_path / "mirror", str(shallow)), "main")
 
     status = followed.reconcile()
 
@@ -216,7 +216,7 @@ def test_a_damaged_mirror_is_a_condition_and_not_a_crash(
             stored.chmod(0o600)
             stored.write_bytes(b"damaged")
 
-    restarted = StandingPolicy(Mirror(tmp_path / "mirror", str(origin.folder)), "main")
+    restarted = StandingPolicy(GitMirror(tmp_path / "mirror", str(origin.folder)), "main")
 
     assert true_condition(restarted.status()) == ("Stalled", "SourceUnusable")
     assert true_condition(restarted.reconcile())[0] in ("Stalled", "Reconciling")
@@ -227,7 +227,7 @@ def test_a_damaged_mirror_is_a_condition_and_not_a_crash(
 def test_of_several_clusters_one_is_followed(origin: Origin, tmp_path: Path) -> None:
     """Who is started for none keeps what was in force; documents of another cluster change nothing."""
     anonymous, eu = (
-        StandingPolicy(Mirror(tmp_path / f"mirror-{cluster}", str(origin.folder)), "main", cluster=cluster)
+        StandingPolicy(GitMirror(tmp_path / f"mirror-{cluster}", str(origin.folder)), "main", cluster=cluster)
         for cluster in (None, "eu")
     )
     anonymous.reconcile()

@@ -15,7 +15,7 @@ from reconciler.kubernetes.control.sight import Remembered, Sight, seen, snapsho
 from reconciler.kubernetes.mig.change import DEADLINE, REST, Made, MigChange, ended
 from reconciler.kubernetes.mig.slots import slots_of
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.wire import Node, Pod, read
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType, NodeName
@@ -64,7 +64,7 @@ def look(nodes: Iterable[Sent], pods: Iterable[Sent], now: Instant = NOW, by: Po
     listed, wires = list(pods), list(nodes)
     known = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in listed)}
     sight = seen(cluster(wires, listed), known, {}, Duration(300_000), NOW)
-    nodes_read = [read(sent, Node) for sent in wires]
+    nodes_read = [read(sent, KubeNode) for sent in wires]
     return with_geometry(sight, geometry_of(by or policy(), sight, nodes_read, now), now)
 
 
@@ -204,20 +204,20 @@ def test_what_is_written_on_another_node_or_can_not_be_read_counts_as_nothing() 
 
 def test_nobody_has_to_leave_for_a_geometry_where_a_node_is_changed_as_a_whole() -> None:
     nodes = [a_node()]
-    left = enforceable(policy("entitled"), cluster(nodes, []), [read(nodes[0], Node)])
+    left = enforceable(policy("entitled"), cluster(nodes, []), [read(nodes[0], KubeNode)])
     assert [known.drains for known in left.mig] == [False]
     assert [known.drains for known in enforceable(policy("entitled"), cluster(nodes, []), []).mig] == [True]
 
 
 def test_instances_are_used_as_they_are_where_the_policy_says_nothing() -> None:
     bare, there = msgspec.structs.replace(policy(), mig=()), offering(a_node(gpus=1), mig_1g_10gb="7")
-    nodes = [read(there, Node)]
+    nodes = [read(there, KubeNode)]
     kept = enforceable(bare, cluster([there], []), nodes)
     sight = look([there], [wants(), wants("2g.20gb", "b")], by=kept)
     _, plan = decided(sight, by=kept)
     assert (bound(plan), changed(plan)) == ({"vision.pod.a"}, set())
     assert enforceable(policy(), cluster([there], []), nodes) == policy()
-    assert enforceable(bare, cluster([a_node()], []), [read(a_node(), Node)]) == bare
+    assert enforceable(bare, cluster([a_node()], []), [read(a_node(), KubeNode)]) == bare
 
 
 def test_gangs_with_a_gpu_on_a_node_that_is_being_changed_are_not_bound_yet() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.kubernetes.binder.leaving import TimeUp, departure_by
+from reconciler.kubernetes.binder.eviction_steps import TimeUp, departure_by
 from reconciler.kubernetes.binder.records import written
 from reconciler.kubernetes.control.limits import times_up, with_idle_limits
 from reconciler.kubernetes.control.sight import Sight, claims_of

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.kubernetes.binder.records import Departure, written
-from reconciler.kubernetes.control.memory import EVICTED, FORGOTTEN_AFTER, Memory, Note
+from reconciler.kubernetes.binder.records import EvictionRecord, written
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
+from reconciler.kubernetes.control.state import EVICTED, FORGOTTEN_AFTER, HistoryEntry, KubernetesState
 from reconciler.kubernetes.objects import names
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.stores import Event
@@ -35,13 +35,13 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
     made.close()
 
 
-def memory_on(store: SqlStore, at: Instant = NOW) -> Memory:
-    made = Memory(store.ledger, store.history, store.gone_pods, VirtualClock(at), "here", HOUR)
+def memory_on(store: SqlStore, at: Instant = NOW) -> KubernetesState:
+    made = KubernetesState(store.ledger, store.history, store.gone_pods, VirtualClock(at), "here", HOUR)
     made.open()
     return made
 
 
-def evict(memory: Memory, job: JobName = GANG) -> None:
+def evict(memory: KubernetesState, job: JobName = GANG) -> None:
     memory.note(EVICTED, job, "why", purpose="evict")
 
 
@@ -82,9 +82,9 @@ def test_what_many_gangs_did_is_noted_as_if_one_by_one(store: SqlStore) -> None:
     serve = JobName("vision.pod.q")
     memory.note_all(
         [
-            Note(EVICTED, GANG, "for others", "checkpointing", 1, "evict", "them"),
-            Note("bound", serve, "attempt 1 on n1", "starting", 1),
-            Note(EVICTED, serve, "its time is over", "stopping", 1),
+            HistoryEntry(EVICTED, GANG, "for others", "checkpointing", 1, "evict", "them"),
+            HistoryEntry("bound", serve, "attempt 1 on n1", "starting", 1),
+            HistoryEntry(EVICTED, serve, "its time is over", "stopping", 1),
         ]
     )
     told = [
@@ -99,7 +99,7 @@ def test_what_many_gangs_did_is_noted_as_if_one_by_one(store: SqlStore) -> None:
 def leaving(asked_at: Instant) -> Sight:
     pods = [a_worker(index, "n1", annotations={names.ATTEMPT: "1"}) for index in range(3)]
     intent = Intent("stop", GANG, 1, asked_at, asked_at.after(HOUR), purpose="evict", stage="saves")
-    pods[0]["metadata"]["annotations"][names.EVICT] = written(Departure("uid-of-w0", intent))
+    pods[0]["metadata"]["annotations"][names.EVICT] = written(EvictionRecord("uid-of-w0", intent))
     return there(*pods)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.kubernetes.binder.journal import GangBinding, Journal, PodBinding, journal_of, written
+from reconciler.kubernetes.binder.journal import GangBinding, PodBinding, StartJournal, journal_of, written
 from reconciler.kubernetes.control.sight import Remembered, Sight, claims_of, seen, snapshot_from
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
@@ -39,7 +39,7 @@ def a_worker(index: int, on: str = "", **said: Any) -> Sent:
 
 
 def sight_of(
-    nodes: Iterable[Sent], pods: Iterable[Sent], budgets: Iterable[Budget] = (), remembered: Iterable[Journal] = ()
+    nodes: Iterable[Sent], pods: Iterable[Sent], budgets: Iterable[Budget] = (), remembered: Iterable[StartJournal] = ()
 ) -> Sight:
     listed = list(pods)
     read_pods = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in listed)}
@@ -51,7 +51,7 @@ def snapshot_of_sight(sight: Sight, by_hand: tuple[Intervention, ...] = (), poli
     return snapshot_from(NOW, sight, policy, by_hand, Remembered())
 
 
-def journal(*places: tuple[str, str, int]) -> Journal:
+def journal(*places: tuple[str, str, int]) -> StartJournal:
     """Of workers on nodes, each with two devices from this number on."""
     pods = tuple(
         PodBinding(

@@ -12,16 +12,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from hack.kubernetes.devices import DRIVER
-from reconciler.kubernetes.dra.allocator import Grant, NoRoom
+from reconciler.kubernetes.dra.allocator import Grant, NoDevices
 from reconciler.kubernetes.dra.check import violations
 from reconciler.kubernetes.dra.wire import (
     Allocation,
     ClaimStatus,
+    DeviceAllocationResult,
     Exactly,
     ResourceClaim,
     ResourceSlice,
     Result,
-    Results,
     WireDevice,
 )
 from tests.reconciler.kubernetes.dra.worlds import ANY, a_claim, a_device, a_request, a_slice, exactly, given, written
@@ -39,7 +39,7 @@ def worlds(draw: st.DrawFn) -> World:
     others = []
     for name in sorted(draw(st.sets(st.sampled_from([device["name"] for device in devices]), max_size=2))):
         holder = a_claim(a_request(), name=f"has-{name}")
-        results = Results((Result("r", DRIVER, "n1", name),))
+        results = DeviceAllocationResult((Result("r", DRIVER, "n1", name),))
         others.append(ResourceClaim(holder.metadata, holder.spec, ClaimStatus(Allocation(results))))
     claims = [draw(_claim(number)) for number in range(draw(st.integers(1, 2)))]
     return slices, others, claims
@@ -107,7 +107,7 @@ def test_found_if_and_only_if_there_is_a_way(examples: int) -> None:
         met.add(isinstance(found, Grant))
         if not before:
             exists = next(_ways(slices, others, claims), None) is not None
-            assert isinstance(found, Grant if exists else NoRoom)
+            assert isinstance(found, Grant if exists else NoDevices)
 
     agrees()
     assert met == {True, False}
@@ -133,7 +133,9 @@ def _ways(
             results[claim.metadata.name] += [Result(name, DRIVER, "n1", device.name) for device in devices]
         done = [
             ResourceClaim(
-                claim.metadata, claim.spec, ClaimStatus(Allocation(Results(tuple(results[claim.metadata.name]))))
+                claim.metadata,
+                claim.spec,
+                ClaimStatus(Allocation(DeviceAllocationResult(tuple(results[claim.metadata.name])))),
             )
             for claim in claims
         ]

@@ -9,11 +9,11 @@ import pytest
 
 from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocation import allocation_of
-from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
+from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoDevices
 from reconciler.kubernetes.dra.check import violations
+from reconciler.kubernetes.dra.claim_demand import RefusedClaimError, wanted_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.usage import devices_of
-from reconciler.kubernetes.dra.wanted import RefusedClaimError, wanted_of
 from reconciler.kubernetes.dra.wire import ResourceClaim
 from tests.reconciler.kubernetes.dra.worlds import (
     ANY,
@@ -90,14 +90,14 @@ def test_sixteen_halves_fit_on_eight_gpus_and_not_one_more() -> None:
     grant = given([claim], slices)
     assert isinstance(grant, Grant)
     assert violations(written([claim], grant), slices) == ()
-    assert isinstance(given([a_claim(profile("3g.40gb", count=17))], slices), NoRoom)
+    assert isinstance(given([a_claim(profile("3g.40gb", count=17))], slices), NoDevices)
 
 
 def test_what_can_t_be_is_found_out_in_few_tries() -> None:
     """Four instances of 2g on one GPU: three fit there, and a search without memory would try all ways on all eight GPUs."""
     match = [{"matchAttribute": f"{devices.DRIVER}/parentUUID"}]
     slices = slices_of(devices.mig_slices("n1"))
-    assert isinstance(given([a_claim(profile("2g.20gb", count=4), constraints=match)], slices), NoRoom)
+    assert isinstance(given([a_claim(profile("2g.20gb", count=4), constraints=match)], slices), NoDevices)
     assert len(names(given([a_claim(profile("2g.20gb", count=3), constraints=match)], slices))) == 3
 
 
@@ -139,7 +139,7 @@ def test_all_devices_means_every_one() -> None:
     assert (
         str(given([every], TWO, written([one], had))) == "claim default/c, request r: wants all, 2 match and 1 are free"
     )
-    assert isinstance(given([a_claim(a_request(ANY, ANY, "false", allocationMode="All"))], TWO), NoRoom)
+    assert isinstance(given([a_claim(a_request(ANY, ANY, "false", allocationMode="All"))], TWO), NoDevices)
 
 
 def test_constraints_keep_devices_together_or_apart() -> None:
@@ -149,7 +149,7 @@ def test_constraints_keep_devices_together_or_apart() -> None:
     assert names(given([together], there)) == ["d0", "d1"]
     apart = a_claim(a_request(count=2), constraints=[{"distinctAttribute": rail}])
     assert names(given([apart], there)) == ["d0", "d2"]
-    assert isinstance(given([a_claim(a_request(count=3), constraints=[{"distinctAttribute": rail}])], there), NoRoom)
+    assert isinstance(given([a_claim(a_request(count=3), constraints=[{"distinctAttribute": rail}])], there), NoDevices)
     unknown = a_claim(a_request(), constraints=[{"matchAttribute": f"{devices.DRIVER}/nothing"}])
     assert "constraints or shared counters rule them out" in str(given([unknown], there))
     some = a_claim(a_request("x"), a_request("y", count=2), constraints=[{"requests": ["y"], "matchAttribute": rail}])
@@ -168,8 +168,8 @@ def test_taints_keep_away_who_does_not_tolerate_them() -> None:
         results = allocation_of(claim, grant.picks, CLASSES, "n1", NOW)["devices"]["results"]
         assert results[0]["tolerations"] == [{"operator": "Equal", **toleration}]
     other = [{"key": "broken", "operator": "Equal", "value": "no"}]
-    assert isinstance(given([a_claim(a_request(count=2, tolerations=other))], there), NoRoom)
-    assert isinstance(given([a_claim(a_request(allocationMode="All"))], there), NoRoom)
+    assert isinstance(given([a_claim(a_request(count=2, tolerations=other))], there), NoDevices)
+    assert isinstance(given([a_claim(a_request(allocationMode="All"))], there), NoDevices)
 
 
 def test_a_device_needs_the_capacity_that_is_asked_for() -> None:
@@ -179,7 +179,7 @@ def test_a_device_needs_the_capacity_that_is_asked_for() -> None:
         {**a_device("shared"), "capacity": {"memory": {"value": "80Gi"}}, "allowMultipleAllocations": True},
     )
     assert names(given([a_claim(a_request(capacity={"requests": {"memory": "20Gi"}}))], there)) == ["large"]
-    assert isinstance(given([a_claim(a_request(capacity={"requests": {"memory": "50Gi"}}))], there), NoRoom)
+    assert isinstance(given([a_claim(a_request(capacity={"requests": {"memory": "50Gi"}}))], there), NoDevices)
 
 
 def test_pools_that_are_being_updated_are_left_alone() -> None:
@@ -194,7 +194,7 @@ def test_pools_that_are_being_updated_are_left_alone() -> None:
     assert names(given([every], [*other, *elsewhere])) == ["b"]
     moved: Any = devices.slice_of("n1-more", 0, 2, {"devices": [a_device("m")]})
     moved["spec"]["nodeName"] = "n1"
-    assert isinstance(given([every], [*other, *slices_of([moved])]), NoRoom)
+    assert isinstance(given([every], [*other, *slices_of([moved])]), NoDevices)
 
 
 def test_a_pool_that_contradicts_itself_is_not_used() -> None:
@@ -212,7 +212,7 @@ def test_devices_of_the_network_are_for_the_nodes_that_a_selector_means() -> Non
     grant = given([claim], slices_of([shared]), node=a_node("n1", rack="r1"))
     assert isinstance(grant, Grant)
     assert allocation_of(claim, grant.picks, CLASSES, "n1", NOW)["nodeSelector"] == rack
-    assert isinstance(given([claim], slices_of([shared]), node=a_node("n2", rack="r2")), NoRoom)
+    assert isinstance(given([claim], slices_of([shared]), node=a_node("n2", rack="r2")), NoDevices)
     del shared["spec"]["nodeSelector"]
     everywhere = slices_of([{**shared, "spec": {**shared["spec"], "allNodes": True}}])
     free = given([claim], everywhere, node=a_node("n2"))
@@ -220,7 +220,7 @@ def test_devices_of_the_network_are_for_the_nodes_that_a_selector_means() -> Non
     assert "nodeSelector" not in allocation_of(claim, free.picks, CLASSES, "n2", NOW)
     each: Any = {**shared["spec"], "perDeviceNodeSelection": True, "devices": [{**a_device("f"), "nodeName": "n2"}]}
     assert names(given([claim], slices_of([{**shared, "spec": each}]), node=a_node("n2"))) == ["f"]
-    assert isinstance(given([claim], slices_of([{**shared, "spec": each}])), NoRoom)
+    assert isinstance(given([claim], slices_of([{**shared, "spec": each}])), NoDevices)
 
 
 def test_what_is_written_for_a_device_of_a_node() -> None:
@@ -290,7 +290,7 @@ def test_nodes_that_are_alike_are_searched_once() -> None:
     claim = a_claim(profile("7g.80gb"), a_request("g", devices.DRIVER, count=2))
     for node in ("n1", "n2", "n3"):
         refused = given([claim], slices_of(devices.mig_slices(node, gpus=2)), node=a_node(node), allocator=allocator)
-        assert isinstance(refused, NoRoom)
+        assert isinstance(refused, NoDevices)
     assert allocator.searches == 1
 
 

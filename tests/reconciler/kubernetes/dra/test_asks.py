@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from hack.kubernetes import devices
-from reconciler.kubernetes.dra.asks import Asked, asked_of
+from reconciler.kubernetes.dra.charges import ClaimCharge, asked_of
+from reconciler.kubernetes.dra.claim_demand import wanted_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.inventory import gpus_of
 from reconciler.kubernetes.dra.pools import Device, pools_of
-from reconciler.kubernetes.dra.wanted import wanted_of
 from reconciler.kubernetes.dra.wire import ResourceClaim
-from reconciler.kubernetes.objects.said import Refusal
+from reconciler.kubernetes.objects.remarks import Refusal
 from solver.model.cluster import GpuType, MigInstance
 from tests.reconciler.kubernetes.dra.worlds import (
     ANY,
@@ -46,7 +46,7 @@ def _either(*alternatives: dict[str, Any]) -> dict[str, Any]:
     return {"name": "r", "firstAvailable": [{"name": f"s{i}", **each} for i, each in enumerate(alternatives)]}
 
 
-def _asked(*claims: ResourceClaim, there: Sequence[Device] = EVERYTHING) -> Asked | Refusal:
+def _asked(*claims: ResourceClaim, there: Sequence[Device] = EVERYTHING) -> ClaimCharge | Refusal:
     known = Expressions()
     return asked_of([wanted_of(claim, CLASSES, known) for claim in claims], there)
 
@@ -54,21 +54,21 @@ def _asked(*claims: ResourceClaim, there: Sequence[Device] = EVERYTHING) -> Aske
 @pytest.mark.parametrize(
     ("claims", "asked"),
     [
-        ([a_claim(a_request("r", D, count=2))], Asked(2)),
-        ([a_claim(a_request("r", D, OF_A30))], Asked(1, (A30,))),
-        ([a_claim(a_request("q", D), a_request("r", D, count=3))], Asked(4)),
-        ([a_claim(a_request("r", D, OF_H100)), a_claim(a_request("r", D), name="d")], Asked(2, (H100,))),
-        ([a_claim(profile("1g.10gb"))], Asked(0, (H100,), "1g.10gb")),
+        ([a_claim(a_request("r", D, count=2))], ClaimCharge(2)),
+        ([a_claim(a_request("r", D, OF_A30))], ClaimCharge(1, (A30,))),
+        ([a_claim(a_request("q", D), a_request("r", D, count=3))], ClaimCharge(4)),
+        ([a_claim(a_request("r", D, OF_H100)), a_claim(a_request("r", D), name="d")], ClaimCharge(2, (H100,))),
+        ([a_claim(profile("1g.10gb"))], ClaimCharge(0, (H100,), "1g.10gb")),
         # What is no GPU counts for nothing.
-        ([a_claim(a_request("n", ANY, "device.driver == 'nic.example.com'"), a_request("r", D))], Asked(1)),
-        ([a_claim(a_request("n", ANY, "device.driver == 'nic.example.com'", allocationMode="All"))], Asked()),
+        ([a_claim(a_request("n", ANY, "device.driver == 'nic.example.com'"), a_request("r", D))], ClaimCharge(1)),
+        ([a_claim(a_request("n", ANY, "device.driver == 'nic.example.com'", allocationMode="All"))], ClaimCharge()),
         # The order of alternatives is that of the types.
-        ([a_claim(_either(exactly(D, OF_H100), exactly(D, OF_A30)))], Asked(1, (H100, A30))),
+        ([a_claim(_either(exactly(D, OF_H100), exactly(D, OF_A30)))], ClaimCharge(1, (H100, A30))),
         # One that nobody has makes no difference.
-        ([a_claim(_either(exactly(D, "false", count=2), exactly(D, OF_A30)))], Asked(1, (A30,))),
+        ([a_claim(_either(exactly(D, "false", count=2), exactly(D, OF_A30)))], ClaimCharge(1, (A30,))),
     ],
 )  # fmt: skip
-def test_what_claims_come_to(claims: list[ResourceClaim], asked: Asked) -> None:
+def test_what_claims_come_to(claims: list[ResourceClaim], asked: ClaimCharge) -> None:
     assert _asked(*claims) == asked
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hack.kubernetes.devices import DRIVER
 from reconciler.kubernetes.dra.check import violations
-from reconciler.kubernetes.dra.wire import Allocation, ClaimStatus, ResourceClaim, Result, Results
+from reconciler.kubernetes.dra.wire import Allocation, ClaimStatus, DeviceAllocationResult, ResourceClaim, Result
 from tests.reconciler.kubernetes.dra.worlds import a_claim, a_device, a_request, a_slice, exactly
 
 
@@ -26,7 +26,7 @@ RAIL = f"{DRIVER}/rail"
 
 def _has(claim: ResourceClaim, *devices: str, request: str = "r") -> ResourceClaim:
     results = tuple(Result(request, DRIVER, "n1", device) for device in devices)
-    return ResourceClaim(claim.metadata, claim.spec, ClaimStatus(Allocation(Results(results))))
+    return ResourceClaim(claim.metadata, claim.spec, ClaimStatus(Allocation(DeviceAllocationResult(results))))
 
 
 ONE, OTHER = a_claim(a_request()), a_claim(a_request(), name="d")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.kubernetes.dra.expressions import Expression, Expressions, Look, SelectorError, look_of
-from reconciler.kubernetes.dra.wire import Attribute, Counter
+from reconciler.kubernetes.dra.expressions import DeviceTraits, Expression, Expressions, SelectorError, look_of
+from reconciler.kubernetes.dra.wire import Attribute, CounterValue
 
 D = "gpu.nvidia.com"
 TEN = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
 
 
-def a_look(**strings: str) -> Look:
+def a_look(**strings: str) -> DeviceTraits:
     attributes = {
         "type": Attribute(string_value="mig"),
         "index": Attribute(int_value=3),
@@ -19,7 +19,7 @@ def a_look(**strings: str) -> Look:
         "example.com/fast": Attribute(bool_value=True),
         **{name: Attribute(string_value=value) for name, value in strings.items()},
     }
-    return look_of(D, attributes, {"memory": Counter("20Gi"), "share": Counter("0.5")})
+    return look_of(D, attributes, {"memory": CounterValue("20Gi"), "share": CounterValue("0.5")})
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 
 from hack.kubernetes import devices
-from reconciler.kubernetes.dra.allocator import NoRoom
-from reconciler.kubernetes.dra.seen import ClaimsSeen
+from reconciler.kubernetes.dra.allocator import NoDevices
+from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.stock import Needs
 from reconciler.kubernetes.dra.wire import ClaimStatus, ResourceClaim
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.cluster import Cluster
-from reconciler.kubernetes.objects.jobs import Gang
-from reconciler.kubernetes.objects.wire import Node, Pod, read
-from reconciler.kubernetes.objects.world import World
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
+from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import MigInstance, NodeName
 from tests.reconciler.kubernetes.dra.test_stock import written
 from tests.reconciler.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_request, profile, slices_of
@@ -43,14 +43,14 @@ class Seen:
     """A world of two nodes with GPUs for claims."""
 
     def __init__(self, *claims: ResourceClaim, gpus: int = 2) -> None:
-        self.world = World()
-        self.claims = ClaimsSeen(self.world)
+        self.world = ClusterModel()
+        self.claims = PodClaims(self.world)
         for name in ("n1", "n2"):
             status = {
                 "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "20"},
                 "conditions": [{"type": "Ready", "status": "True"}],
             }
-            self.claims.node(None, read({"metadata": {"name": name}, "status": status}, Node))
+            self.claims.node(None, read({"metadata": {"name": name}, "status": status}, KubeNode))
             for part in slices_of(devices.mig_slices(name, gpus)):
                 self.claims.slice(None, part)
         for known in CLASSES.values():
@@ -58,11 +58,11 @@ class Seen:
         for claim in claims:
             self.claims.claim(None, claim)
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KubernetesCluster:
         self.claims.tell()
         return self.world.cluster()
 
-    def gang(self, name: str) -> Gang:
+    def gang(self, name: str) -> PodGang:
         return next(gang for gang in self.cluster().gangs if gang.name == f"default.pod.{name}")
 
     def give(self, pod: Pod, node: str) -> None:
@@ -71,7 +71,7 @@ class Seen:
         needs = stock.needs(pod)
         assert isinstance(needs, Needs)
         found = stock.allot(pod, needs, NodeName(node), NOW)
-        assert not isinstance(found, NoRoom)
+        assert not isinstance(found, NoDevices)
         for allotment in found:
             claim, has = allotment.claim, written(allotment)
             stamp = {names.LEADER: "quorate-1", names.EPOCH: "1"}
@@ -132,7 +132,7 @@ def test_what_others_use_is_not_there_and_what_is_given_back_is() -> None:
     needs = seen.claims.stock.needs(pod := a_pod("p", "c"))
     assert isinstance(needs, Needs)
     found = seen.claims.stock.allot(pod, needs, NodeName("n1"), NOW)
-    assert not isinstance(found, NoRoom)
+    assert not isinstance(found, NoDevices)
     foreign = written(found[0])
     seen.claims.claim(claim, foreign)
     assert [gpu.id for gpu in seen.cluster().nodes[0].gpus] == ["GPU-n1-1"]

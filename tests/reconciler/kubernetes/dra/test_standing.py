@@ -5,20 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.kubernetes.dra.standing import readiness, releases
+from reconciler.kubernetes.dra.claim_status import readiness, releases
 from reconciler.kubernetes.dra.wire import (
     FINALIZER,
     Allocation,
     ClaimMeta,
     ClaimStatus,
     Consumer,
+    DeviceAllocationResult,
     DeviceStatus,
     ResourceClaim,
     Result,
-    Results,
 )
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.wire import Condition, Meta, Pod, PodSpec, PodStatus
+from reconciler.kubernetes.objects.wire import KubeCondition, Meta, Pod, PodSpec, PodStatus
 from solver.model.quantities import Instant
 from tests.reconciler.kubernetes.dra.worlds import NOW
 
@@ -38,7 +38,7 @@ def a_held_claim(
         deletion_timestamp=NOW if deleted else None,
     )
     result = Result("r", "d", "p", "x", binding_conditions=conditions, binding_failure_conditions=("lost",))
-    allocation = Allocation(Results((result,)), allocation_timestamp=NOW)
+    allocation = Allocation(DeviceAllocationResult((result,)), allocation_timestamp=NOW)
     return ResourceClaim(metadata, status=ClaimStatus(allocation, consumers))
 
 
@@ -95,13 +95,13 @@ def test_devices_that_do_not_become_ready_are_given_back_unless_the_pod_runs() -
     ("conditions", "state"),
     [
         ((), "waiting"),
-        ((Condition("attached", "True"),), "ready"),
-        ((Condition("attached", "False"),), "waiting"),
-        ((Condition("attached", "True"), Condition("lost", "True")), "failed"),
-        ((Condition("lost", "False"), Condition("attached", "True")), "ready"),
+        ((KubeCondition("attached", "True"),), "ready"),
+        ((KubeCondition("attached", "False"),), "waiting"),
+        ((KubeCondition("attached", "True"), KubeCondition("lost", "True")), "failed"),
+        ((KubeCondition("lost", "False"), KubeCondition("attached", "True")), "ready"),
     ],
 )
-def test_a_driver_says_whether_a_device_is_ready(conditions: tuple[Condition, ...], state: str) -> None:
+def test_a_driver_says_whether_a_device_is_ready(conditions: tuple[KubeCondition, ...], state: str) -> None:
     claim = a_held_claim(POD, conditions=("attached",))
     status = msgspec.structs.replace(claim.status, devices=(DeviceStatus("d", "p", "x", conditions),))
     assert readiness(ResourceClaim(claim.metadata, status=status), AT).state == state

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hack.kubernetes import devices
-from reconciler.kubernetes.dra.allocator import NoRoom
+from reconciler.kubernetes.dra.allocator import NoDevices
 from reconciler.kubernetes.dra.check import violations
-from reconciler.kubernetes.dra.standing import Allotment
+from reconciler.kubernetes.dra.claim_status import Allotment
 from reconciler.kubernetes.dra.stock import Needs, Stock, consumer_of
 from reconciler.kubernetes.dra.wire import (
     Allocation,
@@ -19,7 +19,7 @@ from reconciler.kubernetes.dra.wire import (
     ResourceClaim,
     ResourceSlice,
 )
-from reconciler.kubernetes.objects.said import Missing, Refusal
+from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.kubernetes.objects.wire import Pod, read
 from solver.model.cluster import NodeName
 from tests.reconciler.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_node, a_request, profile, slices_of
@@ -65,7 +65,7 @@ def written(allotment: Allotment) -> ResourceClaim:
 def allotted(stock: Stock, pod: Pod, node: NodeName) -> Allotment:
     """What its only claim is to have."""
     found = stock.allot(pod, needs(stock, pod), node, NOW)
-    assert not isinstance(found, NoRoom)
+    assert not isinstance(found, NoDevices)
     return found[0]
 
 
@@ -79,7 +79,7 @@ def test_what_was_decided_is_taken_until_it_is_seen_or_forgotten() -> None:
     one, other = a_pod("p", "a"), a_pod("q", "b")
     found = stock.allot(one, needs(stock, one), N1, NOW)
     assert chosen(found) == ["gpu-0-mig-7g80gb-0-0"]
-    assert isinstance(stock.allot(other, needs(stock, other), N1, NOW), NoRoom)
+    assert isinstance(stock.allot(other, needs(stock, other), N1, NOW), NoDevices)
     stock.forget(first.key)
     assert chosen(stock.allot(other, needs(stock, other), N1, NOW)) == ["gpu-0-mig-7g80gb-0-0"]
     # Seen: it counts once, and is free when the claim has lost it.
@@ -107,7 +107,7 @@ def test_slices_that_change_are_seen_at_once() -> None:
     stock.published.slice(parts[1], None)
     stock.published.slice(None, parts[1])
     second = a_pod("q", "whole")
-    assert isinstance(stock.allot(second, needs(stock, second), N1, NOW), NoRoom)
+    assert isinstance(stock.allot(second, needs(stock, second), N1, NOW), NoDevices)
     stock.published.node(a_node("n1"), None)
     assert "n1 can't use" in str(stock.allot(second, needs(stock, second), N1, NOW))
 
@@ -147,7 +147,7 @@ def test_pods_that_share_a_claim_go_where_it_is() -> None:
     again = stock.allot_all([(pods[0], N1)], NOW)
     assert (isinstance(again, tuple), chosen(again)) == (True, chosen(found[:1]))
     stock.forget(claim.key)
-    assert isinstance(stock.allot_all([(pods[0], N1), (pods[1], N2)], NOW), NoRoom)
+    assert isinstance(stock.allot_all([(pods[0], N1), (pods[1], N2)], NOW), NoDevices)
     # Nothing of what failed is held.
     assert stock.nodes_for(needs(stock, pods[0])) == {N1, N2}
     first = allotted(stock, pods[0], N2)
@@ -200,8 +200,8 @@ def test_many_decisions_in_any_order_break_no_rule(seed: int) -> None:
         where = stock.nodes_for(needs(stock, pod))
         for node in sorted(names, key=lambda _: chance.random()):
             found = stock.allot(pod, needs(stock, pod), NodeName(node), NOW)
-            assert isinstance(found, NoRoom) == (node not in where)
-            if not isinstance(found, NoRoom):
+            assert isinstance(found, NoDevices) == (node not in where)
+            if not isinstance(found, NoDevices):
                 claims[name] = written(found[0])
                 stock.claim(claim, claims[name])
                 placed += 1

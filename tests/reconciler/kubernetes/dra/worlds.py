@@ -7,14 +7,14 @@ from typing import Any
 
 from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocation import allocation_of
-from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoRoom
+from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoDevices
+from reconciler.kubernetes.dra.claim_demand import wanted_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import pools_of
 from reconciler.kubernetes.dra.prospects import node_devices
 from reconciler.kubernetes.dra.usage import usage_of
-from reconciler.kubernetes.dra.wanted import wanted_of
 from reconciler.kubernetes.dra.wire import DeviceClass, ResourceClaim, ResourceSlice
-from reconciler.kubernetes.objects.wire import Node, read
+from reconciler.kubernetes.objects.wire import KubeNode, read
 
 NOW = "2026-01-01T00:00:00Z"
 ANY = "any"
@@ -24,8 +24,8 @@ CLASSES = {name: read(written, DeviceClass) for written in devices.classes() for
 CLASSES[ANY] = read({"metadata": {"name": ANY}}, DeviceClass)
 
 
-def a_node(name: str = "n1", **labels: str) -> Node:
-    return read({"metadata": {"name": name, "labels": labels}}, Node)
+def a_node(name: str = "n1", **labels: str) -> KubeNode:
+    return read({"metadata": {"name": name, "labels": labels}}, KubeNode)
 
 
 def slices_of(written: Iterable[Mapping[str, Any]]) -> tuple[ResourceSlice, ...]:
@@ -70,9 +70,9 @@ def given(
     claims: Sequence[ResourceClaim],
     slices: Iterable[ResourceSlice],
     others: Iterable[ResourceClaim] = (),
-    node: Node | None = None,
+    node: KubeNode | None = None,
     allocator: Allocator | None = None,
-) -> Grant | NoRoom:
+) -> Grant | NoDevices:
     """What a pod with these claims gets on the node, beside what `others` have."""
     pools = pools_of(slices)
     known = Expressions()
@@ -95,6 +95,6 @@ def written(claims: Sequence[ResourceClaim], grant: Grant, node: str = "n1") -> 
     return done
 
 
-def names(grant: Grant | NoRoom) -> list[str]:
+def names(grant: Grant | NoDevices) -> list[str]:
     assert isinstance(grant, Grant), str(grant)
     return [pick.device.id.device for pick in grant.picks]

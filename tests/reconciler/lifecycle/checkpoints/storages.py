@@ -11,7 +11,7 @@ import pytest
 
 from quorate import checkpoint
 from reconciler.lifecycle.checkpoints.manifest import Manifest, StepFolder
-from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.storage import Storage
 from solver.model.workload import JobName
 

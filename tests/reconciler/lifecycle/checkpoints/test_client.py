@@ -17,9 +17,9 @@ import pytest
 
 from quorate import checkpoint
 from reconciler.lifecycle.checkpoints.manifest import StepFolder
-from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.storage import Storage
-from reconciler.lifecycle.checkpoints.verify import verify
+from reconciler.lifecycle.checkpoints.verification import verify
 from tests.house.tracked import ROOT
 from tests.reconciler.lifecycle.checkpoints.storages import JOB, hand_in, memory_url, publish, task
 

@@ -14,10 +14,10 @@ import pytest
 
 from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
+from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.resume import checkpoint_environment, resume_point
 from reconciler.lifecycle.checkpoints.storage import Storage, StorageUnusableError
-from reconciler.lifecycle.checkpoints.unread import unread
-from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
+from reconciler.model.checkpoint_policy import CheckpointPolicy, CheckpointRetention
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.stores import Claim, Event
@@ -248,7 +248,7 @@ def test_each_step_reads_its_share_and_the_next_reads_on(site: Site) -> None:
 
 
 def test_what_retention_lets_go_is_deleted_and_what_runs_keeps_its_origin(site: Site) -> None:
-    site.policy = msgspec.structs.replace(site.policy, retention=Retention(keep=1))
+    site.policy = msgspec.structs.replace(site.policy, retention=CheckpointRetention(keep=1))
     site.save(100)
     site.step()
     site.store.checkpoints.resume(site.epoch, site.store.checkpoints.of(JOB)[0].key, 2)
@@ -278,7 +278,7 @@ def test_what_is_never_whole_goes_after_a_day(site: Site) -> None:
 @pytest.mark.parametrize("kill_at", range(1, 8))
 def test_killed_at_any_change_it_comes_to_the_same(site: Site, kill_at: int, after: bool) -> None:
     """Seven changes: three manifests, then the manifest and the folder of each of the two that go."""
-    site.policy = msgspec.structs.replace(site.policy, retention=Retention(keep=1))
+    site.policy = msgspec.structs.replace(site.policy, retention=CheckpointRetention(keep=1))
     for step in (100, 200, 300):
         site.save(step)
     Fragile.changes, Fragile.kill_at, Fragile.after = 0, kill_at, after
@@ -324,7 +324,7 @@ def test_two_control_planes_at_once_come_to_the_same(site: Site) -> None:
     epoch = site.epoch
 
     def work(keeper: Keeper) -> tuple[Event, ...]:
-        policies = {"default": msgspec.structs.replace(site.policy, retention=Retention(keep=99))}
+        policies = {"default": msgspec.structs.replace(site.policy, retention=CheckpointRetention(keep=99))}
         return keeper.step(epoch, policies, [site.record], (), site.now).events
 
     with ThreadPoolExecutor(2) as pool:
@@ -346,7 +346,7 @@ def test_a_registry_that_was_lost_is_read_from_the_storage(site: Site, tmp_path:
 
 
 def test_who_leads_no_more_deletes_nothing(site: Site) -> None:
-    site.policy = msgspec.structs.replace(site.policy, retention=Retention(keep=1))
+    site.policy = msgspec.structs.replace(site.policy, retention=CheckpointRetention(keep=1))
     site.save(100)
     site.step()
     site.save(200)

@@ -18,9 +18,9 @@ import pytest
 
 from reconciler.lifecycle.checkpoints.local_folder import DEPTH_MAX, LocalFolder, NotPlainError, TooManyEntriesError
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
-from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
-from reconciler.lifecycle.checkpoints.verify import verify, verifying
+from reconciler.lifecycle.checkpoints.verification import verify, verifying
 from reconciler.model.checkpoint_findings import RefusedShard, UnreadableManifest, WrongSize
 from solver.model.quantities import Memory
 from tests.reconciler.lifecycle.checkpoints.storages import JOB, hand_in, publish

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.lifecycle.checkpoints.retention import counts, expired
-from reconciler.model.checkpoint_policy import CheckpointPolicy, Retention
+from reconciler.model.checkpoint_policy import CheckpointPolicy, CheckpointRetention
 from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord, CheckpointState
 from solver.model.quantities import Duration, Instant, Memory
 from tests.reconciler.lifecycle.checkpoints.storages import JOB
@@ -36,7 +36,7 @@ def history(*states: CheckpointState, hours_apart: int = 1) -> tuple[CheckpointR
 
 
 def gone(
-    checkpoints: tuple[CheckpointRecord, ...], retention: Retention, *needed: int, verify: bool = True
+    checkpoints: tuple[CheckpointRecord, ...], retention: CheckpointRetention, *needed: int, verify: bool = True
 ) -> list[int]:
     """The places of those that go."""
     policy = CheckpointPolicy("p", "file:///c", retention=retention, verify=verify)
@@ -63,32 +63,41 @@ D: CheckpointState = "deleted"
     ],
 )
 def test_the_newest_that_are_good_stay(states: tuple[CheckpointState, ...], places: list[int]) -> None:
-    assert gone(history(*states), Retention(keep=2)) == places
+    assert gone(history(*states), CheckpointRetention(keep=2)) == places
 
 
 def test_without_verification_what_is_whole_counts() -> None:
-    assert gone(history(P, P, P), Retention(keep=2), verify=False) == [2]
+    assert gone(history(P, P, P), CheckpointRetention(keep=2), verify=False) == [2]
 
 
 def test_what_a_running_attempt_began_from_stays() -> None:
-    assert gone(history(V, V, V, V), Retention(keep=1, max_age=Duration(HOUR)), 2) == [1, 3]
+    assert gone(history(V, V, V, V), CheckpointRetention(keep=1, max_age=Duration(HOUR)), 2) == [1, 3]
 
 
 def test_one_in_each_span_stays_beside_the_newest() -> None:
     # 1000 hours are a multiple of 4: places 3, 7 and 11 are the oldest of their spans.
-    assert gone(history(*[V] * 12), Retention(keep=1, keep_every=Duration(4 * HOUR))) == [1, 2, 4, 5, 6, 8, 9, 10]
+    assert gone(history(*[V] * 12), CheckpointRetention(keep=1, keep_every=Duration(4 * HOUR))) == [
+        1,
+        2,
+        4,
+        5,
+        6,
+        8,
+        9,
+        10,
+    ]
 
 
 def test_age_takes_all_but_the_newest_good_one() -> None:
-    rule = Retention(keep=9, keep_every=Duration(HOUR), max_age=Duration(2 * HOUR))
+    rule = CheckpointRetention(keep=9, keep_every=Duration(HOUR), max_age=Duration(2 * HOUR))
     assert gone(history(P, V, V, C, V), rule) == [2, 3, 4]
-    assert gone(history(V, V, V), Retention(keep=9, max_age=Duration(HOUR // 2))) == [1, 2]
+    assert gone(history(V, V, V), CheckpointRetention(keep=9, max_age=Duration(HOUR // 2))) == [1, 2]
 
 
 @given(
     st.lists(st.sampled_from(("published", "verified", "corrupt", "deleted")), max_size=12),
     st.builds(
-        Retention,
+        CheckpointRetention,
         st.integers(1, 4),
         st.none() | st.integers(1, 9).map(lambda hours: Duration(hours * HOUR)),
         st.none() | st.integers(0, 12).map(lambda hours: Duration(hours * HOUR)),
@@ -96,7 +105,9 @@ def test_age_takes_all_but_the_newest_good_one() -> None:
     st.booleans(),
     st.sets(st.integers(989, 1000)),
 )
-def test_what_must_stay_stays(states: list[CheckpointState], rule: Retention, verify: bool, steps: set[int]) -> None:
+def test_what_must_stay_stays(
+    states: list[CheckpointState], rule: CheckpointRetention, verify: bool, steps: set[int]
+) -> None:
     checkpoints = history(*states)
     policy = CheckpointPolicy("p", "file:///c", retention=rule, verify=verify)
     needed = {CheckpointKey(JOB, 1, step) for step in steps}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.lifecycle.checkpoints.manifest import StepFolder
-from reconciler.lifecycle.checkpoints.publish import manifest_of
+from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.storage import Storage
-from reconciler.lifecycle.checkpoints.verify import verify
+from reconciler.lifecycle.checkpoints.verification import verify
 from reconciler.model.checkpoint_findings import MissingShard, WrongHash
 from solver.model.quantities import Instant
 from tests.reconciler.lifecycle.checkpoints.storages import JOB, hand_in, publish

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder, read_manifest, sealed, written
 from reconciler.lifecycle.checkpoints.storage import PIECE_BYTES, Storage
-from reconciler.lifecycle.checkpoints.verify import verify, verifying
+from reconciler.lifecycle.checkpoints.verification import verify, verifying
 from reconciler.model.checkpoint_findings import MissingShard, UnreadableManifest, WrongDigest, WrongHash, WrongSize
 from solver.model.quantities import Memory
 from tests.reconciler.lifecycle.checkpoints.storages import JOB, hand_in, memory_url, publish

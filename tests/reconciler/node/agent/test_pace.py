@@ -15,13 +15,13 @@ from reconciler.backends.baremetal.wire import Declare, Done, Lead, Refused, Wel
 from reconciler.model.clock import SystemClock
 from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.folder import AgentFolder, AgentFolderError, Epochs
-from reconciler.node.agent.pace import Pace
+from reconciler.node.agent.pace import AgentPace
 from reconciler.node.local.gpus import DeclaredGpus
 from reconciler.protocols.backend import Cursor, Epoch
 from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES
 
-PACE = Pace()
+PACE = AgentPace()
 drawn = st.floats(0, 1, exclude_max=True)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.node.agent.pace import Pace
+from reconciler.node.agent.pace import AgentPace
 
 AGENTS = 4_000
-PACE = Pace()
+PACE = AgentPace()
 
 
 def beats(connected_s: float, until_s: float, chance: random.Random) -> Iterator[float]:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.node.local.journal import SAME_NEWS_EVERY_MS, Journal
+from reconciler.node.local.journal import SAME_NEWS_EVERY_MS, LocalJournal
 from reconciler.node.local.progress import said_progress
 from reconciler.protocols.backend import Cursor, Epoch, Progress, StartGang, TaskStatus
 from reconciler.supervisor import dump, processes, telling
@@ -90,7 +90,7 @@ def test_a_dump_shows_every_process_and_where_it_waits(world: LocalWorld) -> Non
 def test_tells_that_came_between_two_looks_are_all_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supervisor: list[str]
 ) -> None:
-    tells = telling.Tells(growth=1)
+    tells = telling.TaskTeller(growth=1)
     told_of(tmp_path, (1, "checkpoint", 0), (2, "checkpoint", 1), (3, "dump", 1))
     tells.look(leader=1)
     assert json.loads(Path(REQUEST).read_text())["number"] == 2
@@ -101,7 +101,7 @@ def test_tells_that_came_between_two_looks_are_all_done(
 def test_a_full_disk_puts_a_tell_off_and_sends_no_signal_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supervisor: list[str]
 ) -> None:
-    tells = telling.Tells(growth=0)
+    tells = telling.TaskTeller(growth=0)
     told_of(tmp_path, (1, "checkpoint", 0), signal="SIGUSR1")
     for full_for in (REQUEST, TOLD):
         with monkeypatch.context() as full:
@@ -114,7 +114,7 @@ def test_a_full_disk_puts_a_tell_off_and_sends_no_signal_twice(
 
 
 def test_a_task_whose_first_process_has_ended_is_told_nothing(tmp_path: Path, supervisor: list[str]) -> None:
-    tells = telling.Tells(growth=0)
+    tells = telling.TaskTeller(growth=0)
     told_of(tmp_path, (1, "checkpoint", 0), signal="SIGUSR1")
     tells.look(leader=None)
     assert supervisor == []
@@ -185,7 +185,7 @@ def test_a_rate_need_not_be_said(tmp_path: Path) -> None:
 
 
 def test_progress_is_news_once_a_second_and_a_state_at_once() -> None:
-    journal, status = Journal(opening=1), TaskStatus(JOB, 1, "worker", 0, NodeName("n1"), "running", Instant(0))
+    journal, status = LocalJournal(opening=1), TaskStatus(JOB, 1, "worker", 0, NodeName("n1"), "running", Instant(0))
     steps = [msgspec.structs.replace(status, progress=Progress(step, 1.0, Instant(0))) for step in range(4)]
     journal.note_task(SOME, "worker.0", steps[0], Instant(0))
     journal.note_task(SOME, "worker.0", steps[1], Instant(SAME_NEWS_EVERY_MS - 1))

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.node.local.terminals import LocalLine
 from reconciler.protocols.backend import Activity, Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.protocols.terminals import Ended, NoTerminalError, Window
+from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 from reconciler.supervisor.taskfiles import TERMINAL
 from reconciler.supervisor.terminal import SCROLLBACK_BYTES
 from solver.model.cluster import NodeName
@@ -71,8 +71,8 @@ async def sees(line: LocalLine, text: str) -> bytes:
     return seen
 
 
-async def end(line: LocalLine) -> Ended:
-    while not isinstance(shown := await line.receive(), Ended):
+async def end(line: LocalLine) -> TerminalEnd:
+    while not isinstance(shown := await line.receive(), TerminalEnd):
         assert shown is not None
     return shown
 
@@ -86,7 +86,7 @@ def test_what_is_typed_is_read_and_what_is_shown_is_in_the_log(world: LocalWorld
         await sees(line, "at a terminal: 0")
         await line.send(b"this\r")
         await sees(line, "got this")
-        assert await end(line) == Ended(3, stopped=False)
+        assert await end(line) == TerminalEnd(3, stopped=False)
         assert await line.receive() is None
         line.close()
 
@@ -175,7 +175,7 @@ def test_a_task_that_is_told_to_stop_is_hung_up_on(world: LocalWorld) -> None:
         await sees(line, "ready")
         world.backend.submit(StopGang(JOB, 1, Duration(30_000)), ONE)
         await sees(line, "hung up")
-        assert await end(line) == Ended(5, stopped=True)
+        assert await end(line) == TerminalEnd(5, stopped=True)
         line.close()
 
     patiently(session())

@@ -19,7 +19,7 @@ from reconciler.node.local.secrets import SecretFolder
 from reconciler.node.local.terminals import LocalLine
 from reconciler.node.local.terms import Terms
 from reconciler.protocols.backend import ENDED, Cursor, Epoch, StartGang, StopGang, TaskStatus
-from reconciler.protocols.terminals import Ended
+from reconciler.protocols.terminals import TerminalEnd
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.container import Container
 from solver.model.quantities import Cpu, Duration, Memory
@@ -159,7 +159,7 @@ def test_a_terminal_reaches_into_the_container(world: LocalWorld) -> None:
 async def type_into(line: LocalLine) -> None:
     async with asyncio.timeout(60):
         await line.send(b"it\r")
-        while not isinstance(await line.receive(), Ended):
+        while not isinstance(await line.receive(), TerminalEnd):
             pass
     line.close()
 

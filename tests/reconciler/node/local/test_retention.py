@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.model.clock import SystemClock
 from reconciler.node.local.folders import StateFolders
-from reconciler.node.local.retention import Retention
+from reconciler.node.local.retention import AttemptRetention
 from reconciler.protocols.backend import Epoch
 from reconciler.server.logs import logger
 from solver.model.quantities import Duration
@@ -46,8 +46,8 @@ def log(world: LocalWorld, job: str) -> bytes:
     return world.backend.read_log(JobName(job), 1, "worker", 0, 0, 100)
 
 
-def retention(world: LocalWorld, clock: VirtualClock, keep: Duration = DAY) -> Retention:
-    return Retention(StateFolders(world.state), clock, keep, logger())
+def retention(world: LocalWorld, clock: VirtualClock, keep: Duration = DAY) -> AttemptRetention:
+    return AttemptRetention(StateFolders(world.state), clock, keep, logger())
 
 
 def test_what_is_old_is_deleted_and_said(world: LocalWorld, later: VirtualClock) -> None:

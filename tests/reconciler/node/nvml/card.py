@@ -13,7 +13,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pynvml
 
-from solver.model.mig import Placed, is_valid, mig_model
+from solver.model.mig import PlacedInstance, is_valid, mig_model
 from solver.model.mig_table import MigModel, MigProfile
 
 EIGHT = {0: 19, 7: 20, 9: 15, 1: 14, 2: 9, 3: 5, 4: 0}
@@ -137,8 +137,8 @@ class Card:
         profile = self.profile(profile_id)
         if start not in profile.starts or size != profile.memory_slices:
             raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-        placed = [Placed(part.start, part.profile) for part in self.parts]
-        if not is_valid(self.model, (*placed, Placed(start, profile))):
+        placed = [PlacedInstance(part.start, part.profile) for part in self.parts]
+        if not is_valid(self.model, (*placed, PlacedInstance(start, profile))):
             raise RefusalError(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
         self._change(f"create {profile.name}@{start}")
         taken = {part.id for part in self.parts}

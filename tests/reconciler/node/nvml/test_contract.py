@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.node.here import driver_for, gpus_of
-from reconciler.node.local.gpus import Gpus
+from reconciler.node.local.gpus import NodeGpus
+from reconciler.node.local_driver import driver_for, gpus_of
 from tests.contracts import test_backend_partitions
 from tests.contracts.backend_world import Watcher
 from tests.contracts.local_worlds import LocalWorld
@@ -20,7 +20,7 @@ from tests.reconciler.node.nvml.made import card_of
 class NvmlWorld(LocalWorld):
     """One machine with four H100: both declared nodes are it."""
 
-    def gpus(self, kept: Path) -> Gpus:
+    def gpus(self, kept: Path) -> NodeGpus:
         return gpus_of(driver_for("nvml", kept), kept)
 
 

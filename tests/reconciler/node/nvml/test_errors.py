@@ -9,8 +9,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from reconciler.node.here import driver_for, driver_here, gpus_of
 from reconciler.node.local.gpus import DeclaredGpus
+from reconciler.node.local_driver import driver_for, driver_here, gpus_of
 from reconciler.node.nvml.driver import DriverError, DriverUnusableError, GpuLostError, InUseError, ResetNeededError
 from reconciler.node.nvml.gpus import NvmlGpus
 from reconciler.node.nvml.library.calls import as_ours

@@ -11,9 +11,9 @@ import pytest
 from reconciler.model.clock import SystemClock
 from reconciler.model.facts import GpuFacts, NicFacts, NodeFacts, Xid
 from reconciler.node.agent.nics import read_nics
-from reconciler.node.here import WhoseGpus, driver_for, gpus_of, looks_of, use_of
 from reconciler.node.local.cleanup import GpuUnreadableError
 from reconciler.node.local.gpus import DeclaredGpus
+from reconciler.node.local_driver import WhoseGpus, driver_for, gpus_of, looks_of, use_of
 from reconciler.node.nvml.findings import DeviceUse, Findings
 from reconciler.node.nvml.gpus import NvmlGpus
 from reconciler.node.nvml.library.nvml import NvmlDriver

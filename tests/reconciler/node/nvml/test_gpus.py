@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from reconciler.model.clock import SystemClock
-from reconciler.node.here import driver_for, gpus_of, use_of
 from reconciler.node.local import LocalBackend
 from reconciler.node.local.machine import Equipment
+from reconciler.node.local_driver import driver_for, gpus_of, use_of
 from reconciler.node.nvml.driver import DriverError
 from reconciler.node.nvml.gpus import NvmlGpus
 from reconciler.node.nvml.library.nvml import NvmlDriver

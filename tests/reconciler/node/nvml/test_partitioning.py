@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.node.nvml.driver import GpuLostError, GpuUuid, Place
+from reconciler.node.nvml.driver import GpuLostError, GpuUuid, InstancePlacement
 from reconciler.node.nvml.library.nvml import NvmlDriver
-from reconciler.node.nvml.partitioning import Wish, partition
+from reconciler.node.nvml.partitioning import PartitionRequest, partition
 from reconciler.node.nvml.profiles import vocabulary_of
 from solver.model.cluster import DeviceId, MigInstance
 from tests.reconciler.node.nvml.card import Card
@@ -33,7 +33,7 @@ class Machine:
         words = vocabulary_of(self.card.product, self.driver.profiles(self.gpu))
         pairs = (each.split("@") for each in instances)
         wanted = None if whole else tuple(MigInstance(profile, int(start)) for profile, start in pairs)
-        return partition(self.driver, self.gpu, words, Wish(GPU, wanted, [DeviceId(one) for one in used]))
+        return partition(self.driver, self.gpu, words, PartitionRequest(GPU, wanted, [DeviceId(one) for one in used]))
 
 
 @pytest.fixture
@@ -211,11 +211,11 @@ def test_a_model_that_the_table_lacks_is_not_guessed_at(install: Install) -> Non
 def test_a_lost_gpu_can_not_be_asked(hopper: Machine) -> None:
     hopper.card.lost = True
     with pytest.raises(GpuLostError):
-        partition(hopper.driver, hopper.gpu, vocabulary_of("", ()), Wish(GPU, None, ()))
+        partition(hopper.driver, hopper.gpu, vocabulary_of("", ()), PartitionRequest(GPU, None, ()))
 
 
 def test_an_enum_is_no_id(hopper: Machine) -> None:
     """Enum 9 is the 1g with double memory, and id 9 a 3g: the driver made what its id says, at the start that was asked for."""
     hopper.order()
-    hopper.driver.create(hopper.gpu, Place(9, 4, 4))
+    hopper.driver.create(hopper.gpu, InstancePlacement(9, 4, 4))
     assert [part.profile.name for part in hopper.card.parts] == ["3g.40gb"]

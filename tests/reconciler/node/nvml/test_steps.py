@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.node.nvml.driver import GpuUuid, Instance, Mig, Place
+from reconciler.node.nvml.driver import GpuUuid, Instance, InstancePlacement, Mig
 from reconciler.node.nvml.library.nvml import NvmlDriver
-from reconciler.node.nvml.partitioning import STEPS_MAX, Wish, partition
+from reconciler.node.nvml.partitioning import STEPS_MAX, PartitionRequest, partition
 from reconciler.node.nvml.profiles import vocabulary_of
 from reconciler.node.nvml.steps import Create, CreateCompute, Destroy, DestroyCompute, SetMode, next_step
 from solver.model.cluster import DeviceId, MigInstance
@@ -21,10 +21,10 @@ from tests.reconciler.node.nvml.library import Library
 from tests.reconciler.node.nvml.made import PRODUCTS, card_of
 
 GPU = DeviceId("n1/0")
-ONE, TWO = Place(19, 0, 1), Place(14, 2, 2)
+ONE, TWO = InstancePlacement(19, 0, 1), InstancePlacement(14, 2, 2)
 
 
-def whole(instance_id: int, place: Place) -> Instance:
+def whole(instance_id: int, place: InstancePlacement) -> Instance:
     return Instance(instance_id, place, (0,), f"MIG-{instance_id}")
 
 
@@ -49,7 +49,9 @@ def mig(*instances: Instance) -> Mig:
         (mig(whole(5, ONE), Instance(6, TWO)), (TWO,), DestroyCompute(5, 0)),
     ],
 )
-def test_the_next_deed_follows_from_what_is_there(there: Mig, wanted: tuple[Place, ...] | None, step: object) -> None:
+def test_the_next_deed_follows_from_what_is_there(
+    there: Mig, wanted: tuple[InstancePlacement, ...] | None, step: object
+) -> None:
     assert next_step(there, wanted) == step
 
 
@@ -85,7 +87,7 @@ def test_any_geometry_becomes_any_other_whenever_the_agent_is_killed(
         driver = NvmlDriver()
         words = vocabulary_of(card.product, driver.profiles(GpuUuid(card.uuid)))
         gpu = GpuUuid(card.uuid)
-        assert partition(driver, gpu, words, Wish(GPU, instances_of(before), ())) == ""
+        assert partition(driver, gpu, words, PartitionRequest(GPU, instances_of(before), ())) == ""
         stays = (
             {part for part in card.parts if f"{part.profile.name}@{part.start}" in written(after)} if after else set()
         )
@@ -93,7 +95,7 @@ def test_any_geometry_becomes_any_other_whenever_the_agent_is_killed(
         card.changes.clear()
 
         card.breaks_after = deeds
-        wish = Wish(GPU, instances_of(after), ())
+        wish = PartitionRequest(GPU, instances_of(after), ())
         try:
             partition(driver, gpu, words, wish)
         except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.node.here import driver_here
+from reconciler.node.local_driver import driver_here
 from reconciler.node.nvml.driver import Driver
 from tests.reconciler.node.nvml.conftest import Install
 from tests.reconciler.node.nvml.library import Library

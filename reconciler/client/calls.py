@@ -1,0 +1,189 @@
+"""What programs ask of a server beside jobs: agents, alerts, interventions, following Git, the past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
+from reconciler.api.alert_payloads import SampleList, WebhookList
+from reconciler.api.history_payloads import RecordedJobList
+from reconciler.api.payloads import InterventionAsked, InterventionList
+from reconciler.api.policy_payloads import (
+    ApprovalAsked,
+    ApprovalList,
+    FreshPlan,
+    LookAsked,
+    PlanAccepted,
+    PlanAsked,
+    SuspensionAsked,
+    SuspensionList,
+)
+from reconciler.client.transport import Transport
+from reconciler.model.envelope import Envelope
+from reconciler.model.git_record import Approval, Suspension
+from reconciler.model.intervention_record import Intervention
+from solver.model.document import decode, encode
+from solver.model.quantities import Instant
+
+
+class AgentCalls:
+    """Every method raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def all(self) -> AgentList:
+        """The nodes that have, had or may get an agent."""
+        return decode(self._transport.call("GET", "/v1/agents"), AgentList)
+
+    def token(self, node: str, until: str = "") -> AgentToken:
+        """A token with which one agent may join as this node, once: until a span from now or a time, an hour unless stated."""
+        asked = encode(AgentTokenAsked(until))
+        return decode(
+            self._transport.call("POST", f"{_agent_path(node)}/token", content=asked, repeatable=False), AgentToken
+        )
+
+    def revoke(self, node: str) -> AgentList:
+        """Let no certificate or token of this node count any more."""
+        return decode(self._transport.call("POST", f"{_agent_path(node)}/revoke"), AgentList)
+
+
+def _agent_path(node: str) -> str:
+    return f"/v1/agents/{_quoted(node)}"
+
+
+class AlertCalls:
+    """Every method raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def webhooks(self) -> WebhookList:
+        """How the webhooks of all AlertPolicies stand."""
+        return decode(self._transport.call("GET", "/v1/alerts"), WebhookList)
+
+    def send_sample(self, policy: str) -> SampleList:
+        """Send a sample to each webhook of an AlertPolicy, and say what came of it."""
+        path = f"/v1/alerts/{_quoted(policy)}/test"
+        return decode(self._transport.call("POST", path, repeatable=False), SampleList)
+
+
+class ByHand:
+    """`until` is a span from now (`4h`), a time, or "" for as long as is usual. Repeating any of these is harmless.
+
+    Every method raises ServerUnreachableError, NotAuthorisedError or ApiError.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def cordon(self, node: str, reason: str, until: str = "") -> Intervention:
+        """Let nothing new start on a node."""
+        return self._begin(f"nodes/{_quoted(node)}/cordon", reason, until)
+
+    def uncordon(self, node: str) -> Intervention | None:
+        """End it: returns what was in force, if anything was."""
+        return self._release(f"nodes/{_quoted(node)}/cordon")
+
+    def hold(self, job: str, reason: str, until: str = "") -> Intervention:
+        """Let a job not begin."""
+        return self._begin(f"jobs/{_quoted(job)}/hold", reason, until)
+
+    def release(self, job: str) -> Intervention | None:
+        """End a job's hold."""
+        return self._release(f"jobs/{_quoted(job)}/hold")
+
+    def hold_queue(self, queue: str, reason: str, until: str = "") -> Intervention:
+        """Let no job of a queue, or of those below it, begin."""
+        return self._begin(f"queues/{_quoted(queue)}/hold", reason, until)
+
+    def release_queue(self, queue: str) -> Intervention | None:
+        """End a queue's hold."""
+        return self._release(f"queues/{_quoted(queue)}/hold")
+
+    def boost(self, job: str, reason: str, until: str = "") -> Intervention:
+        """Let a job start before the others of its queue, SLO class and rank that wait."""
+        return self._begin(f"jobs/{_quoted(job)}/boost", reason, until)
+
+    def release_boost(self, job: str) -> Intervention | None:
+        """End a job's boost."""
+        return self._release(f"jobs/{_quoted(job)}/boost")
+
+    def newest(self, limit: int = 100, cursor: str = "") -> InterventionList:
+        """What was ever done by hand, newest first; `next` is the cursor of the page after this one."""
+        params: dict[str, str | int] = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+        return decode(self._transport.call("GET", "/v1/interventions", params=params), InterventionList)
+
+    def _begin(self, path: str, reason: str, until: str) -> Intervention:
+        asked = encode(InterventionAsked(reason, until))
+        return decode(self._transport.call("PUT", f"/v1/{path}", content=asked), InterventionList).items[0]
+
+    def _release(self, path: str) -> Intervention | None:
+        return next(iter(decode(self._transport.call("DELETE", f"/v1/{path}"), InterventionList).items), None)
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+class FollowingCalls:
+    """Every method raises ServerUnreachableError, NotAuthorisedError or ApiError. Repeating any of them is harmless."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def approve(self, revision: str, reason: str) -> Approval:
+        """Accept the revision that is held now (at least 7 digits of its name), for what it is held for."""
+        asked = encode(ApprovalAsked(revision, reason))
+        answered = self._transport.call("POST", "/v1/policy/approve", content=asked)
+        return decode(answered, ApprovalList).items[0]
+
+    def approvals(self, limit: int = 100) -> tuple[Approval, ...]:
+        """What was ever accepted, newest first."""
+        answered = self._transport.call("GET", "/v1/policy/approvals", params={"limit": limit})
+        return decode(answered, ApprovalList).items
+
+    def accept_plan(self, envelope: Envelope, reason: str) -> PlanAccepted:
+        """Accept what a saved plan says of a revision, merged or not yet. A stale one is an ApiError of code `stale-plan`."""
+        asked = encode(PlanAsked(envelope, reason))
+        return decode(self._transport.call("POST", "/v1/policy/plans", content=asked), PlanAccepted)
+
+    def fresh_plan(self) -> FreshPlan:
+        """What the revision that is held would do. An ApiError of code `not-planned` where none is, or none was planned."""
+        return decode(self._transport.call("GET", "/v1/policy/plan"), FreshPlan)
+
+    def suspend(self, reason: str, until: str = "") -> Suspension:
+        """Stop following: for a span (`4h`), until a time, or, with "", until somebody resumes."""
+        asked = encode(SuspensionAsked(reason, until))
+        answered = self._transport.call("PUT", "/v1/policy/suspension", content=asked)
+        return decode(answered, SuspensionList).items[0]
+
+    def resume(self) -> Suspension | None:
+        """Follow again: returns what was in force, if anything was."""
+        answered = self._transport.call("DELETE", "/v1/policy/suspension")
+        return next(iter(decode(answered, SuspensionList).items), None)
+
+    def look(self) -> Instant:
+        """Have Git looked at now. A status whose `looked_at` is not before what this returns has the outcome."""
+        return decode(self._transport.call("POST", "/v1/policy/reconcile"), LookAsked).at
+
+
+class PastCalls:
+    """Every method raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def page(self, cursor: str = "", limit: int = 200) -> RecordedJobList:
+        """A page of the newest jobs with their attempts; `next` is the cursor of the one after it."""
+        params: dict[str, str | int] = {"limit": limit, **({"cursor": cursor} if cursor else {})}
+        return decode(self._transport.call("GET", "/v1/history", params=params), RecordedJobList)
+
+    def pages(self) -> Iterator[RecordedJobList]:
+        """All of them, newest jobs first."""
+        page = self.page()
+        yield page
+        while page.next:
+            page = self.page(page.next)
+            yield page

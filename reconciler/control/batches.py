@@ -1,0 +1,151 @@
+"""Makes true, many at once, what most often follows for many in one pass: that gangs run, ended, gave back, and are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from reconciler.control.deeds import Deeds
+from reconciler.lifecycle.checkpoints.lost_work import lost_words
+from reconciler.lifecycle.jobs.outcome import outcome_of
+from reconciler.lifecycle.jobs.settlements import (
+    AskToLeave,
+    AskToStop,
+    ConfirmGrown,
+    ConfirmRunning,
+    ConfirmShrunk,
+    End,
+    ForgetAttempt,
+    GiveBack,
+    Outlive,
+    RecordMarks,
+    Restart,
+    Retry,
+    Send,
+    Settlement,
+    Stage,
+)
+from reconciler.lifecycle.jobs.states import state_after
+from reconciler.model.job_record import JobRecord
+from reconciler.protocols.stores import Event
+from solver.model.quantities import Instant
+from solver.model.workload import JobName
+
+AtOnce = ConfirmRunning | End | Outlive | Retry | Send | GiveBack | ForgetAttempt
+Alone = ConfirmGrown | ConfirmShrunk | AskToStop | AskToLeave | Restart | Stage | RecordMarks
+
+AT_ONCE_MAX: Final = 256
+"""Settlements in one write of each kind: others write meanwhile, and wait no longer than some tenths of a second."""
+
+
+def in_turn(decided: Iterable[Settlement]) -> Iterator[Alone | tuple[AtOnce, ...]]:
+    """Settlements in their order; those together that follow each other and can be made true at once.
+
+    Of one job they stay in the order in which they were decided: by kind they are made true in that of `_turn`, so what would be
+    made true too early for its job goes with the next.
+    """
+    together: list[AtOnce] = []
+    reached: dict[str, int] = {}
+    for settlement in decided:
+        waits = isinstance(settlement, Alone) or _turn(settlement) < reached.get(_job(settlement), 0)
+        if together and (waits or len(together) == AT_ONCE_MAX):
+            yield tuple(together)
+            together, reached = [], {}
+        if isinstance(settlement, Alone):
+            yield settlement
+        else:
+            together.append(settlement)
+            reached[_job(settlement)] = _turn(settlement)
+    if together:
+        yield tuple(together)
+
+
+def _job(settlement: AtOnce) -> JobName:
+    return settlement.order.job if isinstance(settlement, Send) else settlement.job
+
+
+def _turn(settlement: AtOnce) -> int:
+    """How a job comes to an end: first that is on record, then its devices are free, and then nobody need hear of it."""
+    match settlement:
+        case GiveBack():
+            return 2
+        case ForgetAttempt():
+            return 3
+        case _:
+            return 1
+
+
+@dataclass(frozen=True, slots=True)
+class ManyAtOnce(Deeds):
+    """What a leader does about such settlements: a few writes for all of a kind, each with its lines on record after it."""
+
+    def apply(self, decided: Sequence[AtOnce]) -> None:
+        """Make them true, kind by kind."""
+        self._confirm([one for one in decided if isinstance(one, ConfirmRunning)])
+        self._keep_failures([one for one in decided if isinstance(one, Outlive | Retry)])
+        self._finish([one for one in decided if isinstance(one, End)])
+        for one in decided:
+            if isinstance(one, Send):
+                self.send(one.order)
+        self._give_back([one for one in decided if isinstance(one, GiveBack)])
+        self.forget_all([(one.job, one.attempt) for one in decided if isinstance(one, ForgetAttempt)])
+
+    def _confirm(self, seen: Sequence[ConfirmRunning]) -> None:
+        if seen:
+            self.plane.ledger.confirm_running_all(self.epoch, [(one.job, one.attempt, one.at) for one in seen])
+            self.plane.history.record_events(event for one in seen for event in self._runs(one))
+
+    def _runs(self, seen: ConfirmRunning) -> Iterator[Event]:
+        yield self.event("running", seen.job, f"all tasks of attempt {seen.attempt} run", "running", seen.attempt)
+        if seen.unwatched:
+            told = "nobody says what its tasks do: as long as that is so, it is not known to be idle or stuck"
+            yield self.event("unwatched", seen.job, told)
+
+    def _keep_failures(self, failed: Sequence[Outlive | Retry]) -> None:
+        for one in failed:
+            self.plane.jobs.retry(self.epoch, one.job, one.failure)
+        self.plane.history.record_events(map(self._goes_on, failed))
+
+    def _goes_on(self, after: Outlive | Retry) -> Event:
+        if isinstance(after, Outlive):
+            kind, cause = "outlived", f"{after.failure.message}; the others go on"
+        else:
+            kind, cause = "retried", f"{after.failure.message}; it begins again at {after.failure.not_before}"
+        return self.event(kind, after.job, cause, attempt=after.failure.attempt)
+
+    def _finish(self, ended: Sequence[End]) -> None:
+        if not ended:
+            return
+        now, last = self.plane.clock.now(), self.plane.ledger.last_attempts([one.job for one in ended])
+        outcomes = {
+            one.job: msgspec.structs.replace(outcome_of(one, now, self.plane.logs), attempt=last.get(one.job, 0))
+            for one in ended
+        }
+        self.plane.jobs.finish_all(self.epoch, outcomes)
+        self.plane.history.record_events(
+            self.event(outcome.state, job, outcome.message, outcome.state, outcome.attempt)
+            for job, outcome in outcomes.items()
+        )
+
+    def _give_back(self, over: Sequence[GiveBack]) -> None:
+        if not over:
+            return
+        now, records = self.plane.clock.now(), self.plane.jobs.named([one.job for one in over])
+        lost = {name: self._lost(record, now) for name, record in records.items() if record.outcome is None}
+        self.plane.ledger.release_all(self.epoch, [(one.job, one.attempt) for one in over], now)
+        self.plane.history.record_events(self._gave_back(one, records[one.job], lost.get(one.job, "")) for one in over)
+
+    def _lost(self, record: JobRecord, now: Instant) -> str:
+        """What a job that goes on later loses, said before its claim is gone; what it saved is to be read again by then."""
+        claim = self.plane.ledger.held_by(record.name)
+        lost = lost_words(claim, self.plane.checkpoints.of(record.name), now) if claim else ""
+        if record.spec.checkpoint is not None:
+            self.plane.checkpoints.doubt(self.epoch, record.name)
+        return lost
+
+    def _gave_back(self, over: GiveBack, record: JobRecord, lost: str) -> Event:
+        state = None if record.outcome else state_after(record, over.attempt)
+        return self.event("released", over.job, f"nothing of attempt {over.attempt} runs{lost}", state, over.attempt)

@@ -1,0 +1,128 @@
+"""A cluster whose truth is a ledger of one's own: jobs are processes of this machine, or of nodes with agents."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
+from reconciler.control.fallback import CheckedPlan, decide
+from reconciler.control.interventions import InterventionController
+from reconciler.control.loop import take_pass
+from reconciler.control.node_health import Ward
+from reconciler.control.observation import observe
+from reconciler.control.passes import Laps, Pass, record_news
+from reconciler.control.plan_executor import PlanExecutor
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.health.effects import cordons
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.clock import Clock
+from reconciler.model.intervention_record import Intervention
+from reconciler.protocols.backend import Cursor, Epoch
+from reconciler.protocols.rounds import RoundRecord
+from solver.model.cluster import Node
+from solver.model.inflight import ConvergenceClock
+from solver.model.snapshot import Snapshot
+from solver.plan.plan import Plan
+from solver.policy.policy import Policy
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLook:
+    """What the backend reports, beside what Git says."""
+
+    sighted: BackendReports
+    policy: Policy
+    declared: tuple[Node, ...]
+    operations: Operations
+
+
+@dataclass
+class LedgerSite:
+    """Implements Site. None of its parts waits for an event loop."""
+
+    plane: ControlPlane
+    _leader: PlanExecutor = field(init=False)
+
+    @property
+    def clock(self) -> Clock:
+        """The plane's."""
+        return self.plane.clock
+
+    @property
+    def policies(self) -> PolicySource:
+        """The plane's."""
+        return self.plane.policies
+
+    def lead(self) -> Epoch:
+        """By the ledger's lease."""
+        self._leader = PlanExecutor(
+            self.plane, self.plane.ledger.lead(self.plane.holder, self.clock.now(), self.plane.lease)
+        )
+        return self._leader.epoch
+
+    async def look(self, in_force: PolicyInForce) -> LedgerLook:
+        """Ask the backend. Raises BackendUnreachableError."""
+        _, policy, declared, operations = in_force
+        return LedgerLook(BackendReports.of(self.plane.backend.changes(Cursor(0))), policy, declared, operations)
+
+    def accrue(self, look: LedgerLook) -> None:
+        """By what the ledger holds."""
+        self._leader.accrue(look.policy, look.declared)
+
+    async def settle(self, look: LedgerLook) -> int:
+        """Health of nodes, then jobs, then what people did by hand."""
+        settled = Ward(self.plane, self._leader.epoch).settle(look.sighted, look.operations.health, look.declared)
+        settled += self._leader.settle(look.sighted, look.operations, look.declared)
+        return settled + InterventionController(self.plane, self._leader.epoch).settle(look.policy, look.declared)
+
+    def observe(self, look: LedgerLook) -> Snapshot:
+        """Join what Git declares, what the backend reports, who holds what and what wants to run."""
+        return observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
+
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
+        """In the ledger."""
+        self.plane.ledger.keep_clocks(self._leader.epoch, tuple(clocks))
+
+    def note(self, kind: str, subject: str, cause: str) -> None:
+        """In the history."""
+        self._leader.note(kind, subject, cause)
+
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+        """In this thread, which has nothing else to do."""
+        return decide(self.plane.solve, snapshot, policy, laps)
+
+    def keep_round(self, record: RoundRecord) -> int | None:
+        """In the history."""
+        return record_news(self.plane.history, self._leader.epoch, record)
+
+    async def act(self, plan: Plan, look: LedgerLook) -> int:  # noqa: ARG002  (Site's)
+        """The ledger first, then the backend."""
+        return self._leader.act(plan)
+
+    async def tell(self, plan: Plan, snapshot: Snapshot, look: LedgerLook) -> None:
+        """Nobody but the API and the history, which read it there."""
+
+    def by_hand(self, look: LedgerLook) -> tuple[Intervention, ...]:  # noqa: ARG002  (Site's)
+        """With the cordons of nodes that are not well."""
+        return (*self.plane.interventions.in_force(), *cordons(self.plane.health.all()))
+
+
+def one_pass(plane: ControlPlane) -> Pass:
+    """Take one pass in this thread. Raises as `take_pass`."""
+    done, _ = _completed(take_pass(LedgerSite(plane)))
+    return done
+
+
+def _completed(work: Coroutine[Any, Any, T]) -> T:
+    """What comes of a coroutine none of whose parts waits: no event loop is needed to run it."""
+    try:
+        work.send(None)
+    except StopIteration as over:
+        result: T = over.value
+        return result
+    work.close()
+    raise RuntimeError("a pass of a ledger has nothing to wait for")

@@ -1,0 +1,165 @@
+"""Makes settlements and plan steps true: the ledger first, then the backend, each step idempotent and under one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from reconciler.control.deeds import Deeds
+from reconciler.control.observation import records_of
+from reconciler.control.partition import GpuPartitioner
+from reconciler.control.passes import accrue
+from reconciler.control.settler import Settler
+from reconciler.control.starts import Alone, StartExecutor, in_turn
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.checkpoints.save_status import saving_of
+from reconciler.lifecycle.health.effects import drained
+from reconciler.lifecycle.health.trials import under_way
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.decisions import settlements
+from reconciler.lifecycle.jobs.dependencies import abandoned, depended_on
+from reconciler.lifecycle.jobs.device_readiness import DeviceReadiness, gpus_of
+from reconciler.lifecycle.jobs.evidence import Evidence, tails_of
+from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
+from reconciler.lifecycle.jobs.orders import order_of
+from reconciler.lifecycle.jobs.states import state_of
+from reconciler.model.causes import names_of, nodes_of, why_evicted
+from reconciler.model.job_record import JobState
+from reconciler.protocols.stores import Claim, ClaimRefusedError
+from solver.model.cluster import DeviceId, Node
+from solver.model.inflight import Intent, Reservation, declared_name
+from solver.model.workload import JobName, QueueName
+from solver.plan.plan import (
+    Evict,
+    Grow,
+    Nominate,
+    Plan,
+    Release,
+    Repartition,
+    Reserve,
+    Shrink,
+    Unreserve,
+    Withdraw,
+)
+from solver.policy.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExecutor(Deeds):
+    """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
+
+    def settle(self, sighted: BackendReports, operations: Operations, declared: tuple[Node, ...]) -> int:
+        """Make true what follows from what the backend reports, by the policies in force; returns how much that was."""
+        partitioned = GpuPartitioner(self.plane, self.epoch).settle(sighted)
+        claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
+        health = self.plane.health.all()
+        records, ground = (
+            records_of(self.plane, claims),
+            DeviceReadiness(sighted.nodes, self.changing(), drained(health)),
+        )
+        tails = tails_of(records, claims, sighted, self.plane.logs)
+        saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
+        evidence = Evidence(operations, declared, tails, saving)
+        decided = (
+            *settlements(
+                records, claims, intents, sighted.without(under_way(health)), self.plane.clock.now(), ground, evidence
+            ),
+            *abandoned(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
+        )
+        Settler(self.plane, self.epoch).apply_all(decided)
+        return partitioned + len(decided)
+
+    def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
+        """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
+        accrue(self.plane.ledger, self.epoch, self.plane.clock.now(), policy, self._holders(), declared)
+
+    def _holders(self) -> Iterator[tuple[QueueName, Claim]]:
+        """Every claim with the queue of its job; read once somebody asks."""
+        claims = self.plane.ledger.claims()
+        records = self.plane.jobs.named([claim.job for claim in claims])
+        yield from ((records[claim.job].spec.queue, claim) for claim in claims)
+
+    def act(self, plan: Plan) -> int:
+        """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""
+        refused, unmade, starts = 0, set[DeviceId](), StartExecutor(self.plane, self.epoch)
+        for step in in_turn(plan.steps):
+            if isinstance(step, tuple):
+                refused += starts.bind(step, unmade)
+            elif isinstance(step, Grow) and unmade & gpus_of(step.tasks):
+                self.note("bind-refused", step.job, "a GPU that it needs may not be partitioned anew")
+                refused += 1
+            elif not self._take(step):
+                refused += 1
+                unmade |= {step.device} if isinstance(step, Repartition) else set()
+        return refused
+
+    def _take(self, step: Alone) -> bool:
+        match step:
+            case Release(job, attempt):
+                now = self.plane.clock.now()
+                self.stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE)), "it did not become ready in time")
+            case Evict():
+                self._evict(step)
+            case Nominate() | Withdraw() | Reserve() | Unreserve():
+                self._keep_free(step)
+            case Shrink():
+                self._shrink(step)
+            case Grow():
+                return self._grow(step)
+            case Repartition():
+                return GpuPartitioner(self.plane, self.epoch).ask(step)
+        return True
+
+    def _keep_free(self, step: Nominate | Withdraw | Reserve | Unreserve) -> None:
+        match step:
+            case Nominate():
+                self._nominate(step)
+            case Withdraw(job):
+                self.plane.ledger.withdraw(self.epoch, job)
+                self._note_waiting("withdrawn", job, "what it was promised is not to be had any more")
+            case Reserve(job, tasks, start, until):
+                self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
+                self._note_waiting("reserved", job, f"{nodes_of(tasks) or 'nothing'} from {start}")
+            case Unreserve(job):
+                self.plane.ledger.unreserve(self.epoch, job)
+                self._note_waiting("unreserved", job, "nothing is held for it any more")
+
+    def _evict(self, step: Evict) -> None:
+        now = self.plane.clock.now()
+        whom, until = step.beneficiary, now.after(step.grace)
+        intent = Intent("stop", step.job, step.attempt, now, until, beneficiary=whom, purpose="evict")
+        self.stop(intent, why_evicted(step))
+
+    def _shrink(self, step: Shrink) -> None:
+        now = self.plane.clock.now()
+        until = now.after(step.grace)
+        intent = Intent("shrink", step.job, step.attempt, now, until, step.tasks, step.beneficiary)
+        self.ask_to_leave(intent, why_evicted(step))
+
+    def _grow(self, step: Grow) -> bool:
+        now = self.plane.clock.now()
+        intent = Intent("grow", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        try:
+            claim = self.plane.ledger.grow(self.epoch, intent)
+        except ClaimRefusedError as refused:
+            self.note("grow-refused", step.job, str(refused))
+            return False
+        self.note("grows", step.job, f"{names_of(step.tasks)} join on {nodes_of(step.tasks)}")
+        self.begin(order_of(intent, claim, self.plane.jobs.job(step.job)), step.tasks)
+        return True
+
+    def _nominate(self, step: Nominate) -> None:
+        now = self.plane.clock.now()
+        intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
+        self.plane.ledger.nominate(self.epoch, intent)
+        self._note_waiting("promised", step.job, f"{nodes_of(step.tasks)}, once they are free")
+
+    def _note_waiting(self, kind: str, job: JobName, cause: str) -> None:
+        """One line on record of a job that waits, or of the holder of a document's reservation."""
+        self.note(kind, job, cause, None if declared_name(job) else self._waits_as(job))
+
+    def _waits_as(self, job: JobName) -> JobState | None:
+        record, ledger = self.plane.jobs.job(job), self.plane.ledger
+        if record.outcome is not None or ledger.held_by(job) is not None:
+            return None
+        return state_of(record, None, ledger.intents(), ledger.reservations(), ledger.last_attempt(job))

@@ -1,0 +1,182 @@
+"""Every document of a repository, checked alone and turned into values with places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from reconciler.access.policy import AccessPolicy
+from reconciler.alerts.policy import AlertPolicy
+from reconciler.documents.clusters import folder_for, replaces
+from reconciler.documents.declarations import Declaration, declare
+from reconciler.documents.files import Files, is_document, is_snapshot
+from reconciler.documents.inventory import NodePoolSpec
+from reconciler.documents.policy_test import PolicyTest
+from reconciler.documents.reader import Located, read_yaml
+from reconciler.documents.schemas import FOLDER_OF_KIND
+from reconciler.documents.shape import kind_of, shape_problems
+from reconciler.documents.snapshot import snapshot_file_problems
+from reconciler.documents.topology import TopologySpec
+from reconciler.model.checkpoint_policy import CheckpointPolicy
+from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.problem import START, InvalidDocumentsError, Problem, problem_at
+from reconciler.model.retry_policy import RetryPolicy
+from solver.policy.division import MigGeometry, SharingPolicy
+from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
+from solver.policy.reservation import DeclaredReservation
+
+_KEPT: dict[str, tuple[str, Any]] = {
+    "CheckpointPolicy": ("checkpoints", CheckpointPolicy),
+    "AccessPolicy": ("access", AccessPolicy),
+    "AlertPolicy": ("alerts", AlertPolicy),
+    "HealthPolicy": ("health", HealthPolicy),
+    "MigGeometry": ("mig", MigGeometry),
+    "NodePool": ("pools", NodePoolSpec),
+    "PolicyTest": ("tests", PolicyTest),
+    "PriorityClass": ("classes", PriorityClass),
+    "Queue": ("queues", Queue),
+    "Reservation": ("reservations", DeclaredReservation),
+    "RetryPolicy": ("retries", RetryPolicy),
+    "SchedulingPolicy": ("settings", SchedulingPolicy),
+    "SharingPolicy": ("sharing", SharingPolicy),
+    "Topology": ("topologies", TopologySpec),
+}
+"""Where in a DocumentSet the documents of each kind go, and what they become."""
+
+# What may lie beside documents without being one.
+_IGNORED_SUFFIXES = (".md", ".txt")
+_IGNORED_NAMES = {"CODEOWNERS", "OWNERS", "LICENSE"}
+
+
+@dataclass
+class DocumentSet:
+    """What was found. `names` (and places) has wrong documents too, so that one mistake isn't told as many."""
+
+    queues: list[Declaration[Queue]] = field(default_factory=list)
+    classes: list[Declaration[PriorityClass]] = field(default_factory=list)
+    settings: list[Declaration[SchedulingPolicy]] = field(default_factory=list)
+    sharing: list[Declaration[SharingPolicy]] = field(default_factory=list)
+    mig: list[Declaration[MigGeometry]] = field(default_factory=list)
+    reservations: list[Declaration[DeclaredReservation]] = field(default_factory=list)
+    checkpoints: list[Declaration[CheckpointPolicy]] = field(default_factory=list)
+    retries: list[Declaration[RetryPolicy]] = field(default_factory=list)
+    access: list[Declaration[AccessPolicy]] = field(default_factory=list)
+    alerts: list[Declaration[AlertPolicy]] = field(default_factory=list)
+    health: list[Declaration[HealthPolicy]] = field(default_factory=list)
+    tests: list[Declaration[PolicyTest]] = field(default_factory=list)
+    pools: list[Declaration[NodePoolSpec]] = field(default_factory=list)
+    topologies: list[Declaration[TopologySpec]] = field(default_factory=list)
+    names: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in FOLDER_OF_KIND})
+    all_readable: bool = True
+    problems: list[Problem] = field(default_factory=list)
+
+    def known(self, kind: str) -> set[str] | None:
+        """Names of all documents of a kind, or None where a file could not be read: it may hold any."""
+        return set(self.names[kind]) if self.all_readable else None
+
+
+def gather(files: Files) -> DocumentSet:
+    """Read all files of one cluster; what is wrong is in `problems`."""
+    found = DocumentSet(problems=list(files.refused), all_readable=not files.refused)
+    # What a cluster has of its own comes before what it replaces: `clusters/` before `policies/`.
+    for path, raw in sorted(files.contents.items()):
+        if is_document(path):
+            _read_documents(path, raw, found)
+        elif is_snapshot(path):
+            found.problems += snapshot_file_problems(raw, path)
+        else:
+            found.problems += _stray_file(path)
+    return found
+
+
+def _stray_file(path: str) -> Iterator[Problem]:
+    name = path.rpartition("/")[2]
+    if not (name.startswith(".") or name in _IGNORED_NAMES or name.endswith(_IGNORED_SUFFIXES)):
+        fix = "Documents end in .yaml; delete or rename it."
+        yield problem_at(path, START, "not-read", "nothing reads this file", fix, "warning")
+
+
+def _read_documents(path: str, raw: bytes, found: DocumentSet) -> None:
+    try:
+        documents = read_yaml(raw, path)
+    except InvalidDocumentsError as error:
+        found.all_readable = False
+        found.problems += error.problems
+        return
+    queues = 0
+    for document in documents:
+        kind = kind_of(document, path)
+        if isinstance(kind, Problem):
+            found.all_readable = False
+            found.problems.append(kind)
+            continue
+        found.problems += _misplaced(document, kind, path)
+        queues += kind == "Queue"
+        if kind == "Queue" and queues > 1:
+            fix = "Give it a file of its own, so that it can have its own owners."
+            found.problems.append(
+                problem_at(path, document.place(()), "one-queue-per-file", "this is a second Queue in one file", fix)
+            )
+        if kind in FOLDER_OF_KIND:
+            _take(document, kind, path, found)
+
+
+def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
+    place = document.place(("kind",))
+    folder = folder_for(FOLDER_OF_KIND[kind], path) if kind in FOLDER_OF_KIND else None
+    if kind in ("Job", "Pipeline"):
+        fix = f"Move it out of the repository and submit it: quorate submit -f {path.rpartition('/')[2]}."
+        yield problem_at(path, place, "job-in-git", "jobs do not live in the repository", fix)
+    elif folder is None:
+        fix = "Delete it here; example snapshots are .json files in cluster-state/."
+        yield problem_at(path, place, "wrong-folder", f"a {kind} is not policy", fix)
+    elif not path.startswith(f"{folder}/"):
+        yield problem_at(path, place, "wrong-folder", f"a {kind} belongs in {folder}/", f"Move it to {folder}/.")
+
+
+def _take(document: Located, kind: str, path: str, found: DocumentSet) -> None:
+    """Check one document; keep its value if it has the right shape, is the first of its name, and is not replaced."""
+    shape = shape_problems(document, kind, path)
+    found.problems += shape
+    metadata = document.value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str):
+        found.all_readable = False
+        return
+    first = found.names[kind].get(name)
+    if first is not None and replaces(first, path):
+        return
+    if first is not None:
+        at = document.place(("metadata", "name"))
+        message = f"there is a {kind} {name[:63]} already, at {first}"
+        found.problems.append(problem_at(path, at, "duplicate-name", message, "Rename or delete one of them."))
+        return
+    found.names[kind][name] = f"{path}:{document.place(('metadata', 'name')).line}"
+    if not shape:
+        try:
+            _keep(document, kind, path, found)
+        except InvalidDocumentsError as error:
+            found.problems += error.problems
+
+
+def _keep(document: Located, kind: str, path: str, found: DocumentSet) -> None:
+    spec, name = document.value["spec"], document.value["metadata"]["name"]
+    into, type_ = _KEPT[kind]
+    named = {**spec, "name": name} if "name" in type_.__struct_fields__ else spec
+    declared = declare(document, path, named, type_)
+    if type_ is Queue:
+        declared = _queue_with_origins(declared)
+    elif "origin" in type_.__struct_fields__:
+        declared = declared.holding(msgspec.structs.replace(declared.value, origin=declared.origin))
+    getattr(found, into).append(declared)
+
+
+def _queue_with_origins(queue: Declaration[Queue]) -> Declaration[Queue]:
+    quota = tuple(
+        msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "quota", index)))
+        for index, entry in enumerate(queue.value.quota)
+    )
+    return queue.holding(msgspec.structs.replace(queue.value, quota=quota, origin=queue.origin))

@@ -1,0 +1,264 @@
+"""What a leader does in the cluster: it finishes what was begun, and makes a plan's steps true."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.kubernetes.binder.binding import Binder, GangOutcome, Leads, PodOutcome
+from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
+from reconciler.kubernetes.binder.eviction_steps import TimeUp
+from reconciler.kubernetes.binder.nominations import Nominator
+from reconciler.kubernetes.binder.partial_starts import BindableNodes
+from reconciler.kubernetes.binder.start_recovery import StartRecovery
+from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError, UnreachableError
+from reconciler.kubernetes.client.watching import Key
+from reconciler.kubernetes.control.cluster_cache import ClusterCache
+from reconciler.kubernetes.control.devices import Devices
+from reconciler.kubernetes.control.limits import times_up
+from reconciler.kubernetes.control.partitioner import MigPartitioner
+from reconciler.kubernetes.control.sight import Sight
+from reconciler.kubernetes.control.starts import bindings_of
+from reconciler.kubernetes.control.state import EVICTED, HistoryEntry, KubernetesState
+from reconciler.kubernetes.control.writes import PodWrites
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.wire import KubeNode, Pod
+from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases
+from reconciler.model.causes import why_evicted
+from reconciler.model.clock import Clock
+from reconciler.protocols.backend import Epoch
+from solver.model.cluster import NodeName
+from solver.model.workload import JobName
+from solver.plan.plan import Evict, Nominate, Plan, Release, Reserve, Shrink, Unreserve, Withdraw
+from solver.policy.policy import Policy
+
+BEHIND_S = 10.0
+"""So long a watch may take to show what was done; a write is seen after some milliseconds."""
+LOOK_EVERY_S = 0.005
+
+Happened = Callable[[Iterable[Occurrence]], None]
+
+
+@dataclass
+class KubernetesActuator:
+    """Every method raises NotLeaderError once it leads no more.
+
+    No round is decided on a view that is older than what was done here: what is bound, but not seen to be, would be given away.
+    `happened` is told what the plan does not say: what was bound, and what has gone.
+    """
+
+    api: PodWrites
+    leads: Leads
+    binder: Binder
+    finisher: StartRecovery
+    promises: Nominator
+    evictor: Evictor
+    devices: Devices
+    partitioner: MigPartitioner
+    mirror: ClusterCache
+    memory: KubernetesState
+    happened: Happened
+    clock: Clock
+    log: FilteringBoundLogger
+    _unseen: dict[Key, str] = field(default_factory=dict)
+    """Pods that were bound and are not seen to be, with their uids."""
+    _unknown: dict[Key, str] = field(default_factory=dict)
+    """Pods whose binding was not answered, with their uids: it may still arrive."""
+    _caught_up_in: Epoch | None = None
+    """The epoch in which the mirror is known to show what leaders before have done."""
+    _marks: Iterator[int] = field(default_factory=itertools.count)
+
+    def lead(self) -> Epoch:
+        """Under which epoch this may go on. Raises NotLeaderError."""
+        return self.leads().epoch
+
+    async def caught_up(self) -> None:
+        """Return once the mirror shows what was done, also by leaders before.
+
+        Raises UnreachableError where it does not, and KubernetesError.
+        """
+        epoch = self.lead()
+        is_sure = epoch == self._caught_up_in or await self._marked()
+        for key, uid in list(self._unknown.items()):
+            await self._voided(key, uid)
+        await self.partitioner.follow(self._node)
+        for _ in range(int(BEHIND_S / LOOK_EVERY_S)):
+            self._unseen = {key: uid for key, uid in self._unseen.items() if not self._is_seen(key, uid)}
+            seen = not self._unseen and self.partitioner.is_seen(self._node)
+            if seen and int(self.mirror.pods.standing().revision or 0) >= self.api.newest:
+                if is_sure:
+                    self._caught_up_in = epoch
+                elif self._ours():  # they came while this waited
+                    await self.caught_up()
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise UnreachableError(f"the watches have not shown for {BEHIND_S:.0f} s what was written to pods and nodes")
+
+    async def go_on(self, sight: Sight, policy: Policy) -> int:
+        """Finish or give up what is neither bound whole nor gone whole, and end what has run for its time; how much was done."""
+        finished = await self.finisher.finish(sight.pods.values(), self._ground(sight))
+        for _, again in finished.again:
+            self._watch_for(again)
+        self.happened(of_releases(finished.released))
+        self.memory.note_all(
+            HistoryEntry("released", one.job, one.why, "stopping", one.attempt) for one in finished.released
+        )
+        for found in finished.unreadable:
+            self.log.warning("journal-unreadable", pod="/".join(found.pod), reason=found.why)
+        outcomes = await self.evictor.advance(_known(sight))
+        over = list(times_up(sight, policy, self.clock.now()))
+        outcomes += await self.evictor.begin(over, _known(sight))
+        self._note_near(over, {one.job for one in outcomes if one.event == "limit-near"})
+        self._tell_leaving(outcomes, sight)
+        freed = await self.devices.give_back(sight.pods)
+        return (
+            freed
+            + len(finished.again)
+            + len(finished.released)
+            + sum(one.event in ("evicting", "limit-over", "called-off") for one in outcomes)
+        )
+
+    async def act(self, plan: Plan, sight: Sight) -> int:
+        """Make a plan's steps true; how many were not, which the next pass sees as they are."""
+        gangs = sight.gangs
+        kept = [step for step in plan.steps if isinstance(step, Nominate | Withdraw | Reserve | Unreserve)]
+        before = [intent for intent in sight.intents if intent.kind == "nominate"]
+        unkept = {found.job for found in await self.promises.keep(kept, gangs, sight.pods, before)}
+        # Nobody leaves for whom nothing is kept then: others would take it.
+        leaving = [
+            step
+            for step in plan.steps
+            if isinstance(step, Evict | Shrink | Release) and getattr(step, "beneficiary", None) not in unkept
+        ]
+        asked = await self.evictor.begin(leaving, _known(sight))
+        done = {one.job for one in asked if one.event not in ("refused", "failed")}
+        self.memory.note_all(_asked(step) for step in leaving if step.job in done)
+        self._tell_leaving(asked, sight)
+        wanted = bindings_of(plan.steps, gangs)
+        ready = await self.devices.given(await self.partitioner.ready(plan, sight, wanted), sight.pods)
+        outcomes = await self.binder.bind(ready)
+        self._tell_bound(outcomes)
+        undone = sum(one.event in ("refused", "failed") for one in asked)
+        undone += len(wanted) - len(ready)
+        return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
+
+    def _note_near(self, steps: Iterable[TimeUp], told: Collection[JobName]) -> None:
+        self.memory.note_all(
+            HistoryEntry(
+                "time-limit-near",
+                step.job,
+                f"its time limit of {step.limit} is over at {step.over_at}; its tasks are told",
+                attempt=step.attempt,
+            )
+            for step in steps
+            if step.job in told
+        )
+
+    def _tell_leaving(self, outcomes: Collection[Outcome], sight: Sight) -> None:
+        self.happened(of_evictions(outcomes, sight.gangs))
+        self.memory.note_all(note for outcome in outcomes if (note := _of_leaving(outcome, sight)))
+        for outcome in outcomes:
+            if outcome.event == "called-off" and not outcome.only:
+                self.memory.call_off(outcome.job)
+
+    def _tell_bound(self, outcomes: Collection[GangOutcome]) -> None:
+        for outcome in outcomes:
+            self._watch_for(outcome.pods)
+            self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
+        self.memory.note_all(map(_of_start, outcomes))
+
+    def _watch_for(self, outcomes: Collection[PodOutcome]) -> None:
+        self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "bound"}
+        self._unknown |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "unknown"}
+
+    async def _marked(self) -> bool:
+        """Write to one of our pods: a mirror that shows this shows all that was done before. False: it shows no pod of ours.
+
+        A watch may hang while the lease is renewed, so that who begins to lead may not know what was bound by others for minutes.
+        """
+        for key, uid in self._ours():
+            if await self._touched(key, uid):
+                return True
+        return False
+
+    def _ours(self) -> list[tuple[Key, str]]:
+        """The pods of ours that the mirror shows, with their uids."""
+        pods = self.mirror.pods.items()
+        return [(key, pod.metadata.uid) for key, pod in pods if pod.spec.scheduler_name == names.SCHEDULER]
+
+    async def _voided(self, key: Key, uid: str) -> None:
+        """A Binding names the resourceVersion of its pod: with another one it is refused, should it arrive after all."""
+        pod = await self._touched(key, uid)
+        if pod and pod.spec.node_name:
+            self._unseen[key] = uid
+        del self._unknown[key]
+
+    async def _touched(self, key: Key, uid: str) -> Pod | None:
+        """The pod, with a resourceVersion that it never had before; None: it is gone."""
+        lead = self.leads()
+        # A patch that changes nothing is not written, and leaves the resourceVersion as it is.
+        notes = {**lead.stamp, names.TOUCHED: f"{lead.epoch}-{next(self._marks)}"}
+        try:
+            answer = await self.api.patch(PODS.path(*key), {"metadata": {"uid": uid, "annotations": notes}})
+        except NotFoundError:
+            return None
+        except ConflictError as error:
+            if error.status != 422:  # that another pod has the name is said so; any other conflict says nothing of it
+                raise
+            return None
+        return msgspec.convert(answer, Pod)
+
+    def _node(self, name: NodeName) -> KubeNode | None:
+        return self.mirror.nodes.get(Key("", name))
+
+    def _ground(self, sight: Sight) -> BindableNodes:
+        nodes: dict[str, KubeNode] = {
+            node.name: wire for node in sight.cluster.nodes if (wire := self._node(node.name))
+        }
+        refused = {(one.namespace, one.name) for gang in sight.cluster.gangs if gang.refusals for one in gang.members}
+        return BindableNodes(nodes, frozenset(refused))
+
+    def _is_seen(self, key: Key, uid: str) -> bool:
+        pod = self.mirror.pods.get(key)
+        return pod is None or pod.metadata.uid != uid or bool(pod.spec.node_name)
+
+
+def _known(sight: Sight) -> Seen:
+    return Seen(sight.cluster, sight.pods, sight.budgets)
+
+
+def _asked(step: Evict | Shrink | Release) -> HistoryEntry:
+    """What is on record of a gang that was asked to leave, or to let a part go."""
+    match step:
+        case Evict():
+            return HistoryEntry(
+                EVICTED, step.job, why_evicted(step), "checkpointing", step.attempt, "evict", step.beneficiary or ""
+            )
+        case Shrink():
+            return HistoryEntry("asked-to-shrink", step.job, why_evicted(step), attempt=step.attempt)
+        case Release():
+            return HistoryEntry(EVICTED, step.job, "it did not become ready in time", "stopping", step.attempt)
+
+
+def _of_leaving(outcome: Outcome, sight: Sight) -> HistoryEntry | None:
+    if outcome.event in ("refused", "failed", "called-off"):
+        return HistoryEntry(f"eviction-{outcome.event}", outcome.job, outcome.why)
+    if outcome.event == "limit-over":
+        job = sight.gangs[outcome.job].job
+        return HistoryEntry(EVICTED, outcome.job, outcome.why, "stopping", job.attempt if job else 0)
+    return None
+
+
+def _of_start(outcome: GangOutcome) -> HistoryEntry:
+    gang = outcome.gang
+    if outcome.is_whole:
+        nodes = ", ".join(dict.fromkeys(pod.node for pod in gang.pods))
+        return HistoryEntry("bound", gang.job, f"attempt {gang.attempt} on {nodes}", "starting", gang.attempt)
+    worst = next(pod for pod in outcome.pods if pod.answer != "bound")
+    return HistoryEntry("bind-refused", gang.job, f"pod {worst.pod.name}: {worst.answer}: {worst.why}")

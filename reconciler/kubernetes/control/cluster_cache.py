@@ -1,0 +1,112 @@
+"""What the API server holds of everything that rounds need, kept by watches, and what it means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from reconciler.kubernetes.client.followed import Followed, Seams, Standing
+from reconciler.kubernetes.client.watching import Change
+from reconciler.kubernetes.dra.pod_claims import PodClaims
+from reconciler.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.kubernetes.objects.disruption import Budget, KubePriorityClass
+from reconciler.kubernetes.objects.object_kinds import ObjectKind
+from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
+from reconciler.kubernetes.objects.podgroups import GROUPS
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.kubernetes.objects.wire import KubeNode, Pod
+from reconciler.kubernetes.objects.world import ClusterModel
+from solver.model.cluster import Node as SolverNode
+
+T = TypeVar("T")
+M = TypeVar("M")
+Heard = Callable[[Change[T]], bool]
+
+BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
+
+
+class ClusterCache:
+    """All objects that matter, as the server has them.
+
+    Nodes, pods, PriorityClasses and PodDisruptionBudgets are needed. PodGroups and the controllers whose pods are understood are
+    read where they are installed and may be read; so are ResourceClaims, and the devices that drivers publish for them. Further
+    kinds are registered by `watch`, before `run`. `whose`: which pods are jobs.
+    """
+
+    def __init__(self, seams: Seams, whose: PodOwnership = OURS) -> None:
+        self._seams = seams
+        self._world = ClusterModel(whose)
+        self.devices = PodClaims(self._world)
+        """What claims have, and may have."""
+        self._followed: list[Followed[Any]] = []
+        self.changed = asyncio.Event()
+        """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
+        self.nodes = self.watch(
+            (NODES,), KubeNode, lambda node: self.devices.node(node.before, node.after), needed=True
+        )
+        self.pods = self.watch((PODS,), Pod, lambda pod: self.devices.pod(pod.before, pod.after), needed=True)
+        self.priority_classes = self.watch((PRIORITY_CLASSES,), KubePriorityClass, needed=True)
+        self.budgets = self.watch((BUDGETS,), Budget, needed=True)
+        self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
+        self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))
+        self.watch((CLASSES,), DeviceClass, lambda one: self.devices.device_class(one.before, one.after))
+        for group in GROUPS:
+            self._watch_meaning(group, self._world.group)
+        for controller in CONTROLLERS:
+            self._watch_meaning(controller, self._world.controller)
+
+    def watch(
+        self, resources: Sequence[Resource], kind: type[T], heard: Heard[T] | None = None, *, needed: bool = False
+    ) -> Followed[T]:
+        """Follow one more kind, decoded as `kind`; `resources` are its names, the newest first.
+
+        `heard` is told of each change, and says whether it makes a difference; without it every change does. What `needed` means is
+        said at `Followed`.
+        """
+
+        def told(changes: Sequence[Change[T]]) -> None:
+            if any([heard(change) for change in changes] if heard else changes):  # a list: all of them are to be heard
+                self.changed.set()
+
+        followed = Followed(self._seams, resources, kind, told, needed=needed)
+        self._followed.append(followed)
+        return followed
+
+    async def run(self) -> None:
+        """Follow everything until cancelled. Raises KubernetesError where something that is needed can't be read: a person acts."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for followed in self._followed:
+                    tasks.create_task(followed.run())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+
+    async def ready(self) -> None:
+        """Return once everything was read that is there."""
+        for followed in self._followed:
+            await followed.settled.wait()
+
+    def declare(self, declared: Iterable[SolverNode]) -> None:
+        """These are the nodes that Git declares now; said again whenever the policy's revision is another."""
+        self._world.declare(declared)
+        self.changed.set()
+
+    def cluster(self) -> KubernetesCluster:
+        """What it all means now."""
+        self.devices.tell()
+        return self._world.cluster()
+
+    def standing(self) -> tuple[Standing, ...]:
+        """How far each kind is followed."""
+        return tuple(followed.standing() for followed in self._followed)
+
+    def _watch_meaning(self, kind: ObjectKind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
+        def heard(change: Change[Any]) -> bool:
+            before, after = (known and kind.read(known) for known in (change.before, change.after))
+            return take(before, after)
+
+        self.watch(kind.resources, kind.written, heard)

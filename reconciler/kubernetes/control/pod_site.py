@@ -1,0 +1,159 @@
+"""A cluster whose truth is its API server: jobs are pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.control.control import PolicyInForce, PolicySource
+from reconciler.control.fallback import CheckedPlan, decide
+from reconciler.control.loop import take_pass
+from reconciler.control.passes import Laps, Pass
+from reconciler.kubernetes.binder.budgets import by_namespace
+from reconciler.kubernetes.control.attempts import PodAttempts
+from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
+from reconciler.kubernetes.control.plane import PodPlane
+from reconciler.kubernetes.control.sight import Sight, claims_of, seen, snapshot_from
+from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.status.queues import PolicyState
+from reconciler.kubernetes.status.teller import Facts
+from reconciler.lifecycle.interventions.effects import about
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.clock import Clock
+from reconciler.model.intervention_record import Intervention
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.rounds import RoundRecord
+from solver.model.inflight import ConvergenceClock
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.plan.plan import Plan
+from solver.policy.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class PodLook:
+    """What the watches show, and as much of the policy as can be kept there."""
+
+    sight: Sight
+    policy: Policy
+    revision: str
+    interventions: tuple[Intervention, ...]
+
+    @property
+    def sighted(self) -> BackendReports:
+        """As every pass has it."""
+        return BackendReports({node.name: node for node in self.sight.cluster.nodes}, PodAttempts(self.sight))
+
+
+@dataclass
+class PodSite:
+    """Implements Site. Without hands it only looks: `observer` says what each round would have done."""
+
+    plane: PodPlane
+    _epoch: Epoch = field(init=False)
+
+    @property
+    def clock(self) -> Clock:
+        """The plane's."""
+        return self.plane.handed.clock
+
+    @property
+    def policies(self) -> PolicySource:
+        """The plane's."""
+        return self.plane.handed.policies
+
+    def lead(self) -> Epoch:
+        """By the Lease of the cluster. Raises NotLeaderError."""
+        self._epoch = self.plane.hands.lead() if self.plane.hands else Epoch(0)
+        self.plane.handed.memory.open()
+        return self._epoch
+
+    async def look(self, in_force: PolicyInForce) -> PodLook:
+        """Wait until the watches show what was done, and read them. Raises KubernetesError."""
+        if self.plane.handed.memory.is_new(in_force.revision):
+            self.plane.mirror.declare(in_force.nodes)
+        if self.plane.hands:
+            await self.plane.hands.caught_up()
+        sight, policy = await _looked(self.plane, in_force.policy)
+        return PodLook(sight, policy, in_force.revision, self.plane.handed.interventions.in_force())
+
+    def accrue(self, look: PodLook) -> None:
+        """By what pods hold."""
+        sight = look.sight
+        self.plane.handed.memory.accrue(look.policy, claims_of(sight), sight.queues, sight.cluster.nodes)
+
+    async def settle(self, look: PodLook) -> int:
+        """Go on with what was begun."""
+        return await self.plane.hands.go_on(look.sight, look.policy) if self.plane.hands else 0
+
+    def observe(self, look: PodLook) -> Snapshot:
+        """Join what the watches show with what no object says."""
+        memory = self.plane.handed.memory
+        memory.look(self._epoch, look.sight)
+        return snapshot_from(self.clock.now(), look.sight, look.policy, look.interventions, memory.remembered())
+
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
+        """In the state folder's store."""
+        self.plane.handed.memory.keep_clocks(clocks)
+
+    def note(self, kind: str, subject: str, cause: str) -> None:
+        """In the history."""
+        self.plane.handed.memory.note(kind, subject, cause)
+
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+        """Off the event loop: watches go on, and the lease is renewed, while it is solved."""
+        return await asyncio.to_thread(decide, self.plane.handed.solve, snapshot, policy, laps)
+
+    def keep_round(self, record: RoundRecord) -> int | None:
+        """In the history."""
+        return (self.plane.observer or self.plane.handed.memory).keep_round(record)
+
+    async def act(self, plan: Plan, look: PodLook) -> int:
+        """Bind, evict, promise; nothing where it only looks."""
+        return await self.plane.hands.act(plan, look.sight) if self.plane.hands else 0
+
+    async def tell(self, plan: Plan, snapshot: Snapshot, look: PodLook) -> None:
+        """Conditions of pods, Events and queues; or what would have been done."""
+        if self.plane.observer:
+            await self.plane.observer.note(snapshot.time, plan, look.sight)
+        if self.plane.teller:
+            standing = _standing(self.plane, look.revision, look.interventions)
+            self.plane.teller.note(Facts(plan, look.sight.cluster, look.sight.pods, snapshot, look.policy, standing))
+
+    def by_hand(self, look: PodLook) -> tuple[Intervention, ...]:
+        """As the round knew it."""
+        return look.interventions
+
+
+async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
+    """Take one pass. Raises as `take_pass`, and KubernetesError where the API server does not answer."""
+    done, look = await take_pass(PodSite(plane))
+    return done, look.sight
+
+
+async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:
+    """What the mirror shows and this process remembers, and what of the policy can be kept there."""
+    pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
+    budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
+    begun = plane.hands.binder.remembered if plane.hands else ()
+    deadline, now = policy.scheduling.start_deadline, plane.handed.clock.now()
+    sight = seen(plane.mirror.cluster(), pods, budgets, deadline, now, begun)
+    policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
+    if plane.hands:
+        sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
+    return await _with_geometry(plane, policy, sight), policy
+
+
+async def _with_geometry(plane: PodPlane, policy: Policy, sight: Sight) -> Sight:
+    """Who only looks has not read which configs there are: what a round wants of a node is what would be asked for."""
+    nodes = [node for _, node in plane.mirror.nodes.items()]
+    if plane.hands:
+        return await plane.hands.partitioner.looked(policy, sight, nodes)
+    now = plane.handed.clock.now()
+    return with_geometry(sight, geometry_of(policy, sight, nodes, now), now)
+
+
+def _standing(plane: PodPlane, revision: str, by_hand: Iterable[Intervention]) -> PolicyState:
+    holds = about(by_hand, "hold", "queue", plane.handed.clock.now())
+    return PolicyState(revision, plane.handed.stalled(), {QueueName(name): str(hold) for name, hold in holds.items()})

@@ -1,0 +1,127 @@
+"""The pods that are jobs, in gangs, while they come and go: only what has changed is gathered anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from reconciler.kubernetes.objects.controllers import Controller
+from reconciler.kubernetes.objects.gangs import At, LivePods, gathered
+from reconciler.kubernetes.objects.membership import GangKey, Membership, membership_of
+from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
+from reconciler.kubernetes.objects.podgroups import Group
+from reconciler.kubernetes.objects.pods import PodTask, task_of
+from reconciler.kubernetes.objects.wire import Pod
+
+PodKey = tuple[str, str]
+
+
+class Regathered(NamedTuple):
+    """A gang as it was (None: new) and as it is (None: gone)."""
+
+    before: LivePods | None
+    after: LivePods | None
+
+
+class GangIndex:
+    """Every gang there is.
+
+    Pods are kept by the gang that they name, which need not be the one that they are in: a group that asks for no gang makes each
+    of its pods one. `whose`: which pods are jobs.
+    """
+
+    def __init__(self, whose: PodOwnership = OURS) -> None:
+        self._whose = whose
+        self._named: dict[GangKey, dict[PodKey, tuple[Membership, Pod]]] = {}
+        self._groups: dict[At, Group] = {}
+        self._controllers: dict[At, Controller] = {}
+        self._found: dict[GangKey, tuple[GangKey, ...]] = {}
+        self._tasks: dict[PodKey, PodTask] = {}
+        self._changed: set[GangKey] = set()
+        self.gangs: dict[GangKey, LivePods] = {}
+        self.gang_of: dict[PodKey, GangKey] = {}
+        """In which gang a pod is; pods that have ended are in none."""
+
+    def pod(self, before: Pod | None, after: Pod | None) -> bool:
+        """A pod came, changed, or went; whether it is, or was, a job's."""
+        if before and self._whose.are_jobs(before):
+            key = membership_of(before).key
+            self._named[key].pop(before.key)
+            self._tasks.pop(before.key, None)
+            self._changed.add(key)
+        if after and self._whose.are_jobs(after):
+            membership = membership_of(after)
+            self._named.setdefault(membership.key, {})[after.key] = membership, after
+            self._changed.add(membership.key)
+        return any(pod is not None and self._whose.are_jobs(pod) for pod in (before, after))
+
+    def group(self, before: Group | None, after: Group | None) -> None:
+        """A PodGroup came, changed, or went."""
+        for known in (before, after):
+            if known:
+                self._changed.add(GangKey(known.namespace, known.source, known.name))
+        if before:
+            self._groups.pop(_at(before), None)
+        if after:
+            self._groups[_at(after)] = after
+
+    def controller(self, before: Controller | None, after: Controller | None) -> None:
+        """An object that makes pods came, changed, or went."""
+        for known in (before, after):
+            if known:
+                self._changed.add(GangKey(known.namespace, known.source, known.name))
+        if before:
+            self._controllers.pop(_at(before), None)
+        if after:
+            self._controllers[_at(after)] = after
+
+    def renewed(self) -> dict[GangKey, Regathered]:
+        """The gangs that are not as they were when this was asked last."""
+        before: dict[GangKey, LivePods] = {}
+        after: dict[GangKey, LivePods] = {}
+        for named in self._changed:
+            before |= {key: self.gangs[key] for key in self._found.pop(named, ())}
+            after |= self._gathered(named)
+        self._changed.clear()
+        changed = {
+            key: Regathered(before.get(key), after.get(key))
+            for key in before.keys() | after.keys()
+            if before.get(key) != after.get(key)
+        }
+        for key in changed:
+            self._forget(before.get(key))
+        for key in changed:
+            self._keep(after.get(key))
+        return changed
+
+    def _gathered(self, named: GangKey) -> dict[GangKey, LivePods]:
+        pods = self._named.get(named, {})
+        if not pods:
+            self._named.pop(named, None)
+            return {}
+        gangs = gathered(named, pods.values(), self._groups, self._controllers, self._task)
+        found = {gang.key: replace(gang, queue_else=self._whose.queue) for gang in gangs}
+        self._found[named] = tuple(found)
+        return found
+
+    def _task(self, pod: Pod) -> PodTask:
+        known = self._tasks.get(pod.key)
+        if known is None:
+            known = self._tasks[pod.key] = task_of(pod)
+        return known
+
+    def _forget(self, gang: LivePods | None) -> None:
+        if gang:
+            del self.gangs[gang.key]
+            for task in gang.tasks:
+                self.gang_of.pop(task.pod.key, None)
+
+    def _keep(self, gang: LivePods | None) -> None:
+        if gang:
+            self.gangs[gang.key] = gang
+            for task in gang.tasks:
+                self.gang_of[task.pod.key] = gang.key
+
+
+def _at(known: Group | Controller) -> At:
+    return known.source, known.namespace, known.name

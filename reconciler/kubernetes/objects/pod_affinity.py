@@ -1,0 +1,272 @@
+"""What pods ask of where other pods are: affinity, anti-affinity and topology spread.
+
+Towards pods that run already, each is a matter of nodes: some are left out. Within the gang it is what a job can say: at most so
+many tasks in each domain, or all tasks in one. As the scheduler decides it: kubernetes.io, "Assigning Pods to Nodes" and "Pod
+Topology Spread Constraints"; the latter's rule is max - min <= maxSkew over the domains that are eligible.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.constraints import Names, Places
+from reconciler.kubernetes.objects.neighbours import means
+from reconciler.kubernetes.objects.remarks import Refusal, Remark
+from reconciler.kubernetes.objects.wire import LabelSelector, Pod, PodTerm, TopologySpread
+from solver.model.cluster import Level, NodeName, SpreadLevel
+from solver.model.workload import Bundle, Spread
+
+SIZE_DIGITS_MAX = 5
+"""Of a slice, as of the bundles of jobs in documents. What people write may have more digits than are made a number at all."""
+_LOOSEN = "Prefer it instead of requiring it."
+
+
+@dataclass(slots=True)
+class AffinityRules:
+    """What was found for one task group. `spread` is the group's, `gang_spread` that of all tasks. Mutable: filled step by step."""
+
+    nodes: Names
+    spread: Spread | None = None
+    gang_spread: Spread | None = None
+    required: Level | None = None
+    preferred: list[Level] = field(default_factory=list)
+    spreads_out: bool = False
+    bundle: Bundle | None = None
+    refusals: list[Refusal] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+    def refuse(self, code: str, message: str, fix: str = _LOOSEN) -> None:
+        """A hard wish that can't be kept."""
+        self.refusals.append(Refusal(code, message, fix))
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """A task group (`group`, all alike) within its gang, among everybody else who is on a node.
+
+    `gang_least`, `least`: how few of the gang, and of the group, may run.
+    """
+
+    places: Places
+    gang: Sequence[Pod]
+    group: Sequence[Pod]
+    gang_least: int
+    least: int
+
+    def apart(self, nodes: Names) -> AffinityRules:
+        """What the group asks, beginning with the nodes that it may be on."""
+        found = AffinityRules(nodes)
+        pod = self.group[0]
+        affinity = pod.spec.affinity
+        for term in affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ():
+            self._away(found, term)
+        for term in affinity.pod_affinity.required if affinity and affinity.pod_affinity else ():
+            self._near(found, term)
+        for constraint in pod.spec.topology_spread_constraints:
+            self._spread(found, constraint)
+        self._slices(found)
+        self._wishes(found)
+        self._repelled(found)
+        if nodes and not found.nodes and not found.refusals:
+            found.refuse("no-node", "affinity to other pods leaves no node of those that it may be on")
+        return found
+
+    def _away(self, found: AffinityRules, term: PodTerm) -> None:
+        if self._is_unknown(found, term):
+            return
+        taken = self._domains(term.topology_key, self._others(term))
+        found.nodes = self._where(found.nodes, term.topology_key, taken, inside=False)
+        own = self._own(term)
+        if len(own) > 1 or (own and len(self.gang) > 1):
+            self._bound_to(found, own, term.topology_key, 1)
+
+    def _near(self, found: AffinityRules, term: PodTerm) -> None:
+        if self._is_unknown(found, term):
+            return
+        others, own = self._others(term), self._own(term)
+        if others or not own:
+            found.nodes = self._where(
+                found.nodes, term.topology_key, self._domains(term.topology_key, others), inside=True
+            )
+            return
+        level = as_level(self.places.level(term.topology_key))
+        if level is None or len(own) != len(self.gang):
+            message = f"requires pods of its own gang near it by {term.topology_key}"
+            fix = "Let all pods of the gang require each other, by a label that is an island, a rack or a block."
+            found.refuse("pod-affinity", message, fix)
+            return
+        found.required = level
+
+    def _spread(self, found: AffinityRules, constraint: TopologySpread) -> None:
+        key, pod = constraint.topology_key, self.group[0]
+        if constraint.when_unsatisfiable != "DoNotSchedule":
+            found.spreads_out |= self.places.level(key) == "node"
+            if self.places.level(key) != "node":
+                found.remarks.append(Remark("soft-spread", f"spreading by {key} where possible is not followed"))
+            return
+        same = {name: pod.metadata.labels[name] for name in constraint.match_label_keys if name in pod.metadata.labels}
+        term = PodTerm(key, _narrowed(constraint.label_selector, same))
+        counts = self._others(term)
+        self.places.note_grounds()
+        eligible = {self._value(name, key) for name in self.places.selected(pod)} - {""}
+        if len(self.gang) == 1:
+            by_value = Counter(dict.fromkeys(eligible, 0))
+            for name, count in counts.items():
+                by_value[self._value(name, key)] += count
+            fewest = min((by_value[value] for value in eligible), default=0)
+            if constraint.min_domains and len(eligible) < constraint.min_domains:
+                fewest = 0
+            itself = bool(self._own(term))
+            able = {value for value in eligible if by_value[value] + itself - fewest <= constraint.max_skew}
+            found.nodes = self._where(found.nodes, key, able, inside=True)
+        elif counts:
+            message = f"spreads by {key} together with pods that are not of its gang"
+            found.refuse("spread-with-others", message, "Select the gang's pods alone, or say ScheduleAnyway.")
+        else:
+            found.nodes = self._where(found.nodes, key, eligible, inside=True)
+            self._evenly(found, self._own(term), constraint, len(eligible))
+
+    def _evenly(self, found: AffinityRules, own: Sequence[Pod], constraint: TopologySpread, domains: int) -> None:
+        """At most so many in each domain that no two can differ by more than the skew, however they fall."""
+        fewest = self.gang_least if len(own) == len(self.gang) else self.least
+        tasks, skew = min(len(own), fewest), constraint.max_skew
+        most = max(skew, (tasks + skew) // domains) if domains else 0
+        if most * domains < tasks:
+            message = (
+                f"{tasks} pods on {domains} domains of {constraint.topology_key} can't be spread as a job can say it"
+            )
+            found.refuse(
+                "uneven-spread",
+                message,
+                f"Use a maxSkew of {-(-tasks // domains) if domains else tasks}, or ScheduleAnyway.",
+            )
+        elif own:
+            self._bound_to(found, own, constraint.topology_key, most)
+
+    def _bound_to(self, found: AffinityRules, own: Sequence[Pod], key: str, most: int) -> None:
+        """At most so many of the gang's own in each domain: of the group, where it means the group, or of all."""
+        level = self.places.level(key)
+        if level is None:
+            found.refuse(
+                "not-a-level",
+                f"{key} is no level of the topology here",
+                "Use kubernetes.io/hostname, or a rack or block.",
+            )
+            return
+        bound = Spread(level, most)
+        meant = {pod.key for pod in own}
+        if meant == {pod.key for pod in self.gang}:
+            earlier, found.gang_spread = found.gang_spread, bound
+        elif meant == {pod.key for pod in self.group}:
+            earlier, found.spread = found.spread, bound
+        else:
+            found.refuse(
+                "part-of-gang", f"keeps away by {key} from some pods of its gang only", "Select one role, or all."
+            )
+            return
+        if earlier not in (None, bound):
+            found.refuse("several-spreads", "spreads its gang over several levels", "Keep one.")
+
+    def one_domain(self, found: AffinityRules, *, is_whole_role: bool) -> Level | None:
+        """The level in one domain of which Kueue wants the pods of a role; None: none. It asks that role by role."""
+        key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_REQUIRED)
+        level = as_level(self.places.level(key)) if key else None
+        if key and level is None:
+            fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
+            found.refuse("not-a-level", f"requires one domain of {key}, which is no level here", fix)
+        elif key and not (is_whole_role and found.bundle is None):
+            message = "requires one domain for a role whose pods are not alike, or that has slices beside other roles"
+            found.refuse(
+                "role-topology", message, "Give unlike pods roles of their own, and slices to gangs of one role."
+            )
+        return level
+
+    def _slices(self, found: AffinityRules) -> None:
+        """So many consecutive pods each in one domain, as Kueue calls slices."""
+        key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE)
+        if not key:
+            return
+        size, level = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE_SIZE), self.places.level(key)
+        within = as_level(level)
+        if within is None or not size.isdecimal() or len(size) > SIZE_DIGITS_MAX or int(size) < 1:
+            message = f"requires slices of {size or 'no'} pods in one domain of {key}, which can't be said here"
+            found.refuse(
+                "slices", message, f"Name a size and a label of islands, racks or blocks in {names.KUEUE_SLICE}."
+            )
+            return
+        found.bundle = Bundle(int(size), within)
+
+    def _wishes(self, found: AffinityRules) -> None:
+        affinity = self.group[0].spec.affinity
+        near = affinity.pod_affinity.preferred if affinity and affinity.pod_affinity else ()
+        away = affinity.pod_anti_affinity.preferred if affinity and affinity.pod_anti_affinity else ()
+        for wish in near:
+            term = wish.pod_affinity_term
+            level = as_level(self.places.level(term.topology_key))
+            if level is None or len(self._own(term)) != len(self.gang):
+                found.remarks.append(
+                    Remark("preferred-pods", f"the wish to be near pods by {term.topology_key} is not followed")
+                )
+            else:
+                found.preferred.append(level)
+        for wish in away:
+            term = wish.pod_affinity_term
+            if self.places.level(term.topology_key) == "node" and self._own(term):
+                found.spreads_out = True
+            else:
+                found.remarks.append(
+                    Remark("preferred-pods", f"the wish to be away from pods by {term.topology_key} is not followed")
+                )
+
+    def _repelled(self, found: AffinityRules) -> None:
+        """Anti-affinity counts both ways: pods that run keep away those whom they mean."""
+        pod, own = self.group[0], {one.key for one in self.gang}
+        for term, pods in self.places.crowd.repelling(pod):
+            nodes = [NodeName(other.spec.node_name) for other in pods if other.key not in own]
+            found.nodes = self._where(
+                found.nodes, term.topology_key, self._domains(term.topology_key, nodes), inside=False
+            )
+
+    def _is_unknown(self, found: AffinityRules, term: PodTerm) -> bool:
+        selector = term.namespace_selector
+        if selector is None or not (selector.match_labels or selector.match_expressions):
+            return False
+        found.refuse("namespace-selector", "selects pods by the labels of their namespaces", "List the namespaces.")
+        return True
+
+    def _own(self, term: PodTerm) -> Sequence[Pod]:
+        return [pod for pod in self.gang if means(term, self.group[0].metadata.namespace, pod)]
+
+    def _others(self, term: PodTerm) -> Counter[NodeName]:
+        """How many pods of other gangs it means there are on each node."""
+        meant = self.places.crowd.meant(term, self.group[0].metadata.namespace)
+        own = Counter(NodeName(pod.spec.node_name) for pod in self._own(term) if pod.holds)
+        return +(meant - own)
+
+    def _value(self, node: NodeName, key: str) -> str:
+        seen = self.places.seen.get(node)
+        return seen.labels.get(key, "") if seen else ""
+
+    def _domains(self, key: str, nodes: Iterable[NodeName]) -> set[str]:
+        return {self._value(name, key) for name in nodes} - {""}
+
+    def _where(self, nodes: Names, key: str, values: set[str], *, inside: bool) -> Names:
+        """Those of the nodes whose domain is one of these, or none of these; a node without the label is in no domain."""
+        self.places.note_grounds()
+        return frozenset(name for name in nodes if (self._value(name, key) in values) == inside)
+
+
+def as_level(level: SpreadLevel | None) -> Level | None:
+    """The level that tasks can be kept together in; None for a node, which is none."""
+    return None if level is None or level == "node" else level
+
+
+def _narrowed(selector: LabelSelector | None, same: dict[str, str]) -> LabelSelector | None:
+    if selector is None:
+        return None
+    return msgspec.structs.replace(selector, match_labels={**selector.match_labels, **same})

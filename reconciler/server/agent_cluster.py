@@ -1,0 +1,116 @@
+"""The part of a control plane whose tasks run on many machines: the door to their agents, and who may come through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.backends.baremetal.agent_server import AgentServer
+from reconciler.backends.baremetal.authority import CertificateAuthority
+from reconciler.backends.baremetal.authority_file import AuthorityFile
+from reconciler.backends.baremetal.backend import BareMetalBackend
+from reconciler.backends.baremetal.desk import AgentDesk
+from reconciler.backends.baremetal.enrolment import Enrolment
+from reconciler.backends.baremetal.entry import Entry
+from reconciler.backends.baremetal.fleet import Fleet
+from reconciler.backends.baremetal.full_collections import only_when_asked
+from reconciler.backends.baremetal.merge import Patience
+from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.lifecycle.health.trials import claims_of
+from reconciler.model.clock import Clock
+from reconciler.protocols.stores import Claim
+from reconciler.server.agent_secrets import AgentSecrets
+from reconciler.server.execution_platform import ExecutionPlatform
+from reconciler.server.parts import ServerThread
+from reconciler.server.settings import AgentsSettings, Settings
+from reconciler.server.terms import secret_folder_of
+from reconciler.store.store import SqlStore
+from solver.model.cluster import Node, NodeName
+from solver.model.workload import JobName, JobSpec
+
+
+def on_agents(
+    settings: Settings,
+    on: AgentsSettings,
+    store: SqlStore,
+    policies: PolicySource,
+    leads: Callable[[], bool],
+    wake: Callable[[], None],
+    clock: Clock,
+    log: FilteringBoundLogger,
+    closing: ExitStack,
+) -> ExecutionPlatform:
+    """Put it together. Raises KeyFileError, UnsafeSecretsError; its `begin` raises AgentListenerError."""
+    file = AuthorityFile(on.authority or settings.folder.path / "agents" / "authority.pem")
+    if on.authority is None:
+        file.make(clock.now())
+    authority, fleet = CertificateAuthority(file, store.agents, clock), Fleet(clock)
+    entry = Entry(authority, Enrolment(authority, store.agents, store.history, clock))
+    door = AgentServer((on.host, on.port), entry, fleet, _declared_in(policies), leads, wake, log)
+
+    def begin() -> None:
+        only_when_asked()
+        port = door.open()
+        closing.callback(door.close)
+        log.info("listening-for-agents", host=on.host, port=port)
+
+    secrets = AgentSecrets(secret_folder_of(settings.secrets, lambda: policies.current().policy))
+    patience, spec_of = _patience(policies, on), _spec_of(store)
+    return ExecutionPlatform(
+        BareMetalBackend(door, fleet, lambda: _claims(store), patience, secrets.sent, spec_of),
+        secrets.unstartable,
+        AgentDesk(store.agents, authority),
+        begin,
+        (ServerThread("agents", door.wait, door.close),),
+        "they go on; agents keep them, and find whoever leads next",
+    )
+
+
+def _claims(store: SqlStore) -> tuple[Claim, ...]:
+    """What may run anywhere: jobs, and trials of nodes."""
+    return (*store.ledger.claims(), *claims_of(store.health.all()))
+
+
+def _patience(policies: PolicySource, on: AgentsSettings) -> Callable[[], Patience]:
+    """As the HealthPolicy in force says, or, where there is none, the command line."""
+
+    def patience() -> Patience:
+        try:
+            health = policies.current().operations.health
+        except NoPolicyError:
+            health = None
+        if health is None:
+            return Patience(lost_after=on.node_lost_after)
+        return Patience(health.node_lease, health.node_lost_after)
+
+    return patience
+
+
+def _declared_in(policies: PolicySource) -> Callable[[NodeName], Node | None]:
+    known: dict[str, dict[NodeName, Node]] = {}
+
+    def declared(name: NodeName) -> Node | None:
+        try:
+            current = policies.current()
+        except NoPolicyError:
+            return None
+        if current.revision not in known:
+            known.clear()
+            known[current.revision] = {node.name: node for node in current.nodes}
+        return known[current.revision].get(name)
+
+    return declared
+
+
+def _spec_of(store: SqlStore) -> Callable[[JobName], JobSpec | None]:
+    """What a job says; None: it is the trial of a node, and no job."""
+
+    def spec_of(job: JobName) -> JobSpec | None:
+        try:
+            return store.jobs.job(job).spec
+        except KeyError:
+            return None
+
+    return spec_of

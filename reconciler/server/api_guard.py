@@ -1,0 +1,37 @@
+"""Who may speak to the API of this process."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from contextlib import suppress
+
+from reconciler.access.authenticator import Authenticator
+from reconciler.access.oidc import OidcVerifier
+from reconciler.access.policy import AccessPolicy
+from reconciler.access.token_file import read_or_make_token
+from reconciler.access.tokens import UserTokenFile
+from reconciler.api.guard import LOOPBACK_NAMES, Guard
+from reconciler.model.clock import SystemClock
+from reconciler.server.settings import Settings
+
+
+def guard_of(settings: Settings, access: Callable[[], AccessPolicy | None]) -> Guard:
+    """The token of the state folder, the token file, and identity providers. Raises TokenFileError."""
+    tokens = UserTokenFile(settings.tokens) if settings.tokens is not None else None
+    if tokens is not None:
+        # Better found wrong now than by the first who comes.
+        tokens.check()
+    token = read_or_make_token(settings.folder.token) if settings.authenticate else None
+    wildcard = settings.host in ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened to)
+    own_name = () if wildcard else (settings.host,)
+    identify = Authenticator(access, OidcVerifier(SystemClock()), tokens)
+    return Guard(token, _user_name(), LOOPBACK_NAMES.union(own_name, settings.hosts), identify)
+
+
+def _user_name() -> str:
+    """Who the token file belongs to; a container may run under a number that has no name."""
+    with suppress(KeyError):
+        return pwd.getpwuid(os.geteuid()).pw_name
+    return f"uid-{os.geteuid()}"

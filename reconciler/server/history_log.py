@@ -1,0 +1,81 @@
+"""A History that also tells the log: one line per recorded round and event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.stores import Event, History, KeptEvent
+from solver.model.quantities import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedHistory:
+    """Implements History on another one. What it logs was committed before."""
+
+    kept: History
+    log: FilteringBoundLogger
+
+    def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
+        """Keep a round, and say what it decided."""
+        number = self.kept.record_round(epoch, record)
+        line = summarise(record)
+        self.log.info(
+            "round",
+            number=number,
+            revision=line.revision[:12],
+            starts=line.starts,
+            waits=line.waits,
+            inadmissible=line.inadmissible,
+            stage=line.stage,
+            ms=round(line.duration_ms, 1),
+        )
+        return number
+
+    def round(self, number: int) -> RoundRecord:
+        """As kept."""
+        return self.kept.round(number)
+
+    def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
+        """As kept."""
+        return self.kept.rounds(limit, before)
+
+    def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
+        """Delete old rounds, and say how many."""
+        number = self.kept.prune_rounds(epoch, before, limit)
+        if number:
+            self.log.info("rounds-pruned", number=number, before=str(before))
+        return number
+
+    def record_event(self, event: Event) -> None:
+        """Append an event, and say it."""
+        self.record_events((event,))
+
+    def record_events(self, told: Iterable[Event]) -> None:
+        """Append events, and say each."""
+        events = tuple(told)
+        self.kept.record_events(events)
+        for event in events:
+            # Below the first line there may be a task's output, which is its owner's to read and may hold secrets.
+            cause, *_ = event.cause.splitlines() or [""]
+            self.log.info(event.kind, subject=event.subject, cause=cause, by=event.actor)
+
+    def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
+        """As kept."""
+        return self.kept.events(subject, limit)
+
+    def events_before(self, subject: str, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """As kept."""
+        return self.kept.events_before(subject, before, limit)
+
+    def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
+        """As kept."""
+        return self.kept.events_since(number, subject, limit)
+
+    def newest_event(self) -> int:
+        """As kept."""
+        return self.kept.newest_event()

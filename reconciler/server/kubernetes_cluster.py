@@ -1,0 +1,177 @@
+"""A control plane whose jobs are the pods of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import closing as shut
+from functools import partial
+from random import SystemRandom
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.access.token_file import read_or_make_token
+from reconciler.alerts.figures import WebhookFigures
+from reconciler.analysis.traces import TraceUnreadableError
+from reconciler.control.control import LEASE, PolicySource
+from reconciler.control.metrics import Metrics
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.recording import solver_with
+from reconciler.gitops.source.mirror import GitMirror
+from reconciler.gitops.source.standing_policy import StandingPolicy
+from reconciler.kubernetes.client.credentials import Credentials
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_paths
+from reconciler.kubernetes.client.leader import NoNamespaceError
+from reconciler.kubernetes.client.refusals import CredentialsError, KubernetesError
+from reconciler.kubernetes.client.service_account import in_cluster
+from reconciler.kubernetes.control.connection import Beside, ClusterConnection, connected
+from reconciler.kubernetes.control.observer import ObservedFiles, Observer
+from reconciler.kubernetes.control.observer_plane import observing
+from reconciler.kubernetes.control.plane import Handed, PodPlane
+from reconciler.kubernetes.control.policy_publication import PolicyPublication
+from reconciler.kubernetes.control.runner import PodRunner
+from reconciler.kubernetes.control.state import KubernetesState
+from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, SeenPlane
+from reconciler.kubernetes.objects.pod_ownership import PodOwnership
+from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.watch_status import FollowedFigures
+from reconciler.server.alerts import alerting
+from reconciler.server.folder import FolderUnusableError, StateFolder
+from reconciler.server.history_log import LoggedHistory
+from reconciler.server.kubernetes_status import KubernetesStatus
+from reconciler.server.parts import Parts, ServerThread
+from reconciler.server.policy_side import policy_side
+from reconciler.server.pruning import Pruning
+from reconciler.server.reporter import Reporter
+from reconciler.server.services import services_of
+from reconciler.server.settings import KubernetesSettings, Settings
+from reconciler.store.store import open_store
+from solver.model.snapshot import Snapshot
+
+HOLDER: Final = "control-plane"
+"""Of the store, which lies in a locked folder. Whose writes of the cluster are the leader's is said by the Lease."""
+
+
+class KubernetesFailedError(Exception):
+    """The API server can't be reached as configured, or keeps from Quorate what it needs. A person acts."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def credentials_of(settings: KubernetesSettings, clock: Clock) -> Credentials:
+    """How to reach the API server. Raises CredentialsError."""
+    if settings.kubeconfig is not None:
+        return from_kubeconfig(settings.kubeconfig, clock)
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return in_cluster(os.environ, clock)
+    return from_kubeconfig(kubeconfig_paths(os.environ), clock)
+
+
+def parts_on_kubernetes(
+    settings: Settings, on: KubernetesSettings, log: FilteringBoundLogger, closing: ExitStack
+) -> Parts:
+    """Put it together.
+
+    Raises KubernetesFailedError, FolderUnusableError, StoreUnusableError, TokenFileError and those of policy_side.
+    """
+    folder, clock = settings.folder, SystemClock()
+    cluster = _cluster(on, clock)
+    store = closing.enter_context(shut(open_store(folder.database)))
+    history = LoggedHistory(store.history, log)
+
+    def last_seen() -> Snapshot | None:
+        return runner.status.last.snapshot if runner.status.last else None
+
+    git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108  (there is no runner yet)
+    optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
+    memory = KubernetesState(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
+    observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
+
+    of_git = git.standing, solver_with(optimiser, clock), clock, SystemRandom(), partial(_stalled, git.standing)
+    handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
+
+    def connect() -> AbstractAsyncContextManager[PodPlane]:
+        return observing(cluster, handed, observer) if observer else connected(cluster, handed, beside)
+
+    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log).hear)
+    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
+        metrics.add(figures)
+    standing = KubernetesStatus(runner.followed, git.standing)
+    jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
+    stores = store.checkpoints, store.interventions, store.health
+    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
+    desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
+    pruning = Pruning(history, git.standing, clock, lambda: memory.epoch)
+    alias_key = read_or_make_token(folder.alias_key, "key")
+    asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
+    return Parts(
+        services_of(*asked, cluster=standing),
+        (
+            ServerThread("loop", lambda: _decide(optimiser, runner, on), runner.stop),
+            ServerThread("policy", git.follower.run, git.follower.stop),
+            ServerThread("alerts", alerts.run, alerts.stop),
+            ServerThread("pruning", pruning.run, pruning.stop),
+        ),
+        store,
+        ending="they go on; whoever leads next finds them",
+    )
+
+
+def _stalled(policies: StandingPolicy) -> str:
+    """Why a newer policy is not in force; "": there is none."""
+    now = policies.status().condition("Stalled")
+    return now.message if now.status else ""
+
+
+def _observer(
+    whose: PodOwnership, folder: StateFolder, memory: KubernetesState, clock: Clock, log: FilteringBoundLogger
+) -> Observer:
+    try:
+        return Observer(whose, ObservedFiles(folder.observed, folder.observed_nodes), memory, clock, log)
+    except (OSError, TraceUnreadableError) as error:
+        raise FolderUnusableError(f"{error}. Move that file away to begin a new record") from error
+
+
+def _showing(
+    settings: Settings, on: KubernetesSettings, policies: PolicySource, log: FilteringBoundLogger
+) -> tuple[Beside, ...]:
+    """The policy in the cluster, where that was asked for."""
+    read = GitMirror(settings.folder.mirror, settings.policies).read
+    shown = PolicyPublication(policies, read, settings.cluster, on.namespace, log)
+    return (shown.run,) if on.mirror_policy else ()
+
+
+def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSettings) -> None:
+    optimiser.warm_up()
+    with _told_to_people(on):
+        runner.run()
+
+
+def _cluster(on: KubernetesSettings, clock: Clock) -> ClusterConnection:
+    try:
+        credentials = credentials_of(on, clock)
+    except CredentialsError as error:
+        raise KubernetesFailedError(str(error), "") from error
+    named = on.namespace, on.lease, on.holder
+    return ClusterConnection(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs)
+
+
+@contextmanager
+def _told_to_people(on: KubernetesSettings) -> Iterator[None]:
+    """What the API server does not let us do is for a person to mend."""
+    try:
+        yield
+    except NoNamespaceError as error:
+        fix = f"Make it, kubectl create namespace {on.namespace}, or name another with --namespace."
+        raise KubernetesFailedError(str(error), fix) from error
+    except CredentialsError as error:
+        raise KubernetesFailedError(str(error), "") from error
+    except KubernetesError as error:
+        where = on.kubeconfig or "the pod's service account"
+        raise KubernetesFailedError(
+            str(error), f"See to it that {where} may do that: docs/kubernetes-install.md."
+        ) from error

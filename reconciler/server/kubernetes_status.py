@@ -1,0 +1,41 @@
+"""What `quorate status` says of a cluster of pods: how far it is followed, and what of the policy nobody keeps there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from reconciler.api.payloads import BEHIND, NOT_KEPT, Condition
+from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.kubernetes.control.limits import with_idle_limits
+from reconciler.model.watch_status import FollowedKind, behind
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesStatus:
+    """Implements ClusterStanding. Any thread may ask."""
+
+    kinds: Callable[[], tuple[FollowedKind, ...]]
+    policies: PolicySource
+
+    def followed(self) -> tuple[FollowedKind, ...]:
+        """How far each kind is followed; none before it has begun."""
+        return self.kinds()
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Whether what is known is old, and what the policy asks for in vain."""
+        late = [f"{kind.kind}: {kind.state}" for kind in behind(self.kinds())]
+        reason = "NotHeard" if late else "Followed"
+        return (Condition(BEHIND, bool(late), reason, "; ".join(late)), *self._not_kept())
+
+    def _not_kept(self) -> Iterator[Condition]:
+        try:
+            policy = self.policies.current().policy
+        except NoPolicyError:
+            return
+        classes = list(with_idle_limits(policy))
+        if classes:
+            message = (
+                f"nobody sees what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end nobody"
+            )
+            yield Condition(NOT_KEPT, status=True, reason="IdleLimits", message=message)

@@ -1,0 +1,179 @@
+"""A control plane with a ledger of its own, whose jobs are processes: of this machine, or of those with agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.access.token_file import read_or_make_token
+from reconciler.alerts.figures import WebhookFigures
+from reconciler.control.control import ControlPlane, PolicySource
+from reconciler.control.metrics import Metrics
+from reconciler.control.optimiser import KillableOptimiser
+from reconciler.control.recording import solver_with
+from reconciler.control.runner import LoopStatus, Runner
+from reconciler.lifecycle.checkpoints.keeper import Keeper
+from reconciler.lifecycle.health.figures import HealthFigures
+from reconciler.model.clock import Clock, SystemClock
+from reconciler.node.local import LocalBackend
+from reconciler.node.local.folders import StateFolders
+from reconciler.node.local.machine import equipment_of_this_machine
+from reconciler.node.local.retention import AttemptRetention
+from reconciler.node.local_driver import driver_for, gpus_of, use_of
+from reconciler.protocols.stores import History
+from reconciler.server.alerts import alerting
+from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.disk import StateDisks
+from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
+from reconciler.server.history_log import LoggedHistory
+from reconciler.server.parts import Parts, ServerThread
+from reconciler.server.policy_follower import PolicyFollower
+from reconciler.server.policy_side import policy_side
+from reconciler.server.pruning import Pruning
+from reconciler.server.reporter import Reporter
+from reconciler.server.services import services_of
+from reconciler.server.settings import Settings
+from reconciler.server.store_access import opened_store, tie_to_agents, tie_to_tasks
+from reconciler.server.terms import open_to_accounts, terms_of
+from reconciler.store.store import SqlStore
+
+
+def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
+    """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as driver_for, policy_side."""
+    folder, clock = settings.folder, SystemClock()
+    if settings.accounts is not None:
+        open_to_accounts(folder.path, settings.tasks)
+    store, holder, is_shared = opened_store(settings, closing)
+    history = LoggedHistory(store.history, log)
+    git = policy_side(
+        settings,
+        store,
+        history,
+        clock,
+        holder,
+        snapshot=lambda: runner.status.last.snapshot if runner.status.last else None,
+        wake=lambda: runner.wake(),  # noqa: PLW0108  (there is no runner yet)
+        log=log,
+        is_shared=is_shared,
+    )
+    optimiser = closing.enter_context(
+        KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
+    )
+    place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
+    plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
+    disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
+    metrics = _metrics(store, disks)
+    runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
+    checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
+    pruning = Pruning(history, git.standing, clock, runner.epoch)
+    desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
+
+    def decide() -> None:
+        optimiser.warm_up()
+        runner.run()
+
+    alias_key = read_or_make_token(folder.alias_key, "key")
+    place.begin()
+    known = plane, git.standing, runner, metrics, desk, git.following, alias_key
+    return Parts(
+        services_of(*known, place.unstartable, place.agents, disks=disks),
+        (
+            ServerThread("loop", decide, runner.stop),
+            ServerThread("policy", git.follower.run, git.follower.stop),
+            ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
+            ServerThread("alerts", alerts.run, alerts.stop),
+            *place.members,
+            ServerThread("pruning", pruning.run, pruning.stop),
+        ),
+        store,
+        ending=place.ending,
+    )
+
+
+def _metrics(store: SqlStore, disks: StateDisks) -> Metrics:
+    """Those of rounds, of disks, and what is read from the store."""
+    metrics = Metrics()
+    metrics.add(disks)
+    metrics.add(WebhookFigures(store.alerts))
+    metrics.add(HealthFigures(store.health))
+    return metrics
+
+
+def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
+    def hear(status: LoopStatus) -> None:
+        reporter.hear(status)
+        if is_shared and status.condition == "no-policy":
+            # Who leads, and nobody else, looks for the first policy.
+            follower.ask()
+
+    return Runner(plane, report=hear)
+
+
+def _place(
+    settings: Settings,
+    store: SqlStore,
+    policies: PolicySource,
+    leads: Callable[[], bool],
+    wake: Callable[[], None],
+    clock: Clock,
+    log: FilteringBoundLogger,
+    closing: ExitStack,
+) -> ExecutionPlatform:
+    if settings.agents is not None:
+        # Its libraries are an extra that need not be there.
+        from reconciler.server.agent_cluster import on_agents
+
+        if settings.store is not None:
+            tie_to_agents(store)
+        return on_agents(settings, settings.agents, store, policies, leads, wake, clock, log, closing)
+    if settings.store is not None:
+        tie_to_tasks(store, settings.tasks)
+    terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
+    kept = settings.tasks / "gpus"
+    driver = driver_for(settings.gpus, kept)
+    use = use_of(driver, kept, lambda: policies.current().nodes)
+    equipment = equipment_of_this_machine(settings.tasks, use)
+    log.info("runtimes", **equipment.told)
+    gpus = partial(gpus_of, driver)
+    backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
+    return ExecutionPlatform(
+        backend,
+        lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user),
+        members=_keeping_logs(settings, clock, log),
+    )
+
+
+def _keeping_logs(settings: Settings, clock: Clock, log: FilteringBoundLogger) -> tuple[ServerThread, ...]:
+    if settings.keep_logs is None:
+        return ()
+    retention = AttemptRetention(StateFolders(settings.tasks), clock, settings.keep_logs, log)
+    return (ServerThread("logs", retention.run, retention.stop),)
+
+
+def _plane(
+    holder: str,
+    store: SqlStore,
+    history: History,
+    policies: PolicySource,
+    backend: TaskRunner,
+    optimiser: KillableOptimiser,
+    clock: Clock,
+) -> ControlPlane:
+    return ControlPlane(
+        holder=holder,
+        jobs=store.jobs,
+        ledger=store.ledger,
+        history=history,
+        checkpoints=store.checkpoints,
+        interventions=store.interventions,
+        health=store.health,
+        backend=backend,
+        logs=backend,
+        terminals=backend,
+        policies=policies,
+        solve=solver_with(optimiser, clock),
+        clock=clock,
+    )

@@ -1,0 +1,216 @@
+"""Reservation documents in a round: where their capacity is, and which jobs it is kept from.
+
+Named nodes are kept whole. What is only counted is chosen once, among GPUs that are free by then or soonest, and stays where it is
+until a node or a GPU of it is lost. No work of others, entitled or not, may be there while it is kept: before, it
+must end in time. What runs there already is not made to leave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from solver.backfill.eligibility import EndTimes, KnownEnds, given_back, may_backfill
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.free_resources import Reserved
+from solver.capacity.reserved_view import Against
+from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.inflight import Reservation
+from solver.model.quantities import Cpu, Instant, Memory
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, TaskPlacement
+from solver.policy.policy import Policy
+from solver.policy.reservation import DeclaredReservation
+from solver.policy.tree import QueueTree
+from solver.queueing.demand import StartCandidate
+
+WHERE = "held"
+"""The group of tasks that say where the capacity of a document is."""
+
+
+def with_declared(snapshot: Snapshot, policy: Policy) -> Snapshot:
+    """The snapshot with what each document keeps that is not over, in place of what documents kept before."""
+    gangs = tuple(held for held in snapshot.in_flight.reservations if not held.is_declared)
+    declared = _held_by(snapshot, [known for known in policy.reservations if known.until > snapshot.time])
+    if len(gangs) == len(snapshot.in_flight.reservations) and not declared:
+        return snapshot
+    in_flight = msgspec.structs.replace(snapshot.in_flight, reservations=(*gangs, *declared))
+    return msgspec.structs.replace(snapshot, in_flight=in_flight)
+
+
+def declared_in(snapshot: Snapshot) -> tuple[Reservation, ...]:
+    """What documents keep."""
+    return tuple(held for held in snapshot.in_flight.reservations if held.is_declared)
+
+
+def kept_by(declared: Iterable[Reservation], room: FreeCapacity, ends: KnownEnds, now: Instant) -> Reserved:
+    """What is hidden from those whom each holds back: its GPUs, and their share of each node's CPU and memory.
+
+    A node of which all GPUs are kept is kept whole. Of another, nothing is kept beside GPUs that will still be used.
+    """
+    return {
+        held.holder: tuple(_kept_on(task, room, ends, max(held.start, now)) for task in held.tasks) for held in declared
+    }
+
+
+def _kept_on(task: TaskPlacement, room: FreeCapacity, ends: KnownEnds, by: Instant) -> tuple[TaskPlacement, Shape]:
+    number = room.index[task.node]
+    node, gpus = room.nodes[number], len(task.devices)
+    if gpus == len(node.gpus):
+        return task, Shape(gpus, cpu=node.cpu, memory=node.memory)
+    ending = {device for holder, end in ends if end <= by for other in holder.tasks for device in other.devices}
+    idle = len(set(task.devices) & (ending | set(room.free_devices[number])))
+    cpu, memory = given_back(ends, by).get(task.node, (0, 0))
+    return task, Shape(
+        gpus,
+        cpu=Cpu(max(0, node.cpu * idle // len(node.gpus) - cpu)),
+        memory=Memory(max(0, node.memory * idle // len(node.gpus) - memory)),
+    )
+
+
+def kept_from(
+    candidates: Sequence[StartCandidate], declared: Sequence[Reservation], policy: Policy, tree: QueueTree, now: Instant
+) -> tuple[StartCandidate, ...]:
+    """The candidates, each with the documents that hold it back; alike only where these are the same."""
+    if not declared:
+        return tuple(candidates)
+    known: dict[object, int] = {}
+    holders: dict[object, Against] = {}
+    found = []
+    for candidate in candidates:
+        job = candidate.job
+        asks = (job.spec.queue, job.user, policy.time_limit(job))
+        if asks not in holders:
+            holders[asks] = frozenset(held.holder for held in declared if _holds_back(held, job, policy, tree, now))
+        against = holders[asks]
+        alike = known.setdefault((candidate.likeness, against), len(known))
+        found.append(replace(candidate, likeness=alike, against=candidate.against | against))
+    return tuple(found)
+
+
+def overstays(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, policy: Policy, tree: QueueTree) -> bool:
+    """Whether a job that starts there now would still be there when it is kept for others."""
+    declared = declared_in(snapshot)
+    gpus = {node.name: len(node.gpus) for node in snapshot.nodes} if declared else {}
+    devices = {device for task in tasks for device in task.devices}
+    nodes = {task.node for task in tasks}
+    return any(
+        _holds_back(held, job, policy, tree, snapshot.time)
+        for held in declared
+        for kept in held.tasks
+        if devices & set(kept.devices) or (kept.node in nodes and gpus[kept.node] == len(kept.devices))
+    )
+
+
+def _holds_back(held: Reservation, job: Job, policy: Policy, tree: QueueTree, now: Instant) -> bool:
+    return not is_for(held, job, policy, tree) and not may_backfill(_end(job, policy, now), max(held.start, now))
+
+
+def is_for(held: Reservation, job: Job, policy: Policy, tree: QueueTree) -> bool:
+    """Whether the job may use what the document keeps."""
+    document = policy.reservation(held.holder)
+    return document is None or document.admits(tree.path(job.spec.queue), job.user)
+
+
+def _end(job: Job, policy: Policy, now: Instant) -> Instant | None:
+    limit = policy.time_limit(job)
+    return None if limit is None else now.after(limit)
+
+
+def _held_by(snapshot: Snapshot, documents: Sequence[DeclaredReservation]) -> tuple[Reservation, ...]:
+    """What each document keeps: first nodes by name, then what was chosen before, then what is chosen now."""
+    choice = _Choice({node.name: node for node in snapshot.nodes}, _free_from(snapshot) if documents else {}, {})
+    known = {held.holder: held for held in declared_in(snapshot)}
+    for document in documents:
+        choice.held[document] = tuple(choice.named(document))
+    for document in documents:
+        if document.holder in known and document.nodes is None:
+            choice.held[document] = tuple(choice.still_there(document, known[document.holder].tasks))
+    for document in sorted(documents, key=lambda known: (known.start, known.name)):
+        choice.held[document] += choice.more(document)
+    return tuple(
+        Reservation(document.holder, _numbered(tasks), document.start, document.until)
+        for document, tasks in choice.held.items()
+    )
+
+
+def _numbered(tasks: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
+    ordered = sorted(tasks, key=lambda task: (task.node, task.devices))
+    return tuple(TaskPlacement(WHERE, index, task.node, task.devices) for index, task in enumerate(ordered))
+
+
+def _free_from(snapshot: Snapshot) -> dict[DeviceId, float]:
+    """When each GPU that somebody has, was promised or is to have is free again, as far as anybody knows."""
+    ends, free_from = EndTimes(snapshot), dict[DeviceId, float]()
+    held = [(ends.of(job), job.placement) for job in snapshot.jobs]
+    held += [(None, intent.tasks) for intent in snapshot.in_flight.nominations]
+    held += [(known.until, known.tasks) for known in snapshot.in_flight.reservations if not known.is_declared]
+    for end, tasks in held:
+        for device in (device for task in tasks for device in task.devices):
+            free_from[device] = max(free_from.get(device, 0), math.inf if end is None else end)
+    return free_from
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Where documents keep capacity, while it is decided."""
+
+    nodes: Mapping[NodeName, Node]
+    free_from: Mapping[DeviceId, float]
+    held: dict[DeclaredReservation, tuple[TaskPlacement, ...]]
+
+    def named(self, document: DeclaredReservation) -> Iterator[TaskPlacement]:
+        """The named nodes that there are, whole."""
+        for name in document.nodes or ():
+            if name in self.nodes:
+                yield TaskPlacement(WHERE, 0, name, tuple(gpu.id for gpu in self.nodes[name].gpus))
+
+    def still_there(self, document: DeclaredReservation, tasks: Iterable[TaskPlacement]) -> Sequence[TaskPlacement]:
+        """What was chosen before and can stay."""
+        taken = self._taken(document)
+        good = [
+            task
+            for task in tasks
+            if task.node in self.nodes
+            and len(task.devices) == document.gpus_per_node
+            and set(task.devices) <= set(self._usable(document, self.nodes[task.node])) - taken
+        ]
+        return good[: document.count or 0]
+
+    def more(self, document: DeclaredReservation) -> tuple[TaskPlacement, ...]:
+        """What is chosen now, as far as there is any: what is free when it begins, or else soonest."""
+        missing, size = (document.count or 0) - len(self.held[document]), document.gpus_per_node or 1
+        taken = self._taken(document) | {device for task in self.held[document] for device in task.devices}
+        found: list[tuple[float, int, TaskPlacement]] = []
+        for node in self.nodes.values() if missing > 0 else ():
+            usable = [device for device in self._usable(document, node) if device not in taken]
+            usable.sort(key=lambda device: self._wait(document, device))
+            for first in range(0, len(usable) - size + 1, size):
+                devices = tuple(usable[first : first + size])
+                # Where several nodes are as good, the one of which the least is left stays the fullest.
+                found.append((self._wait(document, devices[-1]), len(usable), TaskPlacement("", 0, node.name, devices)))
+        found.sort(key=lambda one: (one[0], one[1], one[2].node, one[2].devices))
+        return tuple(task for _, _, task in found[: max(0, missing)])
+
+    def _wait(self, document: DeclaredReservation, device: DeviceId) -> float:
+        return max(document.start, self.free_from.get(device, 0))
+
+    def _usable(self, document: DeclaredReservation, node: Node) -> list[DeviceId]:
+        """Whole GPUs of its type that work, on a node that takes work."""
+        if not node.schedulable or node.gpu_type != document.gpu_type:
+            return []
+        return [gpu.id for gpu in node.gpus if gpu.healthy and gpu.instances is None]
+
+    def _taken(self, document: DeclaredReservation) -> set[DeviceId]:
+        """What other documents keep at the same time."""
+        return {
+            device
+            for other, tasks in self.held.items()
+            if other.name != document.name and document.overlaps(other.start, other.until)
+            for task in tasks
+            for device in task.devices
+        }

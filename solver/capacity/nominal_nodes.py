@@ -1,0 +1,32 @@
+"""Nodes at their nominal capacity, whatever is wrong with them now: they decide whether a job could ever start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from solver.capacity.mig_gpus import MigRule, is_allowed
+from solver.model.cluster import Gpu, Node
+from solver.model.mig_layout import geometry_of
+
+
+def as_built(nodes: tuple[Node, ...], rules: Mapping[str, MigRule]) -> tuple[Node, ...]:
+    """The same nodes with nothing wrong with them, and with GPUs whole that may be partitioned anew; `rules` by pool."""
+    built = tuple([_as_built(node, rules.get(node.pool)) for node in nodes])
+    return nodes if built == nodes else built
+
+
+def _as_built(node: Node, rule: MigRule | None) -> Node:
+    if node.schedulable and all(gpu.healthy and gpu.instances is None for gpu in node.gpus):
+        return node
+    gpus = tuple(_healthy(gpu, None if node.keeps_geometry else rule) for gpu in node.gpus)
+    return msgspec.structs.replace(node, ready=True, cordoned=False, gpus=gpus)
+
+
+def _healthy(gpu: Gpu, rule: MigRule | None) -> Gpu:
+    instances = gpu.instances
+    # Instances that are there serve whom they serve, also where the pool's rule would have none of them made.
+    if instances is not None and rule and rule.changes and is_allowed(rule, geometry_of(instances, rule.model)):
+        instances = None
+    return msgspec.structs.replace(gpu, healthy=True, instances=instances)

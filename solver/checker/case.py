@@ -1,0 +1,257 @@
+"""One judgement: a snapshot, a policy and a plan, with what rules look up in them again and again indexed once.
+
+Part of the checker. An index is built when a rule first asks for it, so that what no step of a plan needs costs nothing, and
+the whole judgement takes time in proportion to the snapshot and the plan.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self, TypeVar, cast
+
+from solver.checker.parts import Parted, parted
+from solver.checker.policy_index import PolicyIndex
+from solver.checker.run_times import Lives, lives_of
+from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
+from solver.model.inflight import Intent
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
+from solver.policy.policy import Policy
+from solver.policy.tree import QuotaLine
+from solver.quota.guarantees import guarantees
+
+Kind = TypeVar("Kind", bound=Step)
+Part = TypeVar("Part")
+Said = TypeVar("Said", bound=Verdict)
+Placing = Bind | Nominate
+Leaving = Evict | Shrink
+
+Charge = Mapping[GpuType, int]
+"""Milli-GPU by type, 0 where only CPU is taken on nodes of a type."""
+
+
+def moving(plan: Plan) -> frozenset[JobName]:
+    """Who moves by a plan."""
+    return frozenset(step.job for step in plan.steps if isinstance(step, Evict) and step.means == "move")
+
+
+@dataclass(frozen=True)
+class NodeIndex:
+    """The nodes and GPUs of a snapshot."""
+
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def by_name(self) -> dict[NodeName, Node]:
+        """Nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def gpu_types(self) -> dict[NodeName, GpuType]:
+        """The type of each node, "" where it has no GPUs."""
+        return {node.name: node.gpu_type for node in self.nodes}
+
+    @cached_property
+    def gpus(self) -> dict[DeviceId, tuple[Node, Gpu]]:
+        """Every GPU with its node."""
+        return {gpu.id: (node, gpu) for node in self.nodes for gpu in node.gpus}
+
+    @cached_property
+    def capacity(self) -> dict[GpuType, int]:
+        """Declared milli-GPU by type."""
+        capacity: dict[GpuType, int] = {}
+        for node in self.nodes:
+            if node.gpus:
+                capacity[node.gpu_type] = capacity.get(node.gpu_type, 0) + MILLI_PER_GPU * len(node.gpus)
+        return capacity
+
+    @cached_property
+    def pools_of(self) -> dict[GpuType, set[str]]:
+        """By type the pools that have GPUs of it."""
+        pools: defaultdict[GpuType, set[str]] = defaultdict(set)
+        for node in self.nodes:
+            if node.gpus:
+                pools[node.gpu_type].add(node.pool)
+        return dict(pools)
+
+    @cached_property
+    def partitioned(self) -> dict[DeviceId, tuple[MigInstance, ...]]:
+        """The GPUs in MIG mode, each with its instances."""
+        return {gpu.id: gpu.instances for node in self.nodes for gpu in node.gpus if gpu.instances is not None}
+
+    def charge(self, tasks: Iterable[TaskPlacement]) -> dict[GpuType, int]:
+        """What tasks hold; lost nodes are of no type."""
+        types = self.gpu_types
+        charge: dict[GpuType, int] = {}
+        for task in tasks:
+            gpu_type = types.get(task.node, _LOST)
+            whole = task.share is None and task.mig is None
+            milli = MILLI_PER_GPU * len(task.devices) if whole else task.gpus
+            charge[gpu_type] = charge.get(gpu_type, 0) + milli
+        return charge
+
+
+@dataclass(frozen=True)
+class JudgedPlan:
+    """What is judged. Make it with `of`. `whole`: what this is the same as, where gangs are taken apart (sizes)."""
+
+    snapshot: Snapshot
+    plan: Plan
+    ground: NodeIndex
+    lookup: PolicyIndex
+    whole: JudgedPlan | None = None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
+        """A plan for a snapshot under a policy."""
+        return cls(snapshot, plan, NodeIndex(snapshot.nodes), PolicyIndex(policy))
+
+    @property
+    def policy(self) -> Policy:
+        """What is in force."""
+        return self.lookup.policy
+
+    @cached_property
+    def jobs(self) -> dict[JobName, Job]:
+        """Live jobs by name."""
+        return {job.name: job for job in self.snapshot.jobs}
+
+    @cached_property
+    def pending(self) -> tuple[Job, ...]:
+        """Who holds nothing and wants to start."""
+        return self.snapshot.pending
+
+    @cached_property
+    def held(self) -> dict[JobName, Charge]:
+        """What each job that is somewhere holds."""
+        known, jobs = (self.whole.held, self.whole.jobs) if self.whole else ({}, {})
+        return {
+            job.name: known[job.name] if jobs.get(job.name) is job else self.ground.charge(job.placement)
+            for job in self.snapshot.jobs
+            if job.placement
+        }
+
+    @cached_property
+    def guaranteed(self) -> dict[QuotaLine, int]:
+        """The guarantee of each queue and type."""
+        return guarantees(self.lookup.tree, self.ground.capacity)
+
+    @cached_property
+    def parted(self) -> Parted:
+        """The same in parts: what elastic gangs hold beyond their minima, task by task."""
+        return parted(self.snapshot, self.lookup, self.plan)
+
+    @cached_property
+    def lives(self) -> Lives:
+        """How long jobs of each queue and size have run, for orders that go by it."""
+        return lives_of(self.snapshot)
+
+    # What the plan does.
+
+    def steps(self, kind: type[Kind]) -> Sequence[Kind]:
+        """Its steps of a kind, in order."""
+        return cast("Sequence[Kind]", self._steps.get(kind, ()))
+
+    @cached_property
+    def _steps(self) -> dict[type, list[Step]]:
+        return _by_kind(self.plan.steps)
+
+    def verdicts(self, kind: type[Said]) -> Sequence[Said]:
+        """Its verdicts of a kind, in order."""
+        return cast("Sequence[Said]", self._verdicts.get(kind, ()))
+
+    @cached_property
+    def _verdicts(self) -> dict[type, list[Verdict]]:
+        return _by_kind(self.plan.verdicts)
+
+    @cached_property
+    def placing(self) -> tuple[Placing, ...]:
+        """Who is bound, or promised devices."""
+        return tuple(step for step in self.plan.steps if isinstance(step, Placing))
+
+    @cached_property
+    def promises(self) -> dict[JobName, Nominate]:
+        """What the plan promises, by to whom."""
+        return {step.job: step for step in self.steps(Nominate)}
+
+    @cached_property
+    def bound(self) -> frozenset[JobName]:
+        """Who is bound."""
+        return frozenset(step.job for step in self.steps(Bind))
+
+    @cached_property
+    def evicted(self) -> frozenset[JobName]:
+        """Who is made to leave whole."""
+        return frozenset(step.job for step in self.steps(Evict))
+
+    @cached_property
+    def leaving(self) -> tuple[Leaving, ...]:
+        """Who is made to leave, whole or in part."""
+        return tuple(step for step in self.plan.steps if isinstance(step, Leaving))
+
+    @cached_property
+    def moving(self) -> frozenset[JobName]:
+        """Who of those moves."""
+        return moving(self.plan)
+
+    @cached_property
+    def withdrawn(self) -> frozenset[JobName]:
+        """Whose promise is taken back."""
+        return frozenset(step.job for step in self.steps(Withdraw))
+
+    # What is in flight.
+
+    @property
+    def intents(self) -> tuple[Intent, ...]:
+        """What was asked for before and is not confirmed."""
+        return self.snapshot.in_flight.intents
+
+    @cached_property
+    def promised(self) -> dict[JobName, tuple[TaskPlacement, ...]]:
+        """What was promised before, by to whom."""
+        return {intent.job: intent.tasks for intent in self.intents if intent.kind == "nominate"}
+
+    @cached_property
+    def stopping(self) -> frozenset[JobName]:
+        """Who was asked to stop before."""
+        return frozenset(intent.job for intent in self.intents if intent.kind == "stop")
+
+    @cached_property
+    def sent_back(self) -> frozenset[JobName]:
+        """Who was asked before to leave and wait again."""
+        return frozenset(intent.job for intent in self.intents if intent.evicts)
+
+    # What is there of GPUs that are partitioned.
+
+    @cached_property
+    def mig_tasks(self) -> tuple[TaskPlacement, ...]:
+        """Tasks of live jobs that have an instance; the same where gangs are taken apart."""
+        if self.whole:
+            return self.whole.mig_tasks
+        return tuple(task for job in self.snapshot.jobs for task in job.placement if task.mig is not None)
+
+    @cached_property
+    def partitioned(self) -> dict[DeviceId, frozenset[MigInstance]]:
+        """GPUs in MIG mode, and what of them is there or somebody's."""
+        if self.whole:
+            return self.whole.partitioned
+        there = {device: frozenset(instances) for device, instances in self.ground.partitioned.items()}
+        for task in self.mig_tasks:
+            if task.mig is not None and task.mig.gpu in self.ground.gpus:
+                there[task.mig.gpu] = there.get(task.mig.gpu, frozenset()) | {task.mig.instance}
+        return there
+
+
+_LOST = GpuType("")
+
+
+def _by_kind(known: Iterable[Part]) -> dict[type, list[Part]]:
+    kinds: dict[type, list[Part]] = {}
+    for one in known:
+        kinds.setdefault(type(one), []).append(one)
+    return kinds

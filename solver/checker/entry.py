@@ -1,0 +1,75 @@
+"""Judges whether a plan starts only what the queues let in: no queue on hold, no class it does not take, no user above a cap.
+
+Part of the checker. It needs every bound job and node to be in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from solver.checker.case import Charge, JudgedPlan
+from solver.model.cluster import GpuType
+from solver.model.quantities import MilliGpu
+from solver.model.workload import Job
+from solver.plan.violation import Violation
+
+UserUse = Counter[tuple[str, GpuType, str]]
+"""GPUs by queue, type and user."""
+
+Held = tuple[Job, Charge]
+"""Somebody, and what counts for it."""
+
+
+def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
+    """Every start that a queue on the job's path does not let in."""
+    for step in case.placing:
+        job = case.jobs[step.job]
+        known = case.lookup.class_of(job)
+        for queue in case.lookup.path(job.spec.queue):
+            if queue.stop_policy != "None":
+                yield Violation("hold", job.name, f"starts although queue {queue.name} is on hold")
+            if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
+                problem = f"starts with a priority class that queue {queue.name} does not take"
+                yield Violation("class", job.name, problem)
+    yield from _users(case)
+
+
+def staying(case: JudgedPlan) -> Iterator[Held]:
+    """Who counts beside the plan's own starts: not who is asked to leave, but who was promised something before."""
+    leaving = case.sent_back | case.evicted
+    settled = case.bound | case.promises.keys() | case.withdrawn
+    promised = {name: case.ground.charge(tasks) for name, tasks in case.promised.items() if name not in settled}
+    for job in case.snapshot.jobs:
+        if job.placement and job.name not in leaving:
+            yield job, case.held[job.name]
+        elif job.name in promised:
+            yield job, promised[job.name]
+
+
+def _users(case: JudgedPlan) -> Iterable[Violation]:
+    """S3 for users: no start lifts a user above a queue's perUser; a cap already broken is not made worse."""
+    caps = {
+        (str(queue.name), entry.gpu_type): entry.per_user
+        for queue in case.policy.queues
+        for entry in queue.quota
+        if entry.per_user is not None
+    }
+    if not caps:
+        return
+    before = _use(case, staying(case))
+    added = _use(case, ((case.jobs[step.job], case.ground.charge(step.tasks)) for step in case.placing))
+    for (name, gpu_type, user), milli in sorted(added.items()):
+        most, held = caps.get((name, gpu_type)), before[name, gpu_type, user]
+        if milli and most is not None and held + milli > most:
+            holds = f"{MilliGpu(held)} + {MilliGpu(milli)} {gpu_type} of user {user or '(none)'}"
+            yield Violation("S3", name, f"{holds} is above perUser {most}")
+
+
+def _use(case: JudgedPlan, holders: Iterable[Held]) -> UserUse:
+    use: UserUse = Counter()
+    for job, charge in holders:
+        for queue in case.lookup.path(job.spec.queue):
+            for gpu_type, milli in charge.items():
+                use[queue.name, gpu_type, job.user] += milli
+    return use

@@ -1,0 +1,239 @@
+"""Judges evictions and promises: S4 who may be evicted for whom, S8 for whose sake, S9 not too soon, too often or too many.
+
+Part of the checker. It needs every job and node that the plan names to be in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from solver.checker.borrowing import Borrowing
+from solver.checker.case import JudgedPlan
+from solver.checker.pledges import unmade
+from solver.checker.turns import gives_way
+from solver.model.cluster import GpuType, NodeName
+from solver.model.parts import owner_of
+from solver.model.quantities import MilliGpu
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.plan.plan import Evict, Shrink, Yields
+from solver.plan.violation import Violation
+from solver.policy.policy import PriorityClass
+from solver.policy.tree import QuotaLine
+
+_DAY_MS = 86_400_000
+
+
+def eviction_violations(case: JudgedPlan) -> Iterable[Violation]:
+    """Every eviction that is not lawful, and every promise that can't come true."""
+    yield from _Evictions(case, Borrowing(case)).findings()
+
+
+@dataclass(frozen=True)
+class _Evictions:
+    """The evictions of one plan before the rules."""
+
+    case: JudgedPlan
+    standing: Borrowing
+    _known_inside: dict[JobName, bool] = field(default_factory=dict)
+
+    @cached_property
+    def steps(self) -> dict[JobName, Evict | Shrink]:
+        """By which step each part leaves for somebody. Who moves, and where to, is for moves."""
+        if not self.case.leaving:
+            return {}
+        steps = self.case.parted.steps.items()
+        return {name: s for name, s in steps if s.beneficiary is not None and s.means != "move"}
+
+    @property
+    def jobs(self) -> Mapping[JobName, Job]:
+        """Live jobs, in parts."""
+        return self.case.parted.jobs
+
+    def findings(self) -> Iterator[Violation]:
+        """Every rule for every eviction."""
+        asked = {i.job for i in self.case.intents if i.kind in ("stop", "shrink")}
+        promises = self.case.promises
+        for name, step in self.steps.items():
+            job = self.jobs[name]
+            if job.phase != "running" or job.attempt != step.attempt or step.job in asked:
+                yield Violation("S11", job.name, f"is evicted in attempt {step.attempt} while {job.phase}")
+            elif step.beneficiary is None or step.beneficiary not in promises or step.beneficiary not in self.jobs:
+                yield Violation("S8", job.name, f"is evicted for {step.beneficiary}, which is promised nothing")
+            else:
+                yield from self._one(job, self.jobs[step.beneficiary])
+        yield from self._means()
+        yield from self._drained_for()
+        yield from self._limits()
+        yield from self._verdicts()
+
+    def _one(self, victim: Job, preemptor: Job) -> Iterator[Violation]:
+        nodes = self._nodes_of_takers[preemptor.name]
+        if not self._frees_quota(victim, preemptor) and nodes.isdisjoint(task.node for task in victim.placement):
+            yield Violation("S8", victim.name, f"is evicted for {preemptor.name} and frees nothing that it uses")
+        problem = self._unlawful(victim, preemptor)
+        if problem:
+            yield Violation("S4", victim.name, problem)
+        problem = "" if self._overdue(preemptor) and self._by(victim, preemptor) != "turn" else self._too_soon(victim)
+        if problem:
+            yield Violation("S9", victim.name, problem)
+
+    @cached_property
+    def _nodes_of_takers(self) -> dict[JobName, frozenset[NodeName]]:
+        """Where those are to be for whom others leave."""
+        preemptors = {step.beneficiary for step in self.steps.values()} & self.case.promises.keys()
+        return {name: frozenset(task.node for task in self.case.promises[name].tasks) for name in preemptors if name}
+
+    def _frees_quota(self, victim: Job, preemptor: Job) -> bool:
+        """Whether a limit binds both: that of their own queue, a max above them, or what others lend."""
+        shared = self.case.lookup.on_path(victim.spec.queue)
+        above = [queue for queue in self.case.lookup.path(preemptor.spec.queue) if queue.name in shared]
+        return (
+            victim.spec.queue == preemptor.spec.queue
+            or any(entry.max is not None for queue in above for entry in queue.quota)
+            or self._frees_what_may_be_lent(victim)
+        )
+
+    def _frees_what_may_be_lent(self, victim: Job) -> bool:
+        """Whether somebody does not lend all its GPUs of a type that the victim holds: then it leaves more of the rest."""
+        gpus = self.standing.gpus(victim)
+        return any(gpus.get(gpu_type) for gpu_type in self.case.lookup.lent_in_part)
+
+    def _unlawful(self, victim: Job, preemptor: Job) -> str:
+        mine, theirs = self._class(victim), self._class(preemptor)
+        if victim.spec.queue == preemptor.spec.queue:
+            if mine.preemptible and mine.value == theirs.value:
+                return gives_way(self.case.jobs[self.steps[victim.name].job], preemptor, self.case)
+            if not mine.preemptible or mine.value >= theirs.value:
+                return f"is not preemptible by {preemptor.name}: priority {mine.value} against {theirs.value}"
+            return ""
+        if not mine.preemptible and not mine.may_borrow:
+            return "is not preemptible"
+        if not self._inside(preemptor) and self._reclaim_mode(preemptor) == "guaranteed":
+            return f"is evicted for {preemptor.name}, which is not inside its guarantee"
+        worst = self.standing.towards(victim, preemptor)
+        if worst == "inside":
+            return f"is inside the guarantee of {victim.spec.queue} towards {preemptor.spec.queue}"
+        if worst == "straddles" and not self._inside(preemptor):
+            return f"crosses a guarantee's line, and {preemptor.name} is not inside its own guarantee"
+        return ""
+
+    def _drained_for(self) -> Iterator[Violation]:
+        """S4: GPUs are emptied, to be partitioned anew, for nobody but guarantees."""
+        for name, step in self.case.promises.items():
+            if unmade(self.case, step.tasks) and name in self.jobs and not self._inside(self.jobs[name]):
+                yield Violation(
+                    "S4", name, "is promised a GPU that is to be partitioned, and is not inside its guarantee"
+                )
+
+    def _means(self) -> Iterator[Violation]:
+        """S4: every step says by what means it is lawful: the most harmful of its parts'."""
+        needed: dict[JobName, set[str]] = defaultdict(set)
+        for name, step in self.steps.items():
+            preemptor = self.jobs.get(step.beneficiary) if step.beneficiary else None
+            if preemptor is not None:
+                needed[step.job].add(self._by(self.jobs[name], preemptor))
+        for step in {id(step): step for step in self.steps.values()}.values():
+            expected = next(
+                (means for means in ("straddle", "turn", "preempt", "reclaim") if means in needed[step.job]), ""
+            )
+            if expected and step.means != expected:
+                yield Violation("S4", step.job, f"is taken by {step.means}, which should be {expected}")
+
+    def _by(self, victim: Job, preemptor: Job) -> str:
+        if victim.spec.queue == preemptor.spec.queue:
+            return "turn" if self._class(victim).value == self._class(preemptor).value else "preempt"
+        return "straddle" if self.standing.towards(victim, preemptor) == "straddles" else "reclaim"
+
+    def _inside(self, preemptor: Job) -> bool:
+        """Whether all that a preemptor is promised fits in its queue's guarantee, once those evicted from the queue have left."""
+        if preemptor.name not in self._known_inside:
+            wanted = {
+                QuotaLine(preemptor.spec.queue, gpu_type): gpus
+                for gpu_type, gpus in self._promised_to(preemptor.name).items()
+            }
+            self._known_inside[preemptor.name] = all(
+                self._held[line] + gpus <= self.case.guaranteed.get(line, 0) for line, gpus in wanted.items()
+            )
+        return self._known_inside[preemptor.name]
+
+    @cached_property
+    def _held(self) -> Mapping[QuotaLine, int]:
+        """What jobs of each queue itself hold once those evicted have left, and who moves has moved."""
+        moved = self.case.moving
+        leaving = self.case.sent_back | {name for name in self.case.parted.leaving if owner_of(name) not in moved}
+        apart = {owner_of(name) for name in leaving} | {i.job for i in self.case.intents if i.kind == "shrink"}
+        # A gang of which nothing leaves holds what all its parts do.
+        whole = (job for name, job in self.case.jobs.items() if name not in apart)
+        parts = (job for name, job in self.jobs.items() if owner_of(name) in apart)
+        held: Counter[QuotaLine] = Counter()
+        promised = self.case.promised.keys() - self.case.withdrawn
+        for job in (*whole, *parts):
+            goes_on = job.phase != "pending" and job.name not in leaving
+            if goes_on or job.name in promised:
+                gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[job.name])
+                for gpu_type, milli in gpus.items():
+                    held[QuotaLine(job.spec.queue, gpu_type)] += milli
+        return held
+
+    def _too_soon(self, victim: Job) -> str:
+        protection, now = self._class(victim).protection, self.case.snapshot.time
+        if victim.started_at is None or now - victim.started_at < protection.min_runtime:
+            return f"has not run for {protection.min_runtime} yet"
+        lately = [at for at in victim.evicted_at if now - at < _DAY_MS]
+        if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
+            return f"was evicted {len(lately)} times within a day"
+        if victim.evicted_at and now - victim.evicted_at[-1] < protection.cool_down:
+            return f"was evicted less than {protection.cool_down} ago"
+        return ""
+
+    def _limits(self) -> Iterator[Violation]:
+        limits = self.case.policy.scheduling.evictions
+        bounded = {
+            name: preemptor
+            for name, step in self.steps.items()
+            if (preemptor := step.beneficiary) in self.jobs and preemptor and not self._overdue(self.jobs[preemptor])
+        }
+        if limits.per_round is not None and (bounded or self.case.moving):
+            # What an overdue guarantee takes may come on top of what the others, and who moves, have to keep to.
+            overdue = {step.job for name, step in self.steps.items() if name not in bounded}
+            evicted = len({owner_of(name) for name in self.case.parted.leaving} - overdue)
+            if evicted > limits.per_round:
+                yield Violation("S9", "round", f"{evicted} evictions; at most {limits.per_round} in a round")
+        lost: defaultdict[JobName, int] = defaultdict(int)
+        along = (
+            {name: owner_of(name) for name in self.case.parted.along if owner_of(name) in bounded} if bounded else {}
+        )
+        for name in bounded.keys() | along.keys():
+            lost[bounded[along.get(name, name)]] += sum(self.standing.gpus(self.jobs[name]).values())
+        for preemptor in sorted(lost):
+            gained, given_up = MilliGpu(sum(self._promised_to(preemptor).values())), MilliGpu(lost[preemptor])
+            if gained < limits.min_gain * given_up:
+                yield Violation("S9", preemptor, f"gains {gained} GPUs for {given_up}; minGain is {limits.min_gain}")
+
+    def _verdicts(self) -> Iterator[Violation]:
+        evicted = {step.job for step in self.steps.values()}
+        yielding = {verdict.job for verdict in self.case.verdicts(Yields)}
+        for name in sorted(evicted ^ yielding):
+            yield Violation("verdicts", name, "is evicted without the verdict `yields`, or the other way round")
+
+    def _overdue(self, preemptor: Job) -> bool:
+        said = [queue.reclaim_within for queue in self.case.lookup.path(preemptor.spec.queue)]
+        within = next((limit for limit in said if limit is not None), self.case.policy.scheduling.reclaim_within)
+        return self._inside(preemptor) and self.case.snapshot.time - preemptor.submitted_at >= within
+
+    def _reclaim_mode(self, preemptor: Job) -> str:
+        said = [queue.reclaim for queue in self.case.lookup.path(preemptor.spec.queue)]
+        return next((mode for mode in said if mode), self.case.policy.scheduling.reclaim)
+
+    def _class(self, job: Job) -> PriorityClass:
+        return self.case.lookup.class_of(job) or PriorityClass("")
+
+    def _promised_to(self, preemptor: JobName) -> Counter[GpuType]:
+        promise = self.case.promises.get(preemptor)
+        return self._count(promise.tasks) if promise else Counter()
+
+    def _count(self, tasks: Iterable[TaskPlacement]) -> Counter[GpuType]:
+        return +Counter(self.case.ground.charge(tasks))

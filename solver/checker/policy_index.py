@@ -1,0 +1,81 @@
+"""A policy, indexed for the checker: queues by name, the path of each, classes by name.
+
+Part of the checker. Shared by all rules of one judgement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from solver.model.cluster import GpuType
+from solver.model.workload import Job, QueueName
+from solver.policy.policy import Policy, PriorityClass, Queue
+from solver.policy.tree import QueueTree, QuotaLine
+
+
+@dataclass(frozen=True)
+class PolicyIndex:
+    """One policy. Paths go from a queue up to its root, () for a queue that does not exist."""
+
+    policy: Policy
+    _paths: dict[str, tuple[Queue, ...]] = field(default_factory=dict)
+    _names: dict[str, frozenset[QueueName]] = field(default_factory=dict)
+
+    @cached_property
+    def queues(self) -> dict[str, Queue]:
+        """By name."""
+        return {queue.name: queue for queue in self.policy.queues}
+
+    @cached_property
+    def tree(self) -> QueueTree:
+        """What guarantees are worked out on."""
+        return QueueTree.of(self.policy)
+
+    @cached_property
+    def lent_in_part(self) -> frozenset[GpuType]:
+        """The types of which some queue keeps back a part of its guarantee for itself."""
+        entries = (entry for queue in self.policy.queues for entry in queue.quota)
+        return frozenset(entry.gpu_type for entry in entries if entry.lendable is not None)
+
+    @cached_property
+    def _classes(self) -> dict[str, PriorityClass]:
+        return {known.name: known for known in self.policy.priority_classes}
+
+    def path(self, name: str) -> tuple[Queue, ...]:
+        """A queue and those above it."""
+        if name not in self._paths:
+            path: list[Queue] = []
+            queue = self.queues.get(name)
+            while queue is not None and queue not in path:
+                path.append(queue)
+                queue = self.queues.get(queue.parent) if queue.parent else None
+            self._paths[name] = tuple(path)
+        return self._paths[name]
+
+    def on_path(self, name: str) -> frozenset[QueueName]:
+        """The names of a queue and of those above it."""
+        if name not in self._names:
+            self._names[name] = frozenset(queue.name for queue in self.path(name))
+        return self._names[name]
+
+    def class_of(self, job: Job) -> PriorityClass | None:
+        """The class a job runs under: its own, else the policy's default; None where it names one that does not exist."""
+        name = job.spec.priority_class or self.policy.scheduling.default_priority_class
+        return self._classes.get(name) if name else _NO_CLASS
+
+    def added_up(self, use: Iterable[tuple[str, GpuType, int]]) -> Counter[QuotaLine]:
+        """What queues themselves hold of each type, counted for every queue on their paths."""
+        own: Counter[tuple[str, GpuType]] = Counter()
+        for name, gpu_type, milli in use:
+            own[name, gpu_type] += milli
+        total: Counter[QuotaLine] = Counter()
+        for (name, gpu_type), milli in own.items():
+            for queue in self.path(name):
+                total[QuotaLine(queue.name, gpu_type)] += milli
+        return total
+
+
+_NO_CLASS = PriorityClass("")

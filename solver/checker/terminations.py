@@ -1,0 +1,20 @@
+"""Judges jobs that a plan ends though no policy could allow it, or in a way that none could. Part of the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from solver.checker.case import JudgedPlan
+from solver.plan.violation import Violation
+
+
+def leave_violations(case: JudgedPlan) -> Iterator[Violation]:
+    """S4: no job leaves that may not; none moves that nothing can be promised to. Tasks that never began may always go."""
+    for step in case.leaving:
+        if step.means == "overdue":
+            continue
+        said = case.jobs[step.job].leaves
+        if said == "not":
+            yield Violation("S4", step.job, "may not be evicted now, for a reason that is not the policy's")
+        elif said == "unpromised" and step.means == "move":
+            yield Violation("S4", step.job, "may not be moved: what it is promised ends with its tasks")

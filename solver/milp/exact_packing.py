@@ -1,0 +1,210 @@
+"""Exact packing: whether gangs fit side by side, by trying every way. A No is a proof, and a Yes names the nodes.
+
+Whole GPUs, CPU and memory on nodes; GPUs of a node are alike. Parts of GPUs and MIG instances are not tried here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import NOBODY, Against, seen
+from solver.model.cluster import GpuType, Level, SpreadLevel
+from solver.model.shape import MigShape, Shape, SharedShape, nodes_of
+from solver.model.workload import Spread
+from solver.queueing.demand import StartCandidate
+from solver.quota.options import Option
+
+Hosts = tuple[tuple[int, ...], ...]
+"""For each task group of a gang, the node of each of its tasks."""
+
+Free = tuple[tuple[int, int, int], ...]
+"""Whole GPUs, CPU and memory that are free on each node."""
+
+State = tuple[Free, ...]
+"""What is free to each view (those whom the same reservations hold back), in the order of the views."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackingRequest:
+    """A gang that wants a place: how it is served, in one domain of which level, in which pool, and with how many tasks."""
+
+    candidate: StartCandidate
+    option: Option
+    level: Level | None
+    pool: int | None
+    tasks: tuple[int, ...]
+
+    @property
+    def asks_for_parts(self) -> bool:
+        """Whether it wants parts of GPUs."""
+        return any(isinstance(shape, SharedShape | MigShape) for shape in self.option.shapes)
+
+    @property
+    def hardness(self) -> tuple[int, int]:
+        """Sorts the hardest to place first: large tasks, then large gangs."""
+        return -max(shape.cost for shape in self.option.shapes), -sum(self.option.charge.values())
+
+
+class TooManyWaysError(Exception):
+    """The steps ran out before every way was tried: nothing is known."""
+
+
+class _Task(NamedTuple):
+    """One task to place; `bundle`: which bundle of its group it belongs to (-1: none), `within`: where that keeps together."""
+
+    group: int
+    shape: Shape
+    gpu_type: GpuType | None
+    bundle: int
+    within: Level | None
+
+
+@dataclass(slots=True)
+class PackingSearch:
+    """Looks for places in one room. `steps`: nodes that may still be tried for tasks, over all questions."""
+
+    room: FreeCapacity
+    steps: int
+    _views: dict[Against, FreeCapacity] = field(default_factory=dict)
+
+    def places(self, gangs: Sequence[PackingRequest]) -> tuple[Hosts, ...] | None:
+        """Nodes for all of them together; None: there are none. Raises TooManyWaysError, and ValueError for parts of GPUs."""
+        if self.room.partitions or any(gang.asks_for_parts for gang in gangs):
+            raise ValueError("parts of GPUs are not tried")
+        order = sorted(range(len(gangs)), key=lambda number: gangs[number].hardness)
+        views = sorted({NOBODY, *(gang.candidate.against for gang in gangs)}, key=sorted)
+        state = tuple(self._free(view) for view in views)
+        hosts = self._side_by_side([gangs[number] for number in order], state, views, set())
+        return None if hosts is None else tuple(place for _, place in sorted(zip(order, hosts, strict=True)))
+
+    def view(self, against: Against) -> FreeCapacity:
+        """The room as those see it whom these reservations hold back."""
+        if against not in self._views:
+            self._views[against] = seen(self.room, against)
+        return self._views[against]
+
+    def _free(self, against: Against) -> Free:
+        room = self.view(against)
+        columns = (room.free_gpus.tolist(), room.free_cpu.tolist(), room.free_memory.tolist())
+        return tuple(zip(*columns, strict=True))
+
+    def _side_by_side(
+        self, gangs: Sequence[PackingRequest], state: State, views: Sequence[Against], hopeless: set[tuple[int, State]]
+    ) -> list[Hosts] | None:
+        if not gangs:
+            return []
+        if (len(gangs), state) in hopeless:
+            return None
+        bound = [number for number, view in enumerate(views) if view <= gangs[0].candidate.against]
+        tried: set[State] = set()
+        for hosts, after in self._ways(gangs[0], state, bound):
+            if after not in tried:
+                tried.add(after)
+                rest = self._side_by_side(gangs[1:], after, views, hopeless)
+                if rest is not None:
+                    return [hosts, *rest]
+        hopeless.add((len(gangs), state))
+        return None
+
+    def _ways(self, gang: PackingRequest, state: State, bound: Sequence[int]) -> Iterator[tuple[Hosts, State]]:
+        """Every way to place one gang, as far as the nodes it leaves differ."""
+        tasks = _tasks(gang)
+        for domain in self._domains(gang):
+            for nodes, after in self._hosts(gang, tasks, (), domain, state, bound):
+                groups = range(len(gang.tasks))
+                hosts = (
+                    tuple(node for task, node in zip(tasks, nodes, strict=True) if task.group == n) for n in groups
+                )
+                yield tuple(hosts), after
+
+    def _domains(self, gang: PackingRequest) -> Iterator[list[int]]:
+        open_nodes = [node for node, is_open in enumerate(self.room.open_nodes.tolist()) if is_open]
+        if gang.pool is not None:
+            pools = self.room.topology["pool"].of_node
+            open_nodes = [node for node in open_nodes if pools[node] == gang.pool]
+        if gang.level is None:
+            yield open_nodes
+            return
+        of_node = self.room.topology[gang.level].of_node.tolist()
+        for domain in sorted({of_node[node] for node in open_nodes}):
+            yield [node for node in open_nodes if of_node[node] == domain]
+
+    def _hosts(
+        self,
+        gang: PackingRequest,
+        tasks: Sequence[_Task],
+        before: tuple[int, ...],
+        domain: Sequence[int],
+        state: State,
+        bound: Sequence[int],
+    ) -> Iterator[tuple[tuple[int, ...], State]]:
+        if len(before) == len(tasks):
+            yield before, state
+            return
+        task = tasks[len(before)]
+        for node in self._candidates(gang, tasks, before, domain):
+            self.steps -= 1
+            if self.steps < 0:
+                raise TooManyWaysError
+            after = _after(state, bound, node, task.shape)
+            if after is not None:
+                yield from self._hosts(gang, tasks, (*before, node), domain, after, bound)
+
+    def _candidates(
+        self, gang: PackingRequest, tasks: Sequence[_Task], before: tuple[int, ...], domain: Sequence[int]
+    ) -> Iterator[int]:
+        """Nodes that type, set, bundle and spreads allow; alike tasks in ascending order, since it doesn't matter who is where."""
+        task, alike = tasks[len(before)], [(t, n) for t, n in zip(tasks, before, strict=False)]
+        mates = [node for other, node in alike if (other.group, other.bundle) == (task.group, task.bundle)]
+        of_node = self.room.topology[task.within].of_node if task.within and mates else None
+        allowed = self.room.sets.get(nodes_of(task.shape))
+        for node in domain:
+            if (task.gpu_type not in (None, self.room.nodes[node].gpu_type)) or (mates and node < mates[-1]):
+                continue
+            if allowed is not None and not allowed[node]:
+                continue
+            if of_node is not None and of_node[node] != of_node[mates[0]]:
+                continue
+            own = [other for placed, other in alike if placed.group == task.group]
+            spec = gang.candidate.job.spec
+            if self._is_full(spec.topology.spread, before, node) or self._is_full(
+                spec.task_groups[task.group].topology.spread, own, node
+            ):
+                continue
+            yield node
+
+    def _is_full(self, spread: Spread | None, before: Sequence[int], node: int) -> bool:
+        if spread is None:
+            return False
+        there = self._domain(spread.level, node)
+        return sum(self._domain(spread.level, other) == there for other in before) >= spread.max_per_domain
+
+    def _domain(self, level: SpreadLevel, node: int) -> int:
+        return node if level == "node" else int(self.room.topology[level].of_node[node])
+
+
+def _tasks(gang: PackingRequest) -> list[_Task]:
+    """Its tasks, in the order of groups and indexes."""
+    spec, tasks = gang.candidate.job.spec, []
+    for number, (group, count) in enumerate(zip(spec.task_groups, gang.tasks, strict=True)):
+        bundle = spec.bundle_of(group)
+        shape, gpu_type = gang.option.shapes[number], gang.option.gpu_types[number]
+        for index in range(count):
+            kept = (index // bundle.tasks, bundle.within) if bundle else (-1, None)
+            tasks.append(_Task(number, shape, gpu_type, *kept))
+    return tasks
+
+
+def _after(state: State, bound: Sequence[int], node: int, shape: Shape) -> State | None:
+    """What is left once a task runs on a node; None where it does not fit. `bound`: the views that it takes from."""
+    left = list(state)
+    for number in bound:
+        gpus, cpu, memory = state[number][node]
+        after = (gpus - shape.gpus, cpu - shape.cpu, memory - shape.memory)
+        if any(need and rest < 0 for need, rest in zip((shape.gpus, shape.cpu, shape.memory), after, strict=True)):
+            return None
+        left[number] = (*state[number][:node], after, *state[number][node + 1 :])
+    return tuple(left)

@@ -1,0 +1,174 @@
+"""The jobs that may be evicted for each preemptor, least harm first: judged for all holders at once, and once for like preemptors.
+
+A victim is written as one number, its place in the order of harm among all holders by all means; so victims sort, merge and
+are passed over as arrays.
+
+Whether work of another queue may be taken back depends on the two queues alone, and of these only on where their paths meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from solver.capacity.free_capacity import FreeCapacity
+from solver.model.arrays import Floats, Ints, Mask
+from solver.model.cluster import GpuType
+from solver.model.parts import owner_of
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.round_cache import RoundCache
+from solver.model.workload import QueueName
+from solver.preemption.eviction_rules import EvictionRules
+from solver.preemption.released_capacity import ReleasedCapacity
+from solver.quota.allocation_table import AllocationTable
+from solver.quota.victims import BORROWED, MEANS, STRADDLES, Holder, PreemptorJob, Victim, protected, unsaved_ms
+
+RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
+
+
+@dataclass(slots=True)
+class EvictionCandidates:
+    """The victims that the rules allow, by preemptor: their places in the order of harm, ascending."""
+
+    rules: EvictionRules
+    kept: RoundCache = field(default_factory=RoundCache)
+    allocations: AllocationTable = field(init=False)
+    _priority: Ints = field(init=False)
+    _lost_gpu_s: Floats = field(init=False)
+    _preemptible: Mask = field(init=False)
+    _evictable: Mask = field(init=False)
+    _protected: Mask = field(init=False)
+    _standing: Ints = field(init=False)
+    _place: Ints = field(init=False)
+    _in_order: Ints = field(init=False)
+    _gpus: Ints = field(init=False)
+    _known: dict[object, Ints] = field(default_factory=dict)
+    _freeing: ReleasedCapacity | None = None
+
+    def __post_init__(self) -> None:
+        rules = self.rules
+        self.allocations = allocations = rules.allocations
+        holders, gangs, gang = allocations.holders, allocations.bases, allocations.gang
+
+        def by_holder(judge: Callable[[Holder], bool]) -> Mask:
+            found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
+            return found
+
+        leaves = by_holder(lambda holder: holder.job.leaves != "not")
+        self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
+        self._evictable = leaves & by_holder(lambda holder: holder.evictable)
+        self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, rules.now))
+        self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
+        # How protected it is from its own queue up to each depth.
+        self._standing = np.maximum.accumulate(rules.standing[:, ::-1], axis=1)[:, ::-1]
+        lost_ms = np.array([unsaved_ms(holder.job, rules.now) + rules.restart_cost for holder in gangs], dtype=np.int64)
+        self._lost_gpu_s = allocations.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
+        ranks = np.array([rules.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
+        self._gpus = _gpus_at_most(allocations)
+        by_harm, places = self._by_harm(ranks[gang]), rules.precedence.places
+        costs = [places[name].cost if name in places else inf for name in allocations.of_gang]
+        by_turn = self._by_harm(-np.array(costs, dtype=float)[gang]) if places else by_harm
+        self._in_order = np.concatenate([by_turn if means == TURN else by_harm for means in range(len(MEANS))])
+        self._place = np.empty((len(MEANS), len(holders)), dtype=np.int64)
+        for means in range(len(MEANS)):
+            first = means * len(holders)
+            self._place[means, by_turn if means == TURN else by_harm] = np.arange(first, first + len(holders))
+
+    def _by_harm(self, ranks: Floats) -> Ints:
+        """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
+        held = self.allocations
+        order: Ints = np.lexsort((held.by_name, -held.place, held.gpus, self._lost_gpu_s, ranks))
+        return order
+
+    @property
+    def countable(self) -> Mask:
+        """By number, who holds no part of a GPU."""
+        return self.allocations.countable
+
+    def released(self, room: FreeCapacity) -> ReleasedCapacity:
+        """What nodes get back from whom; the same for all rooms of a round."""
+        if self._freeing is None:
+            self._freeing = ReleasedCapacity(self.allocations.gangs, room, self.kept)
+        return self._freeing
+
+    def gpus_of(self, leaving: Mask) -> dict[GpuType, int]:
+        """By type at most how many GPUs nobody has any part of any more once these have left."""
+        return dict(zip(self.allocations.gpu_types, self._gpus[leaving].sum(axis=0).tolist(), strict=True))
+
+    def holders_of(self, places: Ints) -> Ints:
+        """The numbers of the holders that are meant."""
+        numbers: Ints = self._in_order[places]
+        return numbers
+
+    def victim(self, place: int) -> Victim:
+        """The victim at a place in the order of harm."""
+        number = int(self._in_order[place])
+        holder, means = self.allocations.holders[number], MEANS[place // len(self.allocations.holders)]
+        rank: float = self.rules.ranks[holder.job.spec.queue, holder.base_priority]
+        if means == "turn":
+            rank = -self.rules.precedence.places[owner_of(holder.job.name)].cost
+        return Victim(holder, means, rank, float(self._lost_gpu_s[number]))
+
+    def of_its_own(self, preemptor: PreemptorJob) -> Ints:
+        """Work of the preemptor's queue. Where jobs take turns, who gives way depends on who comes."""
+        key, precedence = self.likeness(preemptor), self.rules.precedence
+        if key not in self._known:
+            own = self._numbers(preemptor.job.spec.queue)
+            below = own[self._preemptible[own] & (self._priority[own] < preemptor.base_priority)]
+            found = [self._place[PREEMPT, below if preemptor.overdue else below[~self._protected[below]]]]
+            if self._takes_turn(preemptor):
+                # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
+                others = own[self._preemptible[own] & (self._priority[own] >= preemptor.base_priority)]
+                name, holders = preemptor.job.name, self.allocations.holders
+                later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
+                turns = np.array(later, dtype=np.int64)
+                found.append(self._place[TURN, turns[~self._protected[turns]]])
+            self._known[key] = np.sort(np.concatenate(found))
+        return self._known[key]
+
+    def likeness(self, preemptor: PreemptorJob) -> object:
+        """The same for preemptors for whom the same may have to leave."""
+        turn = preemptor.job.name if self._takes_turn(preemptor) else None
+        return preemptor.job.spec.queue, preemptor.base_priority, preemptor.overdue, turn
+
+    def _takes_turn(self, preemptor: PreemptorJob) -> bool:
+        return preemptor.job.name in self.rules.precedence.in_turn
+
+    def _numbers(self, queue: QueueName) -> Ints:
+        own = self.allocations.own[queue]
+        return np.arange(own.start, own.stop)
+
+    def beside(self, branch: QueueName, *, overdue: bool, straddling: bool = True) -> Ints:
+        """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
+
+        So whoever comes from that branch may have the same; all branches of a path together have all other queues beside them.
+        `straddling` False: nobody who is in part inside a guarantee.
+        """
+        key = (branch, overdue, straddling)
+        if key not in self._known:
+            path, below = self.rules.tree.path(branch), self.allocations.below
+            around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
+            numbers = np.concatenate(
+                [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
+            )
+            may = self._evictable[numbers] if overdue else (self._evictable & ~self._protected)[numbers]
+            numbers = numbers[may]
+            standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
+            found = [self._place[RECLAIM, numbers[standing == BORROWED]]]
+            if straddling:
+                found.append(self._place[STRADDLE, numbers[(standing == STRADDLES) & self._preemptible[numbers]]])
+            self._known[key] = np.sort(np.concatenate(found))
+        return self._known[key]
+
+
+def _gpus_at_most(allocations: AllocationTable) -> Ints:
+    """By holder and type, of how many GPUs it has all, or some part."""
+    gpus = allocations.charge // MILLI_PER_GPU
+    in_parts = np.flatnonzero(~allocations.countable)
+    tasks = (allocations.holders[number].job.placement for number in in_parts.tolist())
+    parts = [sum(1 if task.mig else len(task.devices) for task in held) for held in tasks]
+    gpus[in_parts] = allocations.has[in_parts] * np.array(parts, dtype=np.int64)[:, None]
+    return gpus

@@ -1,0 +1,82 @@
+"""Which running jobs may be evicted for which, by what is borrowed when a round begins, and which parts leave together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from solver.model.arrays import Ints
+from solver.model.quantities import Duration, Instant
+from solver.model.round_cache import RoundCache
+from solver.model.snapshot import Snapshot
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy
+from solver.policy.precedence import Precedence
+from solver.policy.tree import QueueTree
+from solver.quota.allocation_table import AllocationTable
+from solver.quota.borrowing import borrowing_of
+from solver.quota.entitlement import Shares
+from solver.quota.victims import BORROWED, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRules:
+    """Judges which running jobs may be evicted for a waiting one.
+
+    `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
+    """
+
+    now: Instant
+    tree: QueueTree
+    allocations: AllocationTable
+    standing: Ints
+    ranks: Mapping[tuple[QueueName, int], int]
+    restart_cost: Duration
+    precedence: Precedence
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
+        """The rules as they apply to a snapshot."""
+        allocations = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
+        values: dict[QueueName, set[int]] = defaultdict(set)
+        for holder in allocations.bases:
+            values[holder.job.spec.queue].add(holder.base_priority)
+        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
+        restart_cost = policy.scheduling.evictions.restart_cost
+        standing = borrowing_of(allocations, shares).max(axis=1, initial=BORROWED)
+        return cls(snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, shares.precedence)
+
+    @property
+    def holders(self) -> tuple[Holder, ...]:
+        """All of them, by number."""
+        return self.allocations.holders
+
+    def whole(self, holder: Holder) -> tuple[Holder, ...]:
+        """What leaves with a holder: with what a gang can't do without, everything that it holds."""
+        members = self.allocations.of_gang.get(holder.job.name, ())
+        return (holder, *(self.holders[number] for number in members[1:]))
+
+    def with_all_parts(self, victims: Sequence[Victim]) -> tuple[Victim, ...]:
+        """The victims and what leaves with them."""
+        if not self.allocations.whole:
+            return tuple(victims)
+        named = {victim.name for victim in victims}
+        return (
+            *victims,
+            *(
+                replace(victim, holder=part, lost_gpu_s=self.lost_gpu_s(part))
+                for victim in victims
+                for part in self.whole(victim.holder)[1:]
+                if part.job.name not in named
+            ),
+        )
+
+    def standing_on(self, holder: Holder, queues: Iterable[QueueName]) -> Standing:
+        """The most protected standing on the lines of these queues, which are on the holder's path."""
+        path, number = self.tree.path(holder.job.spec.queue)[::-1], self.allocations.number_of(holder)
+        return STANDINGS[max((int(self.standing[number, path.index(queue)]) for queue in queues), default=BORROWED)]
+
+    def lost_gpu_s(self, holder: Holder) -> float:
+        """What evicting it now throws away, in GPU-seconds."""
+        return lost_gpu_s(holder, self.now, self.restart_cost)

@@ -1,0 +1,57 @@
+"""What each queue is guaranteed of each GPU type: as stated, and by weight what its parent has not given to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from solver.model.cluster import GpuType
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue
+from solver.policy.tree import QueueTree, QuotaLine
+
+
+def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[QuotaLine, int]:
+    """Guaranteed milli-GPU of every queue and type.
+
+    Unset is the weighted share of what the parent has not given to other children; above the roots stands the
+    cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent. What is shared out
+    by weight is whole GPUs: what is left of one stays with the parent.
+    """
+    shares: dict[QuotaLine, int] = {}
+    for gpu_type, milli in sorted(capacity.items()):
+        _share_out(tree, None, gpu_type, milli, shares)
+    return shares
+
+
+def _share_out(
+    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, milli: int, shares: dict[QuotaLine, int]
+) -> None:
+    children = tree.children.get(parent, ())
+    stated = {queue.name: _stated(queue, gpu_type) for queue in children}
+    unset = [queue for queue in children if stated[queue.name] is None]
+    rest = max(0, milli - sum(value for value in stated.values() if value is not None))
+    whole = by_weight(rest // MILLI_PER_GPU, [queue.weight for queue in unset])
+    split = {queue.name: MilliGpu.gpus(part) for queue, part in zip(unset, whole, strict=True)}
+    for queue in children:
+        value = stated[queue.name]
+        mine = min(milli, split[queue.name] if value is None else value)
+        shares[QuotaLine(queue.name, gpu_type)] = mine
+        _share_out(tree, queue.name, gpu_type, mine, shares)
+
+
+def _stated(queue: Queue, gpu_type: GpuType) -> int | None:
+    entry = queue.quota_for(gpu_type)
+    return entry.guaranteed if entry else None
+
+
+def by_weight(gpus: int, weights: list[int]) -> list[int]:
+    """Split whole GPUs in proportion to weights, leftovers to the largest remainders, earlier ones first (Hamilton's method)."""
+    total = sum(weights)
+    if not total:
+        return [0] * len(weights)
+    floors = [gpus * weight // total for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-(gpus * weights[i] % total), i))
+    for i in by_remainder[: gpus - sum(floors)]:
+        floors[i] += 1
+    return floors

@@ -1,0 +1,258 @@
+"""What a round says of every live job: one verdict each, with reasons and an estimate for those that wait."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from solver.backfill.future_state import FutureState
+from solver.backfill.nominations import Nomination, Nominations, Parts, held_parts, in_the_way
+from solver.backfill.reservations import reservations_after
+from solver.capacity.free_capacity import FreeCapacity
+from solver.model.cluster import NodeName
+from solver.model.inflight import Reservation
+from solver.model.parts import owner_of
+from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.placement.extent import extent_of
+from solver.placement.starts import JobStart
+from solver.plan.estimates import AnyEstimate, EarliestStart
+from solver.plan.extent import Extent
+from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.reasons import AwaitsRelease
+from solver.policy.harm import Rule
+from solver.policy.policy import Policy
+from solver.preemption.consolidation import Move
+from solver.preemption.new_nomination import NewNomination
+from solver.preemption.planned_evictions import PlannedEviction
+from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
+from solver.quota.victims import Means
+from solver.round.admission import Admission
+from solver.round.forecast import estimates
+from solver.round.regrowth import GangGrowth, with_grown
+from solver.round.tiers import Decision
+from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
+
+
+@dataclass(slots=True)
+class RoundExplanation:
+    """A decided round, about to be put into words.
+
+    `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
+    `grown`: running gangs that get more tasks.
+    """
+
+    snapshot: Snapshot
+    asked: Snapshot
+    policy: Policy
+    admissions: Mapping[JobName, Admission]
+    nominations: Nominations
+    candidates: Sequence[StartCandidate]
+    decision: Decision
+    leaving: Sequence[PlannedEviction]
+    grown: Sequence[GangGrowth]
+    _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
+    _begins: Mapping[JobName, Instant] = field(init=False)
+    _after: FreeCapacity = field(init=False)
+    _ahead: FutureState = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work out once what several verdicts, estimates and reservations are made of."""
+        self._waits_for = self._whom_they_wait_for()
+        self._begins = self._when_they_begin(self._waits_for)
+        self._after = self._room_after()
+        self._ahead = self._world_ahead()
+
+    @property
+    def provided(self) -> frozenset[JobName]:
+        """Who starts in this round or has been promised what it will start with: nothing need be reserved for it."""
+        starts = {start.candidate.job.name for start in self.decision.starts}
+        return frozenset(starts | {promise.job.name for promise in self.decision.promises} | self.nominations.jobs)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What is reserved once all of it has come true."""
+        provided = self.provided
+        waiting = [candidate for candidate in self.candidates if candidate.job.name not in provided]
+        if not waiting:
+            return ()
+        known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
+        return reservations_after(self._ahead, self.policy, waiting, known, self.snapshot.time)
+
+    def _world_ahead(self) -> FutureState:
+        world, shares = with_grown(self.asked, self.grown), self.decision.shares
+        more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
+        shares = shares.beside(more)
+        return FutureState.after_round(world, self.policy, shares, self._started(), self._begins, self._after)
+
+    def _room_after(self) -> FreeCapacity:
+        """The room without what this round gives to anybody."""
+        after = self.decision.room.copy()
+        self.decision.take(after)
+        for growth in self.grown:
+            after.occupy(growth.held)
+        return after
+
+    def _started(self) -> tuple[JobStart, ...]:
+        return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+
+    def _moves(self) -> dict[JobName, Move]:
+        return {move.name: move for promise in self.decision.promises for move in promise.moves}
+
+    def verdicts(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
+        """One for every live job, in the order of their names."""
+        said = {
+            verdict.job: verdict
+            for verdicts in (
+                self._leaving(),
+                self._promised(),
+                self._starting(),
+                self._waiting(reservations),
+            )
+            for verdict in verdicts
+        }
+        grows = {growth.job.name: growth.gpus for growth in self.grown}
+        for job in self.snapshot.jobs:
+            if job.name != owner_of(job.name):
+                continue
+            if job.name in said:
+                yield said[job.name]
+            elif job.phase == "pending":
+                yield Inadmissible(job.name, job.spec.queue, self.admissions[job.name].reasons)
+            else:
+                yield Runs(job.name, job.spec.queue, grows.get(job.name, MilliGpu(0)))
+
+    def _starting(self) -> Iterator[Verdict]:
+        headroom = QuotaHeadroom(self.decision.shares)
+        for start in sorted(self.decision.starts, key=lambda start: not start.inside_only):
+            job, gpus = start.candidate.job, MilliGpu(sum(start.charge.values()))
+            entitled = MilliGpu(headroom.take(start.queue, start.charge))
+            yield Starts(job.name, job.spec.queue, gpus, entitled, self._extent(job, start.placed.tasks))
+        for ready in self.nominations.ready:
+            yield self._keeps_its_promise(ready)
+
+    def _keeps_its_promise(self, ready: Nomination) -> Starts:
+        """Its GPUs are counted as held already, so what lies inside the guarantee is looked at without them."""
+        charge: Charge = charge_of_tasks(ready.intent.tasks, self.snapshot.gpu_types)
+        queue = ready.job.spec.queue
+        before = self.decision.shares.without([(queue, charge)])
+        inside = Inside(before.tree, before.entitled_room).part(queue, charge)
+        extent = self._extent(ready.job, ready.intent.tasks)
+        return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside), extent)
+
+    def _extent(self, job: Job, tasks: Iterable[TaskPlacement]) -> Extent | None:
+        room = self.decision.room
+        return extent_of(job.spec, [room.nodes[room.index[task.node]] for task in tasks])
+
+    def _leaving(self) -> Iterator[Verdict]:
+        preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
+        moves = self._moves()
+        for known in self.leaving:
+            name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
+            if known.at is not None:
+                yield Departs(name, queue, cast("Rule", known.by), known.at, *gave, known.reserved_for)
+            elif known.beneficiary is not None:
+                to = preemptors[known.beneficiary]
+                if name in moves:
+                    yield _moving(moves[name], to)
+                    continue
+                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)
+
+    def _promised(self) -> Iterator[Verdict]:
+        promised = [promise.job for promise in self.decision.promises]
+        known = [nomination.job for nomination in self.nominations.waiting if nomination.job.phase == "pending"]
+        for job in (*promised, *known):
+            yield _awaits(job, self._waits_for[job.name], EarliestStart(self._begins[job.name]))
+
+    def _whom_they_wait_for(self) -> dict[JobName, Collection[JobName]]:
+        """Who must be gone before each of those can begin who were promised something."""
+        promises = self.decision.promises
+        nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
+        parts = held_parts(self.asked, nodes | {node for promise in promises for node, _ in promise.pledged})
+        leaving, asked_for = self._deadlines().keys(), self._asked_for()
+        leaving_from = _by_node(job for job in self.asked.jobs if job.name in leaving)
+        waits_for: dict[JobName, Collection[JobName]] = {
+            promise.job.name: asked_for[promise.job.name] | _holders_of(promise, parts, leaving, leaving_from)
+            for promise in promises
+        }
+        waits_for |= {name: {name} for name in self._moves()}
+        return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}
+
+    def _when_they_begin(self, waits_for: Mapping[JobName, Collection[JobName]]) -> dict[JobName, Instant]:
+        """When those who were promised something can begin."""
+        deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
+        return {
+            name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
+            for name, holders in waits_for.items()
+        }
+
+    def _deadlines(self) -> dict[JobName, Instant]:
+        """Who was asked to leave, in this round or before, and when each is gone at the latest."""
+        return {intent.job: intent.deadline for intent in self.asked.in_flight.intents if intent.kind == "stop"}
+
+    def _asked_for(self) -> Mapping[JobName, set[JobName]]:
+        """Who was asked to leave for whom."""
+        leaving: dict[JobName, set[JobName]] = defaultdict(set)
+        for intent in self.asked.in_flight.evictions:
+            if intent.beneficiary is not None:
+                leaving[intent.beneficiary].add(intent.job)
+        return leaving
+
+    def _waiting(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
+        starts = self._started()
+        why = Waiting(
+            self.policy,
+            self.snapshot.time,
+            self.decision.shares,
+            self.decision.room,
+            self._after,
+            starts,
+            self.decision.certificate.stage,
+            self.candidates,
+            self.snapshot.in_flight.reservations,
+        )
+        started = {start.candidate.job.name for start in starts}
+        waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
+        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
+        for candidate in waiting:
+            job = candidate.job
+            yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+        for job in self.snapshot.pending:
+            admission = self.admissions[job.name]
+            if admission.options and admission.holds and job.name not in self.nominations.jobs:
+                yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+
+def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:
+    """Who is where."""
+    found: dict[NodeName, set[JobName]] = defaultdict(set)
+    for job in jobs:
+        for task in job.placement:
+            found[task.node].add(job.name)
+    return found
+
+
+def _holders_of(
+    promise: NewNomination, parts: Parts, leaving: Collection[JobName], leaving_from: Mapping[NodeName, set[JobName]]
+) -> set[JobName]:
+    """Who still holds some of what is promised."""
+    tasks = promise.start.placed.tasks
+    # Where it needs no device of theirs, it waits for their CPU or memory.
+    return in_the_way(tasks, parts, leaving, promise.pledged) or set().union(
+        *(leaving_from.get(task.node, ()) for task in tasks)
+    )
+
+
+def _moving(move: Move, to: Job) -> Moves:
+    job, mover = move.mover.job, move.mover
+    leaves, nodes = (tuple(dict.fromkeys(task.node for task in tasks)) for tasks in (job.placement, move.tasks))
+    return Moves(job.name, job.spec.queue, to.name, to.spec.queue, mover.gpus, leaves, nodes, mover.lost_gpu_s)
+
+
+def _awaits(job: Job, leaving: Collection[JobName], when: AnyEstimate) -> Waits:
+    named = tuple(sorted({owner_of(name) for name in leaving}))
+    reason = AwaitsRelease(named[:AHEAD_NAMED_MAX], max(0, len(named) - AHEAD_NAMED_MAX))
+    return Waits(job.name, job.spec.queue, (reason,), when)
