@@ -33,8 +33,8 @@ from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.client.pace import Pace
-from reconciler.kubernetes.client.transport import Transport
+from reconciler.kubernetes.client.pace import RateLimiter
+from reconciler.kubernetes.client.transport import KubeTransport
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
@@ -168,10 +168,10 @@ def _clocks(cluster: Cluster) -> tuple[float, float, float]:
 
 
 def _api(credentials: Credentials) -> Api:
-    return Api(credentials, Pace(1_000_000, 1_000_000, CLOCK), Random(1))
+    return Api(credentials, RateLimiter(1_000_000, 1_000_000, CLOCK), Random(1))
 
 
-def _bare(transport: Transport) -> aiohttp.ClientSession:
+def _bare(transport: KubeTransport) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(ssl=transport.ssl_context, limit=AT_ONCE_MAX)
     return aiohttp.ClientSession(connector=connector, headers={"Content-Type": "application/json"})
 

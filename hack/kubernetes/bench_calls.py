@@ -22,7 +22,7 @@ from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.model.clock import SystemClock
 
@@ -49,7 +49,7 @@ async def measured(cluster: Cluster, calls: int, turns: int) -> dict[str, list[f
     credentials = from_kubeconfig(kubeconfig, CLOCK)
     async with (
         ApiClient(configuration) as generated,  # first: our sessions remove the files that its certificates lie in
-        Api(credentials, Pace(1_000_000, 1_000_000, CLOCK), Random(1)) as api,
+        Api(credentials, RateLimiter(1_000_000, 1_000_000, CLOCK), Random(1)) as api,
     ):
         await api.create(CONFIG_MAPS.path("default"), {"metadata": {"name": "one"}, "data": {"value": "a"}})
         there, core = CONFIG_MAPS.path("default", "one"), CoreV1Api(generated)

@@ -16,7 +16,7 @@ from hack.kubernetes.certificates import Authority
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import Credentials
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.model.clock import Clock, SystemClock
 
@@ -92,7 +92,7 @@ async def until(so: Callable[[], bool]) -> None:
 
 
 def speaking(credentials: Credentials, clock: Clock | None = None) -> Api:
-    return Api(credentials, Pace(1_000, 1_000, clock or SystemClock()), Random(1))
+    return Api(credentials, RateLimiter(1_000, 1_000, clock or SystemClock()), Random(1))
 
 
 async def who(api: Api) -> str:

@@ -13,13 +13,13 @@ import yaml
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kubeconfig import TOKEN_READ_EVERY_S, Kubeconfig, from_kubeconfig, kubeconfig_paths
 from reconciler.kubernetes.client.refusals import CredentialsError
-from reconciler.kubernetes.client.transport import Transport
+from reconciler.kubernetes.client.transport import KubeTransport
 from tests.kubernetes.kubeconfigs import AUTHORITY, V1, encoded, kubeconfig, until
 from tests.kubernetes.test_pace import ManualClock
 
 
-def loaded(credentials: Credentials) -> tuple[Transport, str]:
-    async def story() -> tuple[Transport, str]:
+def loaded(credentials: Credentials) -> tuple[KubeTransport, str]:
+    async def story() -> tuple[KubeTransport, str]:
         return await credentials.transport(), await credentials.authorization()
 
     return asyncio.run(story())

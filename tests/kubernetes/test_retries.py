@@ -17,7 +17,7 @@ from hack.kubernetes.certificates import Authority
 from reconciler.kubernetes.client import api as api_module
 from reconciler.kubernetes.client.api import TRIES_MAX, Api, Check
 from reconciler.kubernetes.client.credentials import fixed
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import UnreachableError
 from reconciler.model.clock import SystemClock
 
@@ -60,7 +60,7 @@ class Fickle:
         server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
         credentials = fixed(f"https://127.0.0.1:{port}", AUTHORITY.pem.decode(), SystemClock())
-        async with server, Api(credentials, Pace(1_000, 1_000, SystemClock()), Random(1), self.rest) as api:
+        async with server, Api(credentials, RateLimiter(1_000, 1_000, SystemClock()), Random(1), self.rest) as api:
             yield api
 
 
@@ -138,7 +138,7 @@ def test_what_has_to_be_so_is_looked_at_before_each_try_and_a_connection_made_so
             if looked == TRIES_MAX - 1:
                 raise OverError
 
-        async with Api(deaf, Pace(1_000, 1_000, SystemClock()), Random(1), rest) as api:
+        async with Api(deaf, RateLimiter(1_000, 1_000, SystemClock()), Random(1), rest) as api:
             with pytest.raises(OverError):
                 await write(api, check)
         async with server, asyncio.timeout(60):

@@ -17,7 +17,7 @@ from reconciler.cli.output import CommandFailedError
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kubeconfig import Kubeconfig, kubeconfig_paths
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import (
     CredentialsError,
     KubernetesError,
@@ -122,7 +122,7 @@ async def _reader(where: KubeContext) -> AsyncIterator[Reader]:
             raise
         kubectl = ThroughKubectl(program, where.context)
     else:
-        async with Api(Credentials(kubeconfig, clock), Pace(QPS, BURST, clock), Random()) as api:  # noqa: S311  (jitter)
+        async with Api(Credentials(kubeconfig, clock), RateLimiter(QPS, BURST, clock), Random()) as api:  # noqa: S311  (jitter)
             yield Reader(api, where.namespace or kubeconfig.namespace())
         return
     yield Reader(kubectl, where.namespace or await kubectl.namespace())

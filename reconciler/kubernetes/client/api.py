@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.kubernetes.client.connections import Sockets
 from reconciler.kubernetes.client.credentials import Credentials
-from reconciler.kubernetes.client.pace import Pace, Sleep
+from reconciler.kubernetes.client.pace import RateLimiter, Sleep
 from reconciler.kubernetes.client.refusals import (
     CredentialsError,
     TooManyRequestsError,
@@ -57,7 +57,9 @@ class Api:
     A write may wait for its turn for long; what has to be so when it leaves is said by its `check`.
     """
 
-    def __init__(self, credentials: Credentials, pace: Pace, chance: Random, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, credentials: Credentials, pace: RateLimiter, chance: Random, sleep: Sleep = asyncio.sleep
+    ) -> None:
         self._credentials = credentials
         self._pace = pace
         self._chance = chance

@@ -11,7 +11,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import kube_config
 
 from reconciler.kubernetes.client.refusals import CredentialsError
-from reconciler.kubernetes.client.transport import Transport
+from reconciler.kubernetes.client.transport import KubeTransport
 from reconciler.model.clock import Clock
 
 RENEW_BEFORE_S: Final = 60.0
@@ -60,7 +60,7 @@ class Credentials:
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source = source
         self._clock = clock
-        self._transport: Transport | None = None
+        self._transport: KubeTransport | None = None
         self._loaded: Loaded | None = None
         self._version = 0
         self._failure: CredentialsError | None = None
@@ -69,7 +69,7 @@ class Credentials:
         self._ends_s = -inf
         self._renewing: asyncio.Task[None] | None = None
 
-    async def transport(self) -> Transport:
+    async def transport(self) -> KubeTransport:
         """For a session. Raises CredentialsError."""
         if self._transport is None:
             await self._renewed()
@@ -123,7 +123,7 @@ class Credentials:
     def _take(self, loaded: Loaded) -> None:
         configuration = loaded.configuration
         if self._transport is None:
-            self._transport = Transport(configuration, one_connection_each=bool(loaded.certificate))
+            self._transport = KubeTransport(configuration, one_connection_each=bool(loaded.certificate))
         else:
             self._transport.renew(configuration)
         before = (self._header(), self._loaded.certificate if self._loaded else "")

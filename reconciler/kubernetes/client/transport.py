@@ -18,7 +18,7 @@ READ_BUFFER: Final = 2**16
 """aiohttp's own size. The official client's 2 MiB a connection are for its `readline`; here lines are put together from blocks."""
 
 
-class Transport(RESTClientObject):
+class KubeTransport(RESTClientObject):
     """Made of a loaded configuration; raises CredentialsError where its certificates can't be used.
 
     `one_connection_each`: a client certificate that is renewed holds for new connections alone, so that none is kept.
