@@ -194,6 +194,6 @@ def test_only_what_speaks_to_kubernetes_imports_its_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-    listing = "import sys, reconciler.server.on_kubernetes; print('kubernetes.aio' in sys.modules)"
+    listing = "import sys, reconciler.server.kubernetes_cluster; print('kubernetes.aio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
