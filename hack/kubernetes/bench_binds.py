@@ -33,7 +33,8 @@ from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
+from reconciler.kubernetes.client.transport import KubeTransport
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
@@ -135,10 +136,10 @@ async def measured(cluster: Cluster, pods: int, sizes: Sequence[int], rounds: in
     runs: list[Run] = []
     credentials = from_kubeconfig(cluster.kubeconfig(QUORATE, ("system:masters",)), CLOCK)
     admins = from_kubeconfig(cluster.kubeconfig("bench-admin", ("system:masters",)), CLOCK)
-    async with _api(admins) as admin, _api(credentials) as api, _bare(credentials) as bare:
+    async with _api(admins) as admin, _api(credentials) as api, _bare(await credentials.transport()) as bare:
         await install(admin, api)
         await lead(admin, api, LEADER)
-        client = Client(api, bare, credentials.server)
+        client = Client(api, bare, (await credentials.transport()).server)
         for kind, bind in KINDS.items():
             await bind(client, await pending(admin, f"warm-{kind}", WARM_PODS, 1))
         for turn in range(rounds):
@@ -167,11 +168,11 @@ def _clocks(cluster: Cluster) -> tuple[float, float, float]:
 
 
 def _api(credentials: Credentials) -> Api:
-    return Api(credentials, Pace(1_000_000, 1_000_000, CLOCK), Random(1))
+    return Api(credentials, RateLimiter(1_000_000, 1_000_000, CLOCK), Random(1))
 
 
-def _bare(credentials: Credentials) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(ssl=credentials.tls, limit=AT_ONCE_MAX)
+def _bare(transport: KubeTransport) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(ssl=transport.ssl_context, limit=AT_ONCE_MAX)
     return aiohttp.ClientSession(connector=connector, headers={"Content-Type": "application/json"})
 
 

@@ -26,7 +26,7 @@ from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding
 from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.dra.allocator import NoDevices
 from reconciler.kubernetes.dra.check import violations
 from reconciler.kubernetes.dra.claim_status import Allotment
@@ -151,7 +151,9 @@ async def measured(cluster: Cluster, case: Case) -> Figures:
 
 def session(cluster: Cluster, user: str) -> Api:
     """As this user, who may do anything, as fast as can be."""
-    return Api(from_kubeconfig(cluster.kubeconfig(user, ADMINS), CLOCK), Pace(100_000, 100_000, CLOCK), Random(1))
+    return Api(
+        from_kubeconfig(cluster.kubeconfig(user, ADMINS), CLOCK), RateLimiter(100_000, 100_000, CLOCK), Random(1)
+    )
 
 
 async def _bare(api: Api, decision: Decision) -> None:

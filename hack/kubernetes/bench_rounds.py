@@ -28,9 +28,9 @@ from hack.kubernetes.large import at_once
 from hack.memory import peak_mb
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
-from reconciler.kubernetes.client.watching import Change, Watched
+from reconciler.kubernetes.client.watching import Change, Informer
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import SystemClock
@@ -121,7 +121,7 @@ async def _make(api: Api, objects: Iterator[Made]) -> None:
 @asynccontextmanager
 async def _session(cluster: Cluster, user: str) -> AsyncIterator[Api]:
     credentials = from_kubeconfig(cluster.kubeconfig(user, ADMINS), CLOCK)
-    async with Api(credentials, Pace(1_000_000, 1_000_000, CLOCK), Random(1)) as api:
+    async with Api(credentials, RateLimiter(1_000_000, 1_000_000, CLOCK), Random(1)) as api:
         yield api
 
 
@@ -131,7 +131,7 @@ async def watched(api: Api, kubelet: Api | None, seen: Seen) -> AsyncIterator[No
     listed = asyncio.Event()
 
     async def work() -> None:
-        pods = Watched(api, PODS, Pod, Random(2), structlog.get_logger())
+        pods = Informer(api, PODS, Pod, Random(2), structlog.get_logger())
         async with asyncio.TaskGroup() as doing, aclosing(pods.changes()) as batches:
             async for changes in batches:
                 listed.set()

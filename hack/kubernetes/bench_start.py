@@ -28,7 +28,7 @@ from hack.memory import peak_mb
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.followed import Seams
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.watching import Key
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.objects.resource import NODES, PODS
@@ -102,7 +102,7 @@ async def _filled(kubeconfig: Path, large: Large) -> None:
 
 def _session(kubeconfig: Path) -> Api:
     clock = SystemClock()
-    return Api(from_kubeconfig(kubeconfig, clock), Pace(QPS, QPS, clock), Random(1))
+    return Api(from_kubeconfig(kubeconfig, clock), RateLimiter(QPS, QPS, clock), Random(1))
 
 
 async def _measured(kubeconfig: Path, bound: int) -> Measured:

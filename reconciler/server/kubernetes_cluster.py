@@ -21,10 +21,11 @@ from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.recording import solver_with
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
-from reconciler.kubernetes.client.credentials import Credentials, CredentialsError, in_cluster
-from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_path
+from reconciler.kubernetes.client.credentials import Credentials
+from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_paths
 from reconciler.kubernetes.client.leader import NoNamespaceError
-from reconciler.kubernetes.client.refusals import KubernetesError
+from reconciler.kubernetes.client.refusals import CredentialsError, KubernetesError
+from reconciler.kubernetes.client.service_account import in_cluster
 from reconciler.kubernetes.control.connection import Beside, ClusterConnection, connected
 from reconciler.kubernetes.control.observer import ObservedFiles, Observer
 from reconciler.kubernetes.control.observer_plane import observing
@@ -67,7 +68,7 @@ def credentials_of(settings: KubernetesSettings, clock: Clock) -> Credentials:
         return from_kubeconfig(settings.kubeconfig, clock)
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return in_cluster(os.environ, clock)
-    return from_kubeconfig(kubeconfig_path(os.environ), clock)
+    return from_kubeconfig(kubeconfig_paths(os.environ), clock)
 
 
 def parts_on_kubernetes(
@@ -167,6 +168,8 @@ def _told_to_people(on: KubernetesSettings) -> Iterator[None]:
     except NoNamespaceError as error:
         fix = f"Make it, kubectl create namespace {on.namespace}, or name another with --namespace."
         raise KubernetesFailedError(str(error), fix) from error
+    except CredentialsError as error:
+        raise KubernetesFailedError(str(error), "") from error
     except KubernetesError as error:
         where = on.kubeconfig or "the pod's service account"
         raise KubernetesFailedError(

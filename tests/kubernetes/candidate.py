@@ -19,7 +19,7 @@ from reconciler.kubernetes.binder.journal import held
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Election, Leadership, Timing
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import ConflictError, RefusedError
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod
@@ -84,7 +84,7 @@ class Mortal(Api):
 
 
 def api_of(kubeconfig: str, kind: type[Api] = Api) -> Api:
-    return kind(from_kubeconfig(Path(kubeconfig), CLOCK), Pace(10_000, 10_000, CLOCK), Random(1))
+    return kind(from_kubeconfig(Path(kubeconfig), CLOCK), RateLimiter(10_000, 10_000, CLOCK), Random(1))
 
 
 async def bind(what: Bind) -> None:

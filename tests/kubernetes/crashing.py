@@ -10,7 +10,7 @@ from typing import Any
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import ADMINS
 
@@ -54,6 +54,6 @@ async def crashing_session(
     """Dies after so many writes; not `heard`: with the next one done, but not answered."""
     clock = SystemClock()
     credentials = from_kubeconfig(cluster.kubeconfig("admin", ADMINS), clock)
-    async with CrashingApi(credentials, Pace(10_000, 10_000, clock), Random(1)) as api:
+    async with CrashingApi(credentials, RateLimiter(10_000, 10_000, clock), Random(1)) as api:
         api.writes_left, api.heard = writes, heard
         yield api

@@ -10,11 +10,13 @@ from hack.kubernetes.fence import QUORATE
 from hack.kubernetes.shipped import GROUPS
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from tests.kubernetes.sessions import ADMINS, session
 
 
-def as_quorate(cluster: Cluster, kind: type[Api] = Api, pace: Pace | None = None) -> AbstractAsyncContextManager[Api]:
+def as_quorate(
+    cluster: Cluster, kind: type[Api] = Api, pace: RateLimiter | None = None
+) -> AbstractAsyncContextManager[Api]:
     """As the service account that is shipped, with the rights that it was given there and no others."""
     return session(cluster, QUORATE, GROUPS, kind=kind, pace=pace)
 

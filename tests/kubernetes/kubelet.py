@@ -14,7 +14,7 @@ import structlog
 
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
-from reconciler.kubernetes.client.watching import Key, Watched
+from reconciler.kubernetes.client.watching import Informer, Key
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 
 LEASES = Resource("coordination.k8s.io/v1", "leases")
@@ -74,7 +74,7 @@ class Kubelet:
 
     async def run_pods(self) -> None:
         log = structlog.get_logger()
-        pods = Watched(self._api, PODS, BoundPod, Random(2), log)
+        pods = Informer(self._api, PODS, BoundPod, Random(2), log)
         async with aclosing(pods.changes()) as batches:
             async for changes in batches:
                 for change in changes:

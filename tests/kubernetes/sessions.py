@@ -16,7 +16,7 @@ import pytest
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
-from reconciler.kubernetes.client.pace import Pace, Sleep
+from reconciler.kubernetes.client.pace import RateLimiter, Sleep
 from reconciler.kubernetes.client.refusals import NotFoundError
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.model.clock import SystemClock
@@ -39,14 +39,14 @@ async def session(
     groups: tuple[str, ...] = ADMINS,
     *,
     kubeconfig: Path | None = None,
-    pace: Pace | None = None,
+    pace: RateLimiter | None = None,
     sleep: Sleep = asyncio.sleep,
     kind: type[Api] = Api,
 ) -> AsyncIterator[Api]:
     """As an administrator at full speed, unless stated."""
     clock = SystemClock()
     credentials = from_kubeconfig(kubeconfig or cluster.kubeconfig(user, groups), clock)
-    async with kind(credentials, pace or Pace(10_000, 10_000, clock), Random(1), sleep) as api:
+    async with kind(credentials, pace or RateLimiter(10_000, 10_000, clock), Random(1), sleep) as api:
         yield api
 
 

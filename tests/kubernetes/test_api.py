@@ -13,8 +13,7 @@ import pytest
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import TRIES_MAX, Api
-from reconciler.kubernetes.client.credentials import in_cluster
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import (
     ConflictError,
     NotAllowedError,
@@ -22,6 +21,7 @@ from reconciler.kubernetes.client.refusals import (
     TooManyRequestsError,
     UnreachableError,
 )
+from reconciler.kubernetes.client.service_account import in_cluster
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from reconciler.model.clock import SystemClock
 from tests.kubernetes.sessions import (
@@ -183,7 +183,7 @@ async def _one_at_a_time(admin: Api, user: str) -> None:
 def test_the_pace_holds_for_all_requests_and_none_goes_uncounted(cluster: Cluster) -> None:
     async def story() -> None:
         clock = ManualClock()
-        async with session(cluster, pace=Pace(10, 5, clock, clock.sleep)) as api:
+        async with session(cluster, pace=RateLimiter(10, 5, clock, clock.sleep)) as api:
             namespace = await a_namespace(api)
             one = CONFIG_MAPS.path(namespace, "one")
             await api.create(CONFIG_MAPS.path(namespace), a_config_map("one", "a"))
@@ -239,7 +239,7 @@ def test_a_pods_own_account_is_enough_to_speak(cluster: Cluster, tmp_path: Path)
         }  # fmt: skip
         clock = SystemClock()
         credentials = in_cluster(environment, clock, tmp_path)
-        async with Api(credentials, Pace(100, 100, clock), Random(1)) as api:
+        async with Api(credentials, RateLimiter(100, 100, clock), Random(1)) as api:
             with pytest.raises(NotAllowedError, match=f"system:serviceaccount:{namespace}:scheduler"):
                 await api.get(PODS.path(), dict[str, Any])
 

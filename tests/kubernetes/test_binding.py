@@ -15,7 +15,7 @@ from reconciler.kubernetes.binder.binding import Binder, GangBinding, GangOutcom
 from reconciler.kubernetes.binder.journal import read
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import UnreachableError
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
@@ -62,7 +62,7 @@ def answers(outcome: GangOutcome) -> list[str]:
 
 @asynccontextmanager
 async def scene(
-    cluster: Cluster, kind: type[Api] = Api, pace: Pace | None = None
+    cluster: Cluster, kind: type[Api] = Api, pace: RateLimiter | None = None
 ) -> AsyncIterator[tuple[Api, Api, str]]:
     """The server with its fence, as others use it and as Quorate does, and a namespace."""
     await led_by(cluster, LEADER)
@@ -203,7 +203,7 @@ def test_what_waited_for_its_turn_until_another_led_does_not_leave(fenced: Clust
             leads[0] = change
             await manual.sleep(seconds)
 
-        async with scene(fenced, pace=Pace(1, 1, manual, rest)) as (admin, api, space):
+        async with scene(fenced, pace=RateLimiter(1, 1, manual, rest)) as (admin, api, space):
             gangs = [await a_gang(admin, space, f"g{number}", 1) for number in range(8)]
             outcomes = await Binder(api, leadership, SystemClock()).bind(gangs)
             counted = Counter(answer for outcome in outcomes for answer in answers(outcome))
@@ -268,7 +268,7 @@ def test_requests_never_leave_faster_than_configured(fenced: Cluster) -> None:
 
     async def story() -> None:
         qps, burst = 200.0, 5
-        async with scene(fenced, Counted, Pace(qps, burst, clock)) as (admin, api, space):
+        async with scene(fenced, Counted, RateLimiter(qps, burst, clock)) as (admin, api, space):
             gangs = [await a_gang(admin, space, f"g{number}", 4) for number in range(20)]
             outcomes = await Binder(api, lead, clock).bind(gangs)
             assert all(outcome.is_whole for outcome in outcomes)

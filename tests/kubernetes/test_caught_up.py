@@ -17,7 +17,7 @@ from hack.kubernetes.faulty_proxy import FaultyProxy
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.watching import Key
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
@@ -53,7 +53,7 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
         session(cluster) as straight,
         session(cluster, kubeconfig=proxy.kubeconfig("m0")) as through,
         mirrored(through) as mirror,
-        PodWrites(credentials, Pace(10_000, 10_000, CLOCK), Random(1)) as writes,
+        PodWrites(credentials, RateLimiter(10_000, 10_000, CLOCK), Random(1)) as writes,
     ):
         pod = Key(await a_namespace(straight), "one")
         made = await straight.create(PODS.path(pod.namespace), a_pod(pod.name))

@@ -15,7 +15,7 @@ import structlog
 
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import UnreachableError, UnreadableError
-from reconciler.kubernetes.client.watching import BACKOFF_S, Change, Key, Watched
+from reconciler.kubernetes.client.watching import BACKOFF_S, Change, Informer, Key
 from reconciler.kubernetes.objects.resource import PODS
 
 
@@ -59,7 +59,7 @@ def followed(server: Scripted, batches: int) -> tuple[list[list[tuple[str, bool,
         rests.append(seconds)
 
     async def story() -> list[tuple[Change[dict[str, Any]], ...]]:
-        pods = Watched(cast("Api", server), PODS, dict[str, Any], Random(1), structlog.get_logger(), rest)
+        pods = Informer(cast("Api", server), PODS, dict[str, Any], Random(1), structlog.get_logger(), rest)
         async with aclosing(pods.changes()) as changes:
             return [await anext(changes) for _ in range(batches)]
 
@@ -111,7 +111,7 @@ def test_objects_that_have_not_changed_stay_the_same_through_a_new_list() -> Non
     server = Scripted([listed(1, pod("a", 1)), listed(5, pod("a", 1, spec={"new": True}))], [[[gone]]])
 
     async def story() -> None:
-        pods = Watched(cast("Api", server), PODS, dict[str, Any], Random(1), structlog.get_logger(), _at_once)
+        pods = Informer(cast("Api", server), PODS, dict[str, Any], Random(1), structlog.get_logger(), _at_once)
         async with aclosing(pods.changes()) as changes:
             await anext(changes)
             before = pods.get(Key("n", "a"))

@@ -20,7 +20,7 @@ from reconciler.kubernetes.client.refusals import (
     TooManyRequestsError,
     UnreachableError,
 )
-from reconciler.kubernetes.client.watching import Key, Watched
+from reconciler.kubernetes.client.watching import Informer, Key
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import SystemClock
@@ -77,7 +77,7 @@ def test_a_list_that_is_older_than_what_is_known_is_refused() -> None:
 
     async def story() -> None:
         api = Scripted(page("9", POD), page("8"), page("10"))
-        watched = Watched(cast("Api", api), PODS, Pod, Random(1), structlog.get_logger())
+        watched = Informer(cast("Api", api), PODS, Pod, Random(1), structlog.get_logger())
         await watched._listed()
         with pytest.raises(UnreachableError, match="a list of 8, and 9 is known"):
             await watched._listed()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from solver.model.quantities import Instant
 from tests.drawn import worlds
 
@@ -40,7 +40,7 @@ class ManualClock:
 def test_in_any_time_no_more_leave_than_configured(qps: float, burst: int, pauses: list[float], late_s: float) -> None:
     async def story() -> list[float]:
         clock = ManualClock(late_s)
-        pace = Pace(qps, burst, clock, clock.sleep)
+        pace = RateLimiter(qps, burst, clock, clock.sleep)
         left: list[float] = []
 
         async def one() -> None:
@@ -61,7 +61,7 @@ def test_in_any_time_no_more_leave_than_configured(qps: float, burst: int, pause
 def test_whoever_asked_first_goes_first_and_no_time_is_lost() -> None:
     async def story() -> tuple[list[int], float]:
         clock = ManualClock()
-        pace = Pace(4, 2, clock, clock.sleep)
+        pace = RateLimiter(4, 2, clock, clock.sleep)
         order: list[int] = []
 
         async def one(number: int) -> None:
@@ -78,4 +78,4 @@ def test_whoever_asked_first_goes_first_and_no_time_is_lost() -> None:
 
 def test_a_pace_that_lets_nothing_leave_is_refused() -> None:
     with pytest.raises(ValueError, match="qps 0"):
-        Pace(0, 1, ManualClock())
+        RateLimiter(0, 1, ManualClock())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -17,8 +16,8 @@ import pytest
 from hack.kubernetes.certificates import Authority
 from reconciler.kubernetes.client import api as api_module
 from reconciler.kubernetes.client.api import TRIES_MAX, Api, Check
-from reconciler.kubernetes.client.credentials import Credentials, FixedToken, trusting
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.credentials import fixed
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import UnreachableError
 from reconciler.model.clock import SystemClock
 
@@ -60,8 +59,8 @@ class Fickle:
         tls.load_cert_chain(folder / "server.pem")
         server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
-        credentials = Credentials(f"https://127.0.0.1:{port}", trusting(AUTHORITY.pem.decode()), FixedToken(""))
-        async with server, Api(credentials, Pace(1_000, 1_000, SystemClock()), Random(1), self.rest) as api:
+        credentials = fixed(f"https://127.0.0.1:{port}", AUTHORITY.pem.decode(), SystemClock())
+        async with server, Api(credentials, RateLimiter(1_000, 1_000, SystemClock()), Random(1), self.rest) as api:
             yield api
 
 
@@ -95,7 +94,6 @@ def test_only_reads_are_asked_again_when_no_answer_comes(
     assert server.rests == tries - 1
 
 
-DEAF = Credentials("https://127.0.0.1:{}", trusting(AUTHORITY.pem.decode()), FixedToken(""))
 WRITES: list[Callable[[Api, Check], Awaitable[Any]]] = [
     lambda api, check: api.create("/a", {}, check),
     lambda api, check: api.replace("/a", {}, check),
@@ -127,7 +125,7 @@ def test_what_has_to_be_so_is_looked_at_before_each_try_and_a_connection_made_so
 
         server = await asyncio.start_server(hear, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        deaf = dataclasses.replace(DEAF, server=DEAF.server.format(port))
+        deaf = fixed(f"https://127.0.0.1:{port}", AUTHORITY.pem.decode(), SystemClock())
         rested = 0
 
         async def rest(_: float) -> None:
@@ -140,7 +138,7 @@ def test_what_has_to_be_so_is_looked_at_before_each_try_and_a_connection_made_so
             if looked == TRIES_MAX - 1:
                 raise OverError
 
-        async with Api(deaf, Pace(1_000, 1_000, SystemClock()), Random(1), rest) as api:
+        async with Api(deaf, RateLimiter(1_000, 1_000, SystemClock()), Random(1), rest) as api:
             with pytest.raises(OverError):
                 await write(api, check)
         async with server, asyncio.timeout(60):

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from hack.kubernetes.cluster import Cluster
-from reconciler.kubernetes.client.executing import CommandFailedError, execute
+from reconciler.kubernetes.client.executing import ExecFailedError, execute
 from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
 from reconciler.kubernetes.objects.resource import PODS
 from tests.kubernetes.executed import executing
@@ -120,7 +120,7 @@ def test_how_a_command_ends_is_told(cluster: Cluster) -> None:
             await until_running(api, namespace)
             await execute(api, (namespace, "runs-0"), "main", ["true"])
             door.ends = [FAILED]
-            with pytest.raises(CommandFailedError, match="exit code 3"):
+            with pytest.raises(ExecFailedError, match="exit code 3"):
                 await execute(api, (namespace, "runs-0"), "main", ["false"])
             with pytest.raises(RefusedError):
                 await execute(api, (namespace, "runs-0"), "other", ["true"])

@@ -70,8 +70,8 @@ def test_queues_are_what_kubectl_prints(cluster: Cluster) -> None:
             await telling(api).tell(wanted(policy()))
             accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
             async with aiohttp.ClientSession() as plain:
-                credentials = api._credentials
-                async with plain.get(credentials.server + QUEUES.path(), headers=accept, ssl=credentials.tls) as answer:
+                way = await api._credentials.transport()
+                async with plain.get(way.server + QUEUES.path(), headers=accept, ssl=way.ssl_context) as answer:
                     table = await answer.json()
             names = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
             assert names == ["Name", "Parent", "Guaranteed", "Used", "Borrowed", "Pending", "Ready"]

@@ -20,7 +20,7 @@ from reconciler.kubernetes.client import watching
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.client.refusals import NotAllowedError, NotFoundError
-from reconciler.kubernetes.client.watching import Change, Key, Watched
+from reconciler.kubernetes.client.watching import Change, Informer, Key
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from tests.drawn import worlds
 from tests.kubernetes.proxied import cuttable
@@ -41,8 +41,8 @@ class ConfigMapList(msgspec.Struct):
 Batches = AsyncGenerator[tuple[Change[ConfigMap], ...]]
 
 
-def watched(api: Api, resource: Resource = CONFIG_MAPS, sleep: Sleep = asyncio.sleep) -> Watched[ConfigMap]:
-    return Watched(api, resource, ConfigMap, Random(1), structlog.get_logger(), sleep)
+def watched(api: Api, resource: Resource = CONFIG_MAPS, sleep: Sleep = asyncio.sleep) -> Informer[ConfigMap]:
+    return Informer(api, resource, ConfigMap, Random(1), structlog.get_logger(), sleep)
 
 
 async def all_there(api: Api) -> dict[Key, ConfigMap]:
@@ -221,7 +221,7 @@ async def at_once(_: float) -> None:
     await asyncio.sleep(0.001)
 
 
-async def _retell(seen: Watched[ConfigMap], retold: dict[Key, ConfigMap]) -> None:
+async def _retell(seen: Informer[ConfigMap], retold: dict[Key, ConfigMap]) -> None:
     async for changes in seen.changes():
         for change in changes:
             assert retold.pop(change.key, None) == change.before

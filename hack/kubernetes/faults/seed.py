@@ -24,7 +24,7 @@ from hack.kubernetes.intervals import Intervals, entries_of
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import NotFoundError
 from reconciler.kubernetes.objects.resource import LEASES
 from reconciler.model.clock import SystemClock
@@ -291,5 +291,5 @@ def _standing(pod: SeenPod) -> Standing:
 @asynccontextmanager
 async def _session(cluster: Cluster, user: str) -> AsyncIterator[Api]:
     credentials = from_kubeconfig(cluster.kubeconfig(user, ADMINS), _CLOCK)
-    async with Api(credentials, Pace(10_000, 10_000, _CLOCK), Random(1)) as api:
+    async with Api(credentials, RateLimiter(10_000, 10_000, _CLOCK), Random(1)) as api:
         yield api

@@ -19,7 +19,7 @@ from hack.kubernetes.faults.member import FIRST, POOL, QUEUE, URGENT
 from hack.kubernetes.faults.world import GPUS_PER_NODE, Gang
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
-from reconciler.kubernetes.client.watching import Watched
+from reconciler.kubernetes.client.watching import Informer
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS
 
@@ -141,7 +141,7 @@ class Surroundings:
                 tasks.create_task(self._deleted(name, grace_s=0))
 
     async def _watch(self) -> None:
-        watched = Watched(self.api, PODS, SeenPod, self.chance, structlog.get_logger())
+        watched = Informer(self.api, PODS, SeenPod, self.chance, structlog.get_logger())
         async with aclosing(watched.changes()) as batches:
             async for changes in batches:
                 for key, _, after in changes:

@@ -1,4 +1,4 @@
-"""Asks the API server through kubectl: for credentials that only it understands, such as `exec` plugins of cloud providers."""
+"""Asks the API server through kubectl: for credentials that only it understands, such as impersonation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from reconciler.kubernetes.client.credentials import CredentialsError
 from reconciler.kubernetes.client.refusals import (
+    CredentialsError,
     NotAllowedError,
     NotFoundError,
     RefusedError,

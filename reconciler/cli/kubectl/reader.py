@@ -15,10 +15,11 @@ from reconciler.cli.kubectl.kubectl_client import ThroughKubectl
 from reconciler.cli.kubectl.objects import SeenEvent, SeenEvents, SeenPod, SeenPods, SeenQueue, SeenQueues
 from reconciler.cli.output import CommandFailedError
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.credentials import CredentialsError
-from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_path, namespace_in
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.credentials import Credentials
+from reconciler.kubernetes.client.kubeconfig import Kubeconfig, kubeconfig_paths
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import (
+    CredentialsError,
     KubernetesError,
     NotAllowedError,
     NotFoundError,
@@ -114,17 +115,15 @@ async def _reader(where: KubeContext) -> AsyncIterator[Reader]:
     """Through our client; where it does not take the kubeconfig, through kubectl, if there is one. Raises CredentialsError."""
     clock = SystemClock()
     try:
-        path = kubeconfig_path(os.environ)
-        credentials = from_kubeconfig(path, clock, where.context)
-        namespace = where.namespace or namespace_in(path, clock, where.context)
+        kubeconfig = Kubeconfig(kubeconfig_paths(os.environ), clock, where.context)
     except CredentialsError:
         program = shutil.which("kubectl")
         if program is None:
             raise
         kubectl = ThroughKubectl(program, where.context)
     else:
-        async with Api(credentials, Pace(QPS, BURST, clock), Random()) as api:  # noqa: S311  (jitter)
-            yield Reader(api, namespace)
+        async with Api(Credentials(kubeconfig, clock), RateLimiter(QPS, BURST, clock), Random()) as api:  # noqa: S311  (jitter)
+            yield Reader(api, where.namespace or kubeconfig.namespace())
         return
     yield Reader(kubectl, where.namespace or await kubectl.namespace())
 

@@ -14,7 +14,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.executing import CommandFailedError, execute
+from reconciler.kubernetes.client.executing import ExecFailedError, execute
 from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.objects.saves import Hook, HttpHook, main_container
@@ -36,7 +36,7 @@ _FAILURES = (
     OSError,
     TimeoutError,
     ValueError,
-    CommandFailedError,
+    ExecFailedError,
     KubernetesError,
     NotLeaderError,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from importlib.metadata import version
 from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -15,8 +14,9 @@ import msgspec
 
 from reconciler.kubernetes.client.connections import Sockets
 from reconciler.kubernetes.client.credentials import Credentials
-from reconciler.kubernetes.client.pace import Pace, Sleep
+from reconciler.kubernetes.client.pace import RateLimiter, Sleep
 from reconciler.kubernetes.client.refusals import (
+    CredentialsError,
     TooManyRequestsError,
     UnreachableError,
     UnreadableError,
@@ -50,14 +50,16 @@ _WEBSOCKET = aiohttp.ClientWSTimeout(ws_close=2.0)
 
 
 class Api:
-    """A session with one API server; used as an async context manager. Its methods raise KubernetesError.
+    """A session with one API server; used as an async context manager. Methods raise KubernetesError, its start CredentialsError.
 
     A 429 was not done, so that it is asked again for whatever it was, but for evictions that a budget forbids. Where no
     answer comes, or 5xx, a read is asked again, and what never left; else UnreachableError says that the outcome is unknown.
     A write may wait for its turn for long; what has to be so when it leaves is said by its `check`.
     """
 
-    def __init__(self, credentials: Credentials, pace: Pace, chance: Random, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, credentials: Credentials, pace: RateLimiter, chance: Random, sleep: Sleep = asyncio.sleep
+    ) -> None:
         self._credentials = credentials
         self._pace = pace
         self._chance = chance
@@ -66,13 +68,8 @@ class Api:
         self._sockets = Sockets()
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            # Watches hold a connection each, so that the limit is the semaphore's, which they are not counted in.
-            connector=aiohttp.TCPConnector(ssl=self._credentials.tls, limit=0, socket_factory=self._sockets),
-            # Uncompressed: over a fast network the server's gzip takes longer than sending a long list.
-            headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": f"quorate/{version('quorate')}"},
-            middlewares=[_never_again],
-        )
+        self._transport = await self._credentials.transport()
+        self._session = self._transport.session(self._sockets, _never_again)
         return self
 
     async def __aexit__(
@@ -113,18 +110,24 @@ class Api:
         """
         request = f"watch {path}"
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
-        await self._pace.turn()
-        with _as_ours(request):
-            async with self._sent("GET", path, parameters, None, limits) as response:
-                if response.status >= 300:
-                    raise refusal(request, response.status, await response.read(), response.headers.get("Retry-After"))
-                try:
-                    async for lines in _whole_lines(response.content):
-                        yield lines
-                finally:
-                    # Who stops reading leaves now: a polite end of TLS would go on for a while, with nobody to wait for it.
-                    if response.connection and response.connection.transport:
-                        response.connection.transport.abort()
+        for again in (True, False):
+            await self._pace.turn()
+            bearer = await self._authorization(request)
+            with _as_ours(request):
+                async with self._sent("GET", path, parameters, None, limits, bearer) as response:
+                    if response.status == 401 and again and await self._credentials.changed_after(bearer):
+                        continue
+                    if response.status >= 300:
+                        after = response.headers.get("Retry-After")
+                        raise refusal(request, response.status, await response.read(), after)
+                    try:
+                        async for lines in _whole_lines(response.content):
+                            yield lines
+                    finally:
+                        # Who stops reading leaves now: a polite end of TLS would go on for a while, with nobody to wait for it.
+                        if response.connection and response.connection.transport:
+                            response.connection.transport.abort()
+                    return
 
     @asynccontextmanager
     async def channels(
@@ -132,16 +135,25 @@ class Api:
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A websocket, for as long as the block lasts. One try; what breaks inside the block is KubernetesError too."""
         request = f"websocket {path}"
-        await self._pace.turn()
         with _as_ours(request):
+            async with await self._connected(request, path, parameters, protocol) as channels:
+                yield channels
+
+    async def _connected(
+        self, request: str, path: str, parameters: Sequence[tuple[str, str]], protocol: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        for again in (True, False):
+            await self._pace.turn()
+            bearer = await self._authorization(request)
             try:
-                async with self._session.ws_connect(
-                    self._credentials.server + path, params=parameters, protocols=(protocol,), headers=self._bearer(),
-                    server_hostname=self._credentials.server_name, timeout=_WEBSOCKET,
-                ) as channels:  # fmt: skip
-                    yield channels
+                return await self._session.ws_connect(
+                    self._transport.server + path, params=parameters, protocols=(protocol,), headers=_headers(bearer),
+                    server_hostname=self._transport.server_name, proxy=self._transport.proxy, timeout=_WEBSOCKET,
+                )  # fmt: skip
             except aiohttp.WSServerHandshakeError as error:
-                raise refusal(request, error.status, error.message.encode()) from error
+                if error.status != 401 or not again or not await self._credentials.changed_after(bearer):
+                    raise refusal(request, error.status, error.message.encode()) from error
+        raise AssertionError("the last try returns or raises")
 
     async def _done(
         self,
@@ -179,17 +191,23 @@ class Api:
         media: str | None,
     ) -> bytes:
         request = f"{method} {path}"
-        async with self._at_once:
-            await self._pace.turn()
-            if check:
-                check()
-            limits = _CHECKED_LIMITS if check else _LIMITS
-            with _as_ours(request):
-                async with self._sent(method, path, parameters, body, limits, media) as response:
-                    answer = await response.read()
-        if response.status >= 300:
-            raise refusal(request, response.status, answer, response.headers.get("Retry-After"))
-        return answer
+        limits = _CHECKED_LIMITS if check else _LIMITS
+        for again in (True, False):
+            async with self._at_once:
+                await self._pace.turn()
+                bearer = await self._authorization(request)
+                if check:
+                    check()
+                with _as_ours(request):
+                    async with self._sent(method, path, parameters, body, limits, bearer, media) as response:
+                        answer = await response.read()
+            # A 401 was not done, whatever it was.
+            if response.status == 401 and again and await self._credentials.changed_after(bearer):
+                continue
+            if response.status >= 300:
+                raise refusal(request, response.status, answer, response.headers.get("Retry-After"))
+            return answer
+        raise AssertionError("the last try returns or raises")
 
     def _sent(
         self,
@@ -198,22 +216,29 @@ class Api:
         parameters: Mapping[str, str] | None,
         body: bytes | None,
         limits: aiohttp.ClientTimeout,
+        bearer: str,
         media: str | None = None,
     ) -> aiohttp.client._RequestContextManager:
         if self._session.closed:  # whoever is still at work then has been told to end
             raise UnreachableError(f"{method} {path}: the session is over", sent=False)
-        headers = self._bearer()
+        headers = _headers(bearer)
         if body is not None:
             headers["Content-Type"] = media or (_MERGE_PATCH if method == "PATCH" else _JSON)
         # A redirect would take the token to wherever it leads.
         return self._session.request(
-            method, self._credentials.server + path, params=parameters, data=body, headers=headers, timeout=limits,
-            allow_redirects=False, server_hostname=self._credentials.server_name,
+            method, self._transport.server + path, params=parameters, data=body, headers=headers, timeout=limits,
+            allow_redirects=False, server_hostname=self._transport.server_name, proxy=self._transport.proxy,
         )  # fmt: skip
 
-    def _bearer(self) -> dict[str, str]:
-        token = self._credentials.token.now()
-        return {"Authorization": f"Bearer {token}"} if token else {}
+    async def _authorization(self, request: str) -> str:
+        try:
+            return await self._credentials.authorization()
+        except CredentialsError as error:  # it was good when the session began: the machine tries again
+            raise UnreachableError(f"{request}: {error}", sent=False) from error
+
+
+def _headers(bearer: str) -> dict[str, str]:
+    return {"Authorization": bearer} if bearer else {}
 
 
 async def _whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -247,7 +272,7 @@ async def _never_again(request: aiohttp.ClientRequest, send: aiohttp.ClientHandl
 def _as_ours(request: str) -> Iterator[None]:
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError) as error:
         raise UnreachableError(f"{request}: {_why(error)}", sent=False) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise UnreachableError(f"{request}: {_why(error)}") from error

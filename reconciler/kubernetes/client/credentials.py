@@ -1,97 +1,148 @@
-"""Where the API server is and as whom to speak to it: from a kubeconfig, or from what a pod is given."""
+"""Where the API server is and as whom to speak to it: tokens are fetched anew before they end, and once after a 401."""
 
 from __future__ import annotations
 
-import os
-import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+import asyncio
 from dataclasses import dataclass
-from pathlib import Path
+from math import inf
+from typing import Final, Protocol
 
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import kube_config
+
+from reconciler.kubernetes.client.refusals import CredentialsError
+from reconciler.kubernetes.client.transport import KubeTransport
 from reconciler.model.clock import Clock
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TOKEN_READ_EVERY_S = 60.0
-"""A pod's token lives for an hour and is renewed in its file after most of it; client-go looks once a minute too."""
-
-
-class CredentialsError(Exception):
-    """There is no way to the API server. A person acts; the message says place, problem and fix."""
-
-
-class FixedToken:
-    """A token that stays what it is; empty: none."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def now(self) -> str:
-        """The token."""
-        return self._token
-
-
-class TokenFile:
-    """A token in a file that somebody else renews. Raises CredentialsError where it can't be read at first."""
-
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
-        self._clock = clock
-        self._token = self._read()
-        self._read_s = clock.monotonic_s()
-
-    def now(self) -> str:
-        """The token as it was read last, at most TOKEN_READ_EVERY_S ago where the file can be read."""
-        if self._clock.monotonic_s() - self._read_s >= TOKEN_READ_EVERY_S:
-            self._read_s = self._clock.monotonic_s()
-            # The last one is good for minutes yet. A file that can't be read just now must end nothing.
-            with suppress(CredentialsError):
-                self._token = self._read()
-        return self._token
-
-    def _read(self) -> str:
-        token = _text(self._path).strip()
-        if not token:
-            raise CredentialsError(f"{self._path}: holds no token. Mount one, or name another file")
-        return token
+RENEW_BEFORE_S: Final = 60.0
+"""So long before a token ends it is fetched anew, or a fifth of its life where that is shorter; requests go on with the old one."""
+TRY_AGAIN_S: Final = 10.0
+"""After a failure, or for a token that the server refuses: a cloud's token service is not asked more often."""
+RENEW_MIN_S: Final = 1.0
+"""A token that has ended when it comes, by a clock that goes wrong, is used for so long; the server decides."""
 
 
 @dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration of the official client. In `read_again_s` seconds it has to be looked at again; in `ends_s` it holds no more.
+
+    `renewable`: loading it once more may bring another token. `certificate` says which client certificate a plugin gave; "": none.
+    """
+
+    configuration: Configuration
+    renewable: bool = False
+    read_again_s: float = inf
+    ends_s: float = inf
+    certificate: str = ""
+
+
+class Source(Protocol):
+    """A kubeconfig, or what a pod is given."""
+
+    async def load(self) -> Loaded:
+        """What it says now. Raises CredentialsError."""
+
+
+class Fixed:
+    """A source that stays what it is."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    async def load(self) -> Loaded:
+        """The same."""
+        return Loaded(self._configuration)
+
+
 class Credentials:
-    """`server`: where, such as https://api.example:6443. `server_name`: whom its certificate has to name, if not the address."""
+    """Shared by the sessions with one API server. Nothing is loaded before the first of them begins."""
 
-    server: str
-    tls: ssl.SSLContext
-    token: FixedToken | TokenFile
-    server_name: str | None = None
+    def __init__(self, source: Source, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._transport: KubeTransport | None = None
+        self._loaded: Loaded | None = None
+        self._version = 0
+        self._failure: CredentialsError | None = None
+        self._asked_s = -inf
+        self._renew_s = -inf
+        self._ends_s = -inf
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def transport(self) -> KubeTransport:
+        """For a session. Raises CredentialsError."""
+        if self._transport is None:
+            await self._renewed()
+        if self._transport is None:
+            raise self._failed()
+        return self._transport
+
+    async def authorization(self) -> str:
+        """The header of a request that leaves now; empty: none. Raises CredentialsError where the last one has ended."""
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._renew_s:
+            renewal = self._renewed()
+            if now_s >= self._ends_s:
+                await renewal
+        if self._failure and self._clock.monotonic_s() >= self._ends_s:
+            raise self._failed()
+        return self._header()
+
+    async def changed_after(self, refused: str) -> bool:
+        """The server refused this header with 401: whether there is another now, or another certificate."""
+        if self._header() != refused:
+            return True
+        if self._loaded is None or not self._loaded.renewable:
+            return False
+        under_way = self._renewing is not None and not self._renewing.done()
+        if not under_way and self._clock.monotonic_s() - self._asked_s < TRY_AGAIN_S:
+            return False
+        before = self._version
+        await self._renewed()
+        return self._version != before
+
+    def _renewed(self) -> asyncio.Future[None]:
+        """One renewal for all that wait; whoever stops waiting stops it for none of the others."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.get_running_loop().create_task(self._renew())
+        return asyncio.shield(self._renewing)
+
+    async def _renew(self) -> None:
+        self._asked_s = self._clock.monotonic_s()
+        try:
+            loaded = await self._source.load()
+            self._take(loaded)
+        except CredentialsError as error:
+            self._failure = error
+            self._renew_s = self._clock.monotonic_s() + TRY_AGAIN_S
+        finally:
+            # Keys of kubeconfigs and plugins lie in files that the official client would leave until the process ends. Between
+            # its writing them and the TLS context nothing is awaited, so that no other renewal's are among them.
+            kube_config._cleanup_temp_files()
+
+    def _take(self, loaded: Loaded) -> None:
+        configuration = loaded.configuration
+        if self._transport is None:
+            self._transport = KubeTransport(configuration, one_connection_each=bool(loaded.certificate))
+        else:
+            self._transport.renew(configuration)
+        before = (self._header(), self._loaded.certificate if self._loaded else "")
+        self._loaded, self._failure = loaded, None
+        if (self._header(), loaded.certificate) != before:
+            self._version += 1
+        now_s = self._clock.monotonic_s()
+        self._ends_s = now_s + loaded.ends_s
+        early_s = min(RENEW_BEFORE_S, loaded.ends_s / 5)
+        self._renew_s = now_s + max(min(loaded.read_again_s, loaded.ends_s - early_s), RENEW_MIN_S)
+
+    def _header(self) -> str:
+        key = self._loaded.configuration.api_key.get("BearerToken") if self._loaded else None
+        return str(key or "")
+
+    def _failed(self) -> CredentialsError:
+        raise CredentialsError(str(self._failure)) from self._failure
 
 
-def in_cluster(environment: Mapping[str, str], clock: Clock, folder: Path = SERVICE_ACCOUNT) -> Credentials:
-    """What a pod is given: the service's address and its service account's token. Raises CredentialsError."""
-    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port:
-        raise CredentialsError("KUBERNETES_SERVICE_HOST is not set: this is no pod. Name a kubeconfig instead")
-    address = f"[{host}]" if ":" in host else host
-    return Credentials(
-        f"https://{address}:{port}", trusting(_text(folder / "ca.crt")), TokenFile(folder / "token", clock)
-    )
-
-
-def trusting(authority: str | None) -> ssl.SSLContext:
-    """TLS 1.2 or newer to a server that this authority (PEM) vouches for; None: those that the system trusts."""
-    try:
-        context = ssl.create_default_context(cadata=authority)
-    except (ssl.SSLError, ValueError) as error:
-        raise CredentialsError(
-            f"The cluster's certificate authority can't be read: {error}. It has to be PEM"
-        ) from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-        raise CredentialsError(f"{path}: can't be read: {why}. Check that it is there and readable") from error
+def fixed(server: str, authority: str, clock: Clock) -> Credentials:
+    """To a server that this authority (PEM) vouches for, without a token."""
+    return Credentials(Fixed(Configuration(host=server, ca_cert_data=authority)), clock)

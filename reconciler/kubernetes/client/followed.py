@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.client.refusals import KubernetesError, NotFoundError, RefusedError, UnreadableError
-from reconciler.kubernetes.client.watching import Change, Key, Watched
+from reconciler.kubernetes.client.watching import Change, Informer, Key
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
@@ -39,7 +39,7 @@ class Seams:
     sleep: Sleep = asyncio.sleep
 
 
-class Standing(NamedTuple):
+class WatchState(NamedTuple):
     """How far a kind is followed.
 
     `listed_at`: when all of it was read last, None: never. `silent_s`: for how long the server has said nothing of it, None: it
@@ -94,11 +94,11 @@ class Followed(Generic[T]):
         """All objects, in no order; not to be kept over an `await`."""
         return self._watched.items()
 
-    def standing(self) -> Standing:
+    def standing(self) -> WatchState:
         """How far it is followed."""
         silent_s = None if self._heard_s is None else self._seams.clock.monotonic_s() - self._heard_s
         watched = self._watched
-        return Standing(
+        return WatchState(
             resource=self._resource,
             needed=self._needed,
             objects=len(watched),
@@ -181,9 +181,9 @@ class Followed(Generic[T]):
         if gone:
             self._told(gone)
 
-    def _fresh(self, resource: Resource) -> tuple[Resource, Watched[T]]:
+    def _fresh(self, resource: Resource) -> tuple[Resource, Informer[T]]:
         seams = self._seams
-        watched = Watched(seams.api, resource, self._kind, seams.chance, seams.log, seams.sleep, self._heard)
+        watched = Informer(seams.api, resource, self._kind, seams.chance, seams.log, seams.sleep, self._heard)
         return resource, watched
 
     def _heard(self) -> None:

@@ -1,132 +1,250 @@
-"""Credentials from a kubeconfig: the current context of one file, with certificates or tokens."""
+"""Credentials from kubeconfigs, merged as kubectl merges them and read by the official client's loader."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import ssl
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final
 
 import yaml
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException
+from kubernetes.aio.config.dateutil import parse_rfc3339
+from kubernetes.aio.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader
 
-from reconciler.kubernetes.client.credentials import (
-    Credentials,
-    CredentialsError,
-    FixedToken,
-    TokenFile,
-    trusting,
-)
+from reconciler.kubernetes.client import oidc
+from reconciler.kubernetes.client.credentials import Credentials, Loaded
+from reconciler.kubernetes.client.exec_plugin import ExecPlugin
+from reconciler.kubernetes.client.refusals import CredentialsError
 from reconciler.model.clock import Clock
 
-_FIX = {
-    "exec": "Use a service account's token: kubectl create token NAME --duration 24h",
-    "auth-provider": "Use a service account's token: kubectl create token NAME --duration 24h",
-    "username": "Kubernetes has had no passwords since 1.19; use a token or a client certificate",
-    "impersonate": "Name the account itself",
-    "as": "Name the account itself",
-    "insecure-skip-tls-verify": "Name the cluster's authority with certificate-authority-data",
-    "proxy-url": "Set it up so that the server can be reached without",
+TOKEN_READ_EVERY_S: Final = 60.0
+"""A `tokenFile` is read again so often, as client-go does."""
+
+_LISTS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+_PATHS: Final = {
+    "cluster": ("certificate-authority",),
+    "user": ("client-certificate", "client-key", "tokenFile"),
+    "context": (),
 }
-"""What kubectl understands and this does not: refused, since leaving it out would speak as somebody else, or to somebody else."""
+_OTHER_ACCOUNT = "The official client would leave it out and speak as another account. Name the account itself"
+_FIX: Final = {
+    "username": "Kubernetes has had no passwords since 1.19; use a token or a client certificate",
+    "as": _OTHER_ACCOUNT,
+    "as-uid": _OTHER_ACCOUNT,
+    "as-groups": _OTHER_ACCOUNT,
+    "as-user-extra": _OTHER_ACCOUNT,
+}
+"""What kubectl understands and the official client does not, or no server any more."""
+_PLUGINS: Final = {
+    "gcp": "Install gke-gcloud-auth-plugin, then: gcloud container clusters get-credentials NAME",
+    "azure": "Install kubelogin, then: kubelogin convert-kubeconfig",
+}
 
 
-def from_kubeconfig(path: Path, clock: Clock, context: str | None = None) -> Credentials:
-    """A context of a kubeconfig, the current one unless stated. Raises CredentialsError."""
-    return _Kubeconfig(path, clock, context).credentials()
+def from_kubeconfig(paths: Path | Sequence[Path], clock: Clock, context: str | None = None) -> Credentials:
+    """A context of these files, the current one unless stated. Raises CredentialsError; plugins run when a session begins."""
+    return Credentials(Kubeconfig(paths, clock, context), clock)
 
 
-def namespace_in(path: Path, clock: Clock, context: str | None = None) -> str:
-    """The namespace that a context means where none is named. Raises CredentialsError."""
-    return _Kubeconfig(path, clock, context).namespace()
+def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Which kubeconfigs kubectl would merge: those of KUBECONFIG that are there, else that of the home folder."""
+    named = tuple(Path(name).expanduser() for name in environment.get("KUBECONFIG", "").split(":") if name)
+    return tuple(path for path in named if path.exists()) or named[:1] or (Path.home() / ".kube" / "config",)
 
 
-def kubeconfig_path(environment: Mapping[str, str]) -> Path:
-    """Which kubeconfig kubectl would read: KUBECONFIG, else that of the home folder. Raises CredentialsError if several."""
-    named = [name for name in environment.get("KUBECONFIG", "").split(":") if name]
-    if len(named) > 1:
-        raise CredentialsError(
-            "KUBECONFIG names several files, which are not merged here. "
-            "Make them one: kubectl config view --flatten --minify > FILE"
-        )
-    return Path(named[0]) if named else Path.home() / ".kube" / "config"
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The files as one. `users_from`: in which file a user stands."""
+
+    content: dict[str, Any]
+    users_from: Mapping[str, Path]
 
 
-class _Kubeconfig:
-    def __init__(self, path: Path, clock: Clock, context: str | None) -> None:
-        self._path = path
+class Kubeconfig:
+    """A context of merged kubeconfigs; the source of credentials. Raises CredentialsError where a person has to mend it."""
+
+    def __init__(self, paths: Path | Sequence[Path], clock: Clock, context: str | None = None) -> None:
+        several = (paths,) if isinstance(paths, Path) else tuple(paths)
+        self._place = ", ".join(str(path) for path in several)
         self._clock = clock
-        self._wanted = context
-        try:
-            self._content = self._mapping(yaml.safe_load(path.read_bytes()), "the file")
-        except OSError as error:
-            raise self._error(f"can't be read: {error.strerror}", "Name another with KUBECONFIG") from error
-        except yaml.YAMLError as error:
-            raise self._error(f"is no YAML: {error}", "Make it anew") from error
-
-    def credentials(self) -> Credentials:
-        context = self._context()
-        cluster = self._named("clusters", "cluster", context.get("cluster"))
-        user = self._named("users", "user", context.get("user"))
-        for part in (cluster, user):
-            for key, fix in _FIX.items():
-                if part.get(key):
-                    raise self._error(f"{key} is not supported", fix)
-        server = str(cluster.get("server", ""))
-        if not server.startswith("https://"):
-            raise self._error(f"the server {server!r} is not reached over https", "Name its https:// address")
-        authority = self._bytes(cluster, "certificate-authority")
-        tls = trusting(authority.decode(errors="replace") if authority else None)
-        self._present(tls, user)
-        name = cluster.get("tls-server-name")
-        return Credentials(server.rstrip("/"), tls, self._token(user), str(name) if name else None)
+        self._merged = merged(several)
+        self._name = context or self._merged.content.get("current-context")
+        self._context = self._named("contexts", "context", self._name)
+        self._cluster = self._named("clusters", "cluster", self._context.get("cluster"))
+        user = self._context.get("user")
+        self._user = self._named("users", "user", user) if user else {}
+        self._check()
 
     def namespace(self) -> str:
-        return str(self._context().get("namespace") or "default")
+        """What the context means where none is named."""
+        return str(self._context.get("namespace") or "default")
 
-    def _context(self) -> Mapping[str, Any]:
-        return self._named("contexts", "context", self._wanted or self._content.get("current-context"))
-
-    def _token(self, user: Mapping[str, Any]) -> FixedToken | TokenFile:
-        if file := user.get("tokenFile"):
-            return TokenFile(self._path.parent / str(file), self._clock)
-        return FixedToken(str(user.get("token") or ""))
-
-    def _present(self, tls: ssl.SSLContext, user: Mapping[str, Any]) -> None:
-        certificate, key = self._bytes(user, "client-certificate"), self._bytes(user, "client-key")
-        if not certificate or not key:
-            return
-        # Python reads them from files alone: they lie for a moment in a folder that is this user's alone.
-        with tempfile.TemporaryDirectory() as folder:
-            pair = Path(folder) / "client.pem"
-            pair.touch(mode=0o600)
-            pair.write_bytes(certificate + b"\n" + key)
-            try:
-                tls.load_cert_chain(pair, password="")
-            except ssl.SSLError as error:
-                raise self._error(f"the client certificate can't be used: {error}", "Make both anew") from error
-
-    def _bytes(self, part: Mapping[str, Any], key: str) -> bytes:
-        """What stands there in base64 (`key-data`), or in the file that is named, seen from the kubeconfig; empty: neither."""
+    async def load(self) -> Loaded:
+        """What it says now; runs the plugin, reads the token's file or refreshes the ID token where it has to."""
+        configuration = Configuration()
+        loader = _Loader(self._place, self._merged.content, str(self._name), self._clock)
         try:
-            if encoded := part.get(f"{key}-data"):
-                return base64.b64decode(str(encoded), validate=True)
-            return (self._path.parent / str(part[key])).read_bytes() if part.get(key) else b""
-        except (OSError, binascii.Error) as error:
-            raise self._error(f"{key} can't be read: {error}", "Make it anew") from error
+            await loader.load_and_set(configuration)
+        except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._error(str(error), "Make that entry anew") from error
+        header = configuration.api_key.get("BearerToken")
+        if header is not None and len(words := str(header).split()) != 2:
+            raise self._error(f"its token has {len(words) - 1} words instead of one", "Make the token anew")
+        if header is not None:
+            configuration.api_key["BearerToken"] = str(header).strip()  # a file's newline
+        if loader.refreshed:
+            name = str(self._context["user"])
+            oidc.keep(self._merged.users_from[name], name, loader.refreshed)
+        read_again = {"read_again_s": TOKEN_READ_EVERY_S} if self._user.get("tokenFile") else {}
+        renewable = any(self._user.get(key) for key in ("exec", "auth-provider", "tokenFile"))
+        return Loaded(
+            configuration, renewable=renewable, ends_s=loader.ends_s, certificate=loader.certificate, **read_again
+        )
 
-    def _named(self, several: str, one: str, name: object) -> Mapping[str, Any]:
-        for entry in self._content.get(several) or ():
-            if isinstance(entry, dict) and name and entry.get("name") == name:
-                return self._mapping(entry.get(one), f"{one} {name}")
+    def _check(self) -> None:
+        for key, fix in _FIX.items():
+            if self._user.get(key):
+                raise self._error(f"{key} is not supported", fix)
+        provider = self._user.get("auth-provider")
+        kind = provider.get("name") if isinstance(provider, dict) else None
+        if provider and kind != "oidc":
+            fix = _PLUGINS.get(str(kind), "Use the exec plugin of that provider")
+            raise self._error(f"auth-provider {kind} is not supported, nor by Kubernetes since 1.26", fix)
+        server = str(self._cluster.get("server", ""))
+        if not server.startswith("https://"):
+            raise self._error(f"the server {server!r} is not reached over https", "Name its https:// address")
+        proxy = str(self._cluster.get("proxy-url") or "http://")
+        if not proxy.startswith(("http://", "https://")):
+            raise self._error(f"proxy-url {proxy!r} is not supported", "Name an http:// or https:// proxy")
+
+    def _named(self, several: str, one: str, name: object) -> dict[str, Any]:
+        for entry in self._merged.content[several]:
+            if name and entry["name"] == name:
+                found: dict[str, Any] = entry[one]
+                return found
         raise self._error(f"there is no {one} {name!r}", "Choose one: kubectl config use-context NAME")
 
-    def _mapping(self, found: object, what: str) -> Mapping[str, Any]:
-        if not isinstance(found, dict):
-            raise self._error(f"{what} is empty or no mapping", "Make it anew")
-        return cast("Mapping[str, Any]", found)
-
     def _error(self, problem: str, fix: str) -> CredentialsError:
-        return CredentialsError(f"{self._path}: {problem}. {fix}")
+        return CredentialsError(f"{self._place}: {problem}. {fix}")
+
+
+class _Loader(KubeConfigLoader):
+    """The official loader, but for plugins, whose errors it only logs, and ID tokens (docs/dependencies.md)."""
+
+    _user: ConfigNode
+
+    def __init__(self, place: str, content: dict[str, Any], context: str, clock: Clock) -> None:
+        super().__init__(content, active_context=context, config_base_path="")
+        self._place = place
+        self._clock = clock
+        if self._user is None:  # a context without user; its own code would fail on it
+            self._user = ConfigNode("user", {})
+        self.ends_s = float("inf")
+        self.certificate = ""
+        self.refreshed: dict[str, str] = {}
+
+    async def load_from_exec_plugin(self) -> bool:
+        cluster = self._cluster.value
+        status = await ExecPlugin(self._place, self._user["exec"], _told_to_plugin(cluster)).run()
+        if status.get("token"):
+            self.token = f"Bearer {status['token']}"
+        if status.get("clientCertificateData"):
+            if not status.get("clientKeyData"):
+                raise ConfigException("the exec plugin gave a certificate without its key")
+            self.certificate = str(status["clientCertificateData"])
+            self.cert_file = _in_file(status, "clientCertificateData")
+            self.key_file = _in_file(status, "clientKeyData")
+        if status.get("expirationTimestamp"):
+            self._ends(parse_rfc3339(str(status["expirationTimestamp"])).timestamp())
+        return True
+
+    async def _load_oid_token(self) -> str:
+        config = self._user["auth-provider"]["config"].value
+        ends = oidc.ends_at(str(config["id-token"])) if config.get("id-token") else 0.0
+        if ends is not None and ends - self._now_s() <= oidc.REFRESH_BEFORE_S:
+            self.refreshed = await oidc.refreshed(self._place, config)
+            config.update(self.refreshed)
+            ends = oidc.ends_at(self.refreshed["id-token"])
+        if ends is not None:
+            self._ends(ends)
+        self.token = f"Bearer {config['id-token']}"
+        return self.token
+
+    def _ends(self, at_s: float) -> None:
+        self.ends_s = at_s - self._now_s()
+
+    def _now_s(self) -> float:
+        return int(self._clock.now()) / 1000
+
+
+def merged(paths: Sequence[Path]) -> Merged:
+    """The files as kubectl merges them: the first that names something wins, and paths are seen from the file that names them.
+
+    The official merger takes the last current-context, sees a user's files from the cluster's folder, splits paths at `:`, and
+    writes users with their tokens into error messages. Raises CredentialsError.
+    """
+    content: dict[str, Any] = {"current-context": "", **{several: [] for several, _ in _LISTS}}
+    users_from: dict[str, Path] = {}
+    for path in paths:
+        read = _read(path)
+        content["current-context"] = content["current-context"] or read.get("current-context") or ""
+        for several, one in _LISTS:
+            known = {entry["name"] for entry in content[several]}
+            for name, entry in _entries(path, read, several, one):
+                if name not in known:
+                    known.add(name)
+                    content[several].append({"name": name, one: _resolved(path, one, entry)})
+                    if one == "user":
+                        users_from[name] = path
+    return Merged(content, users_from)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise CredentialsError(f"{path}: can't be read: {error.strerror}. Name another with KUBECONFIG") from error
+    except yaml.YAMLError as error:
+        raise CredentialsError(f"{path}: is no YAML: {error}. Make it anew") from error
+    if not isinstance(content, dict):
+        raise CredentialsError(f"{path}: the file is empty or no mapping. Make it anew")
+    return content
+
+
+def _entries(path: Path, content: dict[str, Any], several: str, one: str) -> Sequence[tuple[str, dict[str, Any]]]:
+    found = content.get(several) or []
+    try:
+        return [(str(entry["name"]), dict(entry.get(one) or {})) for entry in found]
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise CredentialsError(f"{path}: {several} is no list of entries with name and {one}. Make it anew") from error
+
+
+def _resolved(path: Path, one: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Without what is empty, which the official loader prefers to a file; a token's file goes before a token, as with kubectl."""
+    stated = {key: value for key, value in entry.items() if value not in (None, "")}
+    folder = path.absolute().parent
+    stated |= {key: str(folder / str(stated[key])) for key in _PATHS[one] if key in stated}
+    plugin = stated.get("exec")
+    if isinstance(plugin, dict) and "/" in str(plugin.get("command", "")):
+        stated["exec"] = {**plugin, "command": str(folder / str(plugin["command"]))}
+    if "tokenFile" in stated:
+        stated.pop("token", None)
+    return stated
+
+
+def _told_to_plugin(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """`provideClusterInfo`: the cluster as an ExecCredential names it."""
+    names = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+    told = {name: cluster[name] for name in names if name in cluster}
+    if "certificate-authority" in cluster and "certificate-authority-data" not in cluster:
+        told["certificate-authority-data"] = FileOrData(cluster, "certificate-authority").as_data()
+    for extension in cluster.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            told["config"] = extension.get("extension")
+    return told
+
+
+def _in_file(status: Mapping[str, Any], key: str) -> str:
+    return str(FileOrData(status, None, data_key_name=key, base64_file_content=False).as_file())

@@ -13,7 +13,7 @@ _REST_MIN_S = 1e-6
 """What rounding leaves lacking is a rest so short that adding it to a clock's time changes nothing: that would never end."""
 
 
-class Pace:
+class RateLimiter:
     """A token bucket: in any time of `t` seconds at most `burst + qps * t` turns are given, in the order they were asked for.
 
     A turn is taken when its request leaves, not when it was asked for: what a busy event loop held up does not leave in a heap.

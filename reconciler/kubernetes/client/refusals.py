@@ -9,6 +9,10 @@ class KubernetesError(Exception):
     """A request to the API server has not brought what was asked for; the message says which, and why."""
 
 
+class CredentialsError(Exception):
+    """There is no way to the API server. A person acts; the message says place, problem and fix."""
+
+
 class UnreachableError(KubernetesError):
     """No answer, or one that does not say: whether a write was done is not known. The machine acts: look, and try again.
 

@@ -86,7 +86,7 @@ _METADATA = msgspec.json.Decoder(_Object)
 _EVENTS = msgspec.json.Decoder(_Event)
 
 
-class Watched(Generic[T]):
+class Informer(Generic[T]):
     """All objects of a resource, decoded as `kind`: a Struct of the fields that are needed takes a fraction of a dict's memory.
 
     `changes()` keeps it up to date for as long as somebody reads it; one reader at a time. `heard` is called each time that the

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from reconciler.kubernetes.client.followed import Followed, Seams, Standing
+from reconciler.kubernetes.client.followed import Followed, Seams, WatchState
 from reconciler.kubernetes.client.watching import Change
 from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
@@ -100,7 +100,7 @@ class ClusterCache:
         self.devices.tell()
         return self._world.cluster()
 
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[WatchState, ...]:
         """How far each kind is followed."""
         return tuple(followed.standing() for followed in self._followed)
 

@@ -18,7 +18,7 @@ from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.followed import Seams
 from reconciler.kubernetes.client.leader import Election, Timing
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.devices import Devices
@@ -61,11 +61,11 @@ class ClusterConnection:
 async def connected(where: ClusterConnection, handed: Handed, beside: Sequence[Beside] = ()) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
     memory, clock, chance, log = handed.memory, handed.clock, handed.chance, handed.log
-    pace = Pace(where.qps, where.burst, clock)
+    pace = RateLimiter(where.qps, where.burst, clock)
     async with (
         PodWrites(where.credentials, pace, chance) as api,
         Api(where.credentials, pace, chance) as of_telling,
-        Api(where.credentials, Pace(*LEASE_QPS, clock), chance) as of_lease,
+        Api(where.credentials, RateLimiter(*LEASE_QPS, clock), chance) as of_lease,
         Hooks(api, clock, log) as hooks,
     ):
         mirror = ClusterCache(Seams(api, clock, chance, log))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.followed import Seams
-from reconciler.kubernetes.client.pace import Pace
+from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.connection import ClusterConnection, alongside
 from reconciler.kubernetes.control.observer import Observer
@@ -22,7 +22,7 @@ async def observing(where: ClusterConnection, handed: Handed, observer: Observer
     Raises KubernetesError where a person has to act, also in the block, and StoreUnusableError.
     """
     clock, chance, log = handed.clock, handed.chance, handed.log
-    async with Api(where.credentials, Pace(where.qps, where.burst, clock), chance) as api:
+    async with Api(where.credentials, RateLimiter(where.qps, where.burst, clock), chance) as api:
         mirror = ClusterCache(Seams(api, clock, chance, log), whose=observer.whose)
         async with alongside(mirror.run(), say_what_is_behind(mirror, log)):
             await mirror.ready()

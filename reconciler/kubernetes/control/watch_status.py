@@ -7,7 +7,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.kubernetes.client.followed import Standing
+from reconciler.kubernetes.client.followed import WatchState
 from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.model.watch_status import FollowedKind, behind
@@ -21,7 +21,7 @@ def followed_in(mirror: ClusterCache) -> tuple[FollowedKind, ...]:
     return tuple(map(_kind, mirror.standing()))
 
 
-def _kind(known: Standing) -> FollowedKind:
+def _kind(known: WatchState) -> FollowedKind:
     is_absent = known.absent and not known.needed
     return FollowedKind(
         kind=known.resource.plural,

@@ -53,7 +53,7 @@ def fake_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kubeconfig.write_text(
         "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
         "clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\n"
-        "users: [{name: u, user: {exec: {command: aws}}}]\n"
+        "users: [{name: u, user: {as: admin}}]\n"
     )
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     return program
@@ -103,7 +103,7 @@ def test_what_kubectl_says_becomes_an_exit_code(fake_kubectl: Path, capsys: Capt
 def test_without_kubectl_the_kubeconfig_is_refused_with_what_to_do(fake_kubectl: Path, capsys: Capture) -> None:
     fake_kubectl.unlink()
     assert run(["why", "p"]) == ExitCode.NOT_AUTHORISED
-    assert "exec is not supported. Use a service account's token" in capsys.readouterr().err
+    assert "as is not supported. " in capsys.readouterr().err
 
 
 def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

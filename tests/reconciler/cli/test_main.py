@@ -91,6 +91,8 @@ def test_help_imports_nothing_heavy() -> None:
         "fastapi",
         "uvicorn",
         "asyncio",
+        "aiohttp",
+        "kubernetes",
     }
     listing = (
         "import sys; from reconciler.cli.main import run; run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
@@ -182,3 +184,16 @@ def test_a_stream_that_is_closed_is_an_empty_one(command: str, exit_code: int, t
     shell = ["bash", "-c", f"{sys.executable} -m reconciler.cli.main {command}"]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (exit_code, "", told)
+
+
+def test_only_what_speaks_to_kubernetes_imports_its_client() -> None:
+    """A control plane of one machine or of agents has neither its memory nor its seconds."""
+    names = "reconciler.server.serve", "reconciler.server.agent_cluster", "reconciler.cli.kubernetes_options"
+    listing = (
+        f"import sys; import {', '.join(names)}; print([n for n in ('aiohttp', 'kubernetes') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    listing = "import sys, reconciler.server.kubernetes_cluster; print('kubernetes.aio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

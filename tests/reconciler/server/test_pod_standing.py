@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from reconciler.api.payloads import Condition
 from reconciler.control.control import NoPolicyError, PolicyInForce
 from reconciler.control.metrics import Metrics
-from reconciler.kubernetes.client.followed import Standing
+from reconciler.kubernetes.client.followed import WatchState
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.watch_status import followed_in, say_what_is_behind
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
@@ -22,20 +22,20 @@ from solver.model.quantities import Duration, Instant
 from solver.policy.policy import Policy, PriorityClass, policy_of
 
 READ = Instant(1_000)
-ABSENT = Standing(Resource("jobset.x-k8s.io/v1alpha2", "jobsets"), False, 0, None, "", None, 0, "404", absent=True)
+ABSENT = WatchState(Resource("jobset.x-k8s.io/v1alpha2", "jobsets"), False, 0, None, "", None, 0, "404", absent=True)
 
 
-def pods(silent_s: float, problem: str = "") -> Standing:
-    return Standing(PODS, True, 40, READ, "9", silent_s, 2, problem)
+def pods(silent_s: float, problem: str = "") -> WatchState:
+    return WatchState(PODS, True, 40, READ, "9", silent_s, 2, problem)
 
 
 class Kinds:
     """A ClusterCache, as far as it is asked how it stands."""
 
-    def __init__(self, *looks: Standing) -> None:
+    def __init__(self, *looks: WatchState) -> None:
         self.looks = list(looks)
 
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[WatchState, ...]:
         return (self.looks.pop(0) if len(self.looks) > 1 else self.looks[0], ABSENT)
 
     def followed(self) -> tuple[FollowedKind, ...]:
@@ -52,7 +52,7 @@ class Policies:
         return PolicyInForce("1", self.policy, (), cast("Any", None))
 
 
-def conditions(policy: Policy | None, *looks: Standing) -> list[Condition]:
+def conditions(policy: Policy | None, *looks: WatchState) -> list[Condition]:
     return list(KubernetesStatus(Kinds(*looks).followed, Policies(policy)).conditions())
 
 
@@ -62,14 +62,14 @@ def conditions(policy: Policy | None, *looks: Standing) -> list[Condition]:
         (pods(BEHIND_S), "followed"),
         (pods(BEHIND_S + 1), "behind: nothing heard for 181 s"),
         (pods(1, "403"), "behind: nothing heard for 1 s; 403"),
-        (Standing(NODES, False, 0, None, "", None, 0, "403"), "not followed: 403"),
-        (Standing(NODES, False, 0, READ, "", 999.0, 0, "403"), "not followed: 403"),
-        (Standing(NODES, True, 5, READ, "", 10.0, 0, "404", absent=True), "behind: nothing heard for 10 s; 404"),
-        (Standing(NODES, True, 0, None, "", None, 0, ""), "being read"),
+        (WatchState(NODES, False, 0, None, "", None, 0, "403"), "not followed: 403"),
+        (WatchState(NODES, False, 0, READ, "", 999.0, 0, "403"), "not followed: 403"),
+        (WatchState(NODES, True, 5, READ, "", 10.0, 0, "404", absent=True), "behind: nothing heard for 10 s; 404"),
+        (WatchState(NODES, True, 0, None, "", None, 0, ""), "being read"),
         (ABSENT._replace(silent_s=999.0), "being read"),
     ],
 )
-def test_the_state_of_a_kind_in_words(look: Standing, state: str) -> None:
+def test_the_state_of_a_kind_in_words(look: WatchState, state: str) -> None:
     kind, _ = Kinds(look).followed()
     assert kind.state == state
 
