@@ -32,8 +32,7 @@ from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
-from solver.placement.extent import extent_of
-from solver.plan.extent import Extent
+from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Verdict
 from solver.policy.policy import Policy, policy_of
 

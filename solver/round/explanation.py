@@ -17,10 +17,9 @@ from solver.model.parts import owner_of
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.placement.extent import extent_of
 from solver.placement.starts import JobStart
 from solver.plan.estimates import AnyEstimate, EarliestStart
-from solver.plan.extent import Extent
+from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease
 from solver.policy.harm import Rule

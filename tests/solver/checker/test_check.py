@@ -27,8 +27,8 @@ from solver.model.workload import (
     TaskPlacement,
     TopologyRequest,
 )
-from solver.placement.extent import extent_of
 from solver.plan.estimates import EarliestStart
+from solver.plan.extent import extent_of
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
 from solver.policy.ordering import OrderBy, Ordering
 from solver.policy.policy import PriorityClass, Queue, StopPolicy, policy_of

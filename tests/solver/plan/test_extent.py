@@ -14,8 +14,7 @@ from solver.model.cluster import Level
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import QueueName
-from solver.placement.extent import extent_of
-from solver.plan.extent import Extent
+from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Starts
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.round.solve import solve
