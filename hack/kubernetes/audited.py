@@ -92,7 +92,7 @@ def _rights(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[Right
 
 def _asked(event: Mapping[str, Any], account: str) -> Iterator[Right]:
     user = event["user"]
-    if user["username"] == account and ALMIGHTY not in user.get("groups", ()) and "objectRef" in event:
+    if user.get("username") == account and ALMIGHTY not in user.get("groups", ()) and "objectRef" in event:
         asked = event["objectRef"]
         resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
         # RBAC is not asked for the name of what is made: the server may not know it yet.
