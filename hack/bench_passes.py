@@ -19,13 +19,13 @@ import click
 import msgspec
 
 from reconciler.backends.simulated.backend import SimulatedBackend
-from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.backends.simulated.behaviour import KIND
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.backends.simulated.faults import KIND
 from reconciler.control.control import ControlPlane, PolicyInForce
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
+from reconciler.model.clock import VirtualClock
 from reconciler.model.job_groups import Batch, NewGroup, NewJob
 from reconciler.model.job_record import ArrayElement
 from reconciler.server.garbage_collection import seldom

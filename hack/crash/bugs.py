@@ -11,11 +11,9 @@ import msgspec
 
 from hack.crash.harness import run_seed
 from reconciler.backends.simulated.backend import SimulatedBackend
-from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.backends.simulated.gpus import SimulatedGpus
-from reconciler.backends.simulated.tells import SimulatedTells
+from reconciler.backends.simulated.cluster import SimulatedCluster, SimulatedGpus, SimulatedTells
 from reconciler.control import plan_executor
-from reconciler.control.deeds import Deeds
+from reconciler.control.leader_actions import LeaderActions
 from reconciler.control.partition import GpuPartitioner
 from reconciler.control.starts import StartExecutor
 from reconciler.lifecycle.jobs import decisions, failures, standstill
@@ -34,7 +32,8 @@ from reconciler.protocols.backend import (
     StopTasks,
     TellGang,
 )
-from reconciler.store import attempts, database
+from reconciler.store import database
+from reconciler.store.claims import NextAttempts
 from reconciler.store.ledger import SqlLedger
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Instant
@@ -75,20 +74,20 @@ def devices_are_released_before_the_stop_is_confirmed() -> Patches:
 def an_unanswered_start_counts_as_refused() -> Patches:
     """The order may have arrived all the same."""
 
-    def send(leader: Deeds, order: Order) -> None:
+    def send(leader: LeaderActions, order: Order) -> None:
         try:
             leader.plane.backend.submit(order, leader.epoch)
         except BackendUnreachableError:
             if isinstance(order, StartGang):
                 leader.plane.ledger.release(leader.epoch, order.job, order.attempt, leader.plane.clock.now())
 
-    yield mock.patch.object(Deeds, "send", send)
+    yield mock.patch.object(LeaderActions, "send", send)
 
 
 def attempt_numbers_are_used_again() -> Patches:
     """Every start is the first."""
     yield mock.patch.object(SqlLedger, "attempts", return_value={})
-    yield mock.patch.object(attempts, "refuse_unless_next")
+    yield mock.patch.object(NextAttempts, "refuse")
 
 
 def a_job_is_finished_after_its_devices_are_released() -> Patches:
@@ -159,7 +158,7 @@ def a_task_that_joins_again_is_taken_for_its_former_life() -> Patches:
 def tasks_start_before_their_gpu_is_partitioned() -> Patches:
     """The instance was claimed, and is still to be made."""
     yield mock.patch.object(DeviceReadiness, "under", return_value="there")
-    yield mock.patch.object(Deeds, "changing", return_value=set())
+    yield mock.patch.object(LeaderActions, "changing", return_value=set())
 
 
 def a_change_counts_as_made_once_it_is_asked_for() -> Patches:
@@ -167,8 +166,8 @@ def a_change_counts_as_made_once_it_is_asked_for() -> Patches:
     sound = GpuPartitioner.settle
 
     def settle_and_forget(partitioner: GpuPartitioner, sighted: BackendReports) -> int:
-        for asked in partitioner.plane.ledger.repartitions():
-            partitioner.plane.ledger.end_repartition(partitioner.epoch, asked.device, asked.attempt)
+        for asked in partitioner.plane.ledger.partitionings.in_flight():
+            partitioner.plane.ledger.partitionings.end(partitioner.epoch, asked.device, asked.attempt)
         return sound(partitioner, sighted)
 
     yield mock.patch.object(GpuPartitioner, "settle", settle_and_forget)

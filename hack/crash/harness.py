@@ -27,16 +27,17 @@ from hack.crash.workload import (
     workload,
 )
 from reconciler.backends.simulated.backend import SimulatedBackend
-from reconciler.backends.simulated.clock import SIMULATION_START, VirtualClock
+from reconciler.backends.simulated.behaviour import KIND, UNKIND
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.backends.simulated.faults import KIND, UNKIND
 from reconciler.control.control import ControlPlane
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.recording import solver_with
 from reconciler.lifecycle.jobs.states import state_of
+from reconciler.model.clock import SIMULATION_START, VirtualClock
 from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
-from reconciler.protocols.stores import Event, NotLeaderError
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
@@ -119,7 +120,7 @@ class Run:
     def _over(self) -> bool:
         """Faults have stopped, nobody has anything left to do, and the loop is at rest."""
         at_rest = not self.to_come and self.clock.now() >= FAULTS_UNTIL and not self.store.jobs.live_jobs()
-        return at_rest and not self.store.ledger.claims() and not self.store.ledger.repartitions()
+        return at_rest and not self.store.ledger.claims() and not self.store.ledger.partitionings.in_flight()
 
     def _let_happen(self) -> None:
         """Time passes, and what comes from outside comes. Users speak to the store, not to the loop."""

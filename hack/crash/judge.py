@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from hack.crash.doors import TaskName, Told
 from reconciler.backends.simulated.behaviour import by_command
-from reconciler.backends.simulated.cluster import Interval
-from reconciler.backends.simulated.tells import Telling
+from reconciler.backends.simulated.cluster import Interval, Telling
 from reconciler.lifecycle.jobs.states import FOLLOWERS
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import History, Ledger
+from reconciler.protocols.history import History
+from reconciler.protocols.ledger import Ledger
 from solver.model.cluster import DeviceId
 from solver.model.mig import mig_model
 from solver.model.quantities import Instant
@@ -20,7 +20,6 @@ from solver.model.workload import JobName
 
 _MODEL = mig_model("H100-80GB")
 """What the GPUs of the workload are."""
-
 
 _FOLLOWERS: dict[str, Container[str]] = dict(FOLLOWERS.items())
 
@@ -185,7 +184,10 @@ def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:
             yield f"left over: {_name(interval)} still runs on {interval.node}"
     for claim in ledger.claims():
         yield f"left over: {claim.job} still holds the devices of attempt {claim.attempt}"
-    for name in (*(intent.id for intent in ledger.intents()), *(asked.id for asked in ledger.repartitions())):
+    for name in (
+        *(intent.id for intent in ledger.intents()),
+        *(asked.id for asked in ledger.partitionings.in_flight()),
+    ):
         yield f"left over: intent {name}"
 
 

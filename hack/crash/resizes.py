@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator
 
 from reconciler.control.plan_executor import PlanExecutor
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import Node
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, MilliGpu

@@ -21,7 +21,7 @@ import click
 from hack.demo.processes import processes_that_mention
 from reconciler.access.token_file import read_token
 from reconciler.client import Client
-from reconciler.model.package_data import shipped
+from reconciler.documents.schemas import data_folder
 
 QUORATE = Path(sysconfig.get_path("scripts")) / "quorate"
 PATIENCE_S = 180
@@ -62,7 +62,7 @@ class Stage:
     def set_up(self) -> None:
         """The policy repository, from this project's own example, and the job files."""
         for name in ("policies", "cluster-state"):
-            shutil.copytree(shipped(name), self.policy / name)
+            shutil.copytree(data_folder(name), self.policy / name)
         shutil.copytree(Path(__file__).parent / "jobs", self.folder / "jobs")
 
     def start_server(self, *arguments: str) -> None:

@@ -20,7 +20,7 @@ from hack.heartbeats.world import HOST, Case, authority, identity, node
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, new_key
 from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
 from reconciler.backends.baremetal.wire import PROTOCOL, Beat, Hello, Report
-from reconciler.node.agent.identity import believing
+from reconciler.node.agent.identity import client_context
 from reconciler.node.agent.pace import AgentPace
 from reconciler.protocols.backend import BackendChanges, Cursor, Epoch
 from solver.model.document import encode
@@ -108,7 +108,7 @@ class Agents:
         return connection
 
     def _context(self, number: int) -> ssl.SSLContext:
-        context = believing(self._authorities)
+        context = client_context(self._authorities)
         with tempfile.NamedTemporaryFile("wb") as file:
             file.write(identity(self._case, number, self._key))
             file.flush()

@@ -11,11 +11,11 @@ from sqlalchemy import insert
 from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import LIFE, Key, key_pem, node_certificate, pem_of, request_for
-from reconciler.backends.baremetal.roots import standing
+from reconciler.backends.baremetal.roots import signing_roots
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.agents import AgentRecord
-from reconciler.store.agent_tables import agents as table
 from reconciler.store.store import SqlStore, open_store
+from reconciler.store.tables import agents as table
 from solver.model.cluster import NodeName
 
 HOST: Final = "127.0.0.1"
@@ -76,5 +76,5 @@ def authority(case: Case) -> tuple[CertificateAuthority, SqlStore]:
 def identity(case: Case, number: int, key: Key) -> bytes:
     """Key and certificate of an agent, as PEM."""
     now = SystemClock().now()
-    root = standing(authority_file(case).roots(), now).signing
+    root = signing_roots(authority_file(case).roots(), now).signing
     return key_pem(key) + pem_of(node_certificate(root.certificate, root.key, request_for(node(number), key), 1, now))

@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.documents.files import Files, read_folder
 from reconciler.documents.repository import read_repository
-from reconciler.model.package_data import shipped
+from reconciler.documents.schemas import data_folder
 
 BATCH = 200
 MEGABYTE = 1_000_000
@@ -83,7 +83,9 @@ def corpus(seed: int, count: int) -> Iterator[bytes]:
     yield from islice(MADE.values(), count)
     drawn = random.Random(seed)
     good = [
-        content for path, content in sorted(read_folder(shipped("policies").parent).contents.items()) if "yaml" in path
+        content
+        for path, content in sorted(read_folder(data_folder("policies").parent).contents.items())
+        if "yaml" in path
     ]
     for _ in range(count - len(MADE)):
         content = drawn.choice(good)

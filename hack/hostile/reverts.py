@@ -10,9 +10,9 @@ import msgspec
 from hack.hostile.origin import Origin
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import Compiled, read_repository
+from reconciler.documents.schemas import data_folder
 from reconciler.gitops.review.meaning import documents_of
 from reconciler.gitops.source.tree import read_revision
-from reconciler.model.package_data import shipped
 from solver.model.document import encode
 
 
@@ -30,7 +30,7 @@ def try_reverts(folder: Path, seed: int, count: int) -> Figures:
     """Start from the shipped example; each edit is committed, and taken back by `git revert`."""
     drawn, figures = random.Random(seed), Figures()
     home = folder / "reverted"
-    good = read_folder(shipped("policies").parent).contents
+    good = read_folder(data_folder("policies").parent).contents
     origin = Origin(home)
     for path, content in good.items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)

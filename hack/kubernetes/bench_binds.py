@@ -28,7 +28,7 @@ from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
 from hack.kubernetes.fence import NAMESPACES, QUORATE, install, lead
 from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding, binding_of
-from reconciler.kubernetes.binder.journal import held
+from reconciler.kubernetes.binder.journal import hold_annotations
 from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
@@ -90,7 +90,7 @@ async def by_a_bare_loop(client: Client, gangs: Sequence[GangBinding]) -> int:
         nonlocal bound
         while left:
             pod, gang = left.pop()
-            body = msgspec.json.encode(binding_of(pod, {**held(pod, gang), **LEADER.stamp}))
+            body = msgspec.json.encode(binding_of(pod, {**hold_annotations(pod, gang), **LEADER.stamp}))
             url = client.server + PODS.path(pod.namespace, pod.name, "binding")
             async with client.bare.post(url, data=body) as response:
                 await response.read()

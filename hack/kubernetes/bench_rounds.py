@@ -27,10 +27,10 @@ from hack.kubernetes.fence import QUORATE, install
 from hack.kubernetes.large import at_once
 from hack.memory import peak_mb
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.informer import Change, Informer
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
-from reconciler.kubernetes.client.watching import Change, Informer
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import SystemClock

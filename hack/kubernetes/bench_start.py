@@ -26,10 +26,10 @@ from hack.kubernetes.components import found, place
 from hack.kubernetes.large import Large, make, node_name
 from hack.memory import peak_mb
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.followed import Seams
+from reconciler.kubernetes.client.informer import Key
+from reconciler.kubernetes.client.kind_watch import WatchContext
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.pace import RateLimiter
-from reconciler.kubernetes.client.watching import Key
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.model.clock import SystemClock
@@ -109,7 +109,7 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     async with _session(kubeconfig) as api:
         began_s, began_cpu_s = perf_counter(), process_time()
-        mirror = ClusterCache(Seams(api, SystemClock(), Random(1), structlog.get_logger()))
+        mirror = ClusterCache(WatchContext(api, SystemClock(), Random(1), structlog.get_logger()))
         following = asyncio.create_task(mirror.run())
         await mirror.ready()
         listed_s = perf_counter()

@@ -10,7 +10,7 @@ import msgspec
 from reconciler.alerts.kinds import ABOUT_NODES, ABOUT_POLICY, AlertKind, kind_of
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import KeptEvent
+from reconciler.protocols.history import KeptEvent
 from solver.model.document import Document
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, QueueName

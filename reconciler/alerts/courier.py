@@ -17,8 +17,8 @@ from reconciler.model.job_record import JobRecord
 from reconciler.model.webhook_delivery import DeliveryResult, DeliveryState
 from reconciler.protocols.alerts import AlertDeliveries
 from reconciler.protocols.backend import Epoch
+from reconciler.protocols.history import Event, History
 from reconciler.protocols.job_source import JobSource, UnknownJobError
-from reconciler.protocols.stores import Event, History
 from solver.model.workload import JobName, QueueName
 
 GIVEN_UP: Final = "alert-given-up"

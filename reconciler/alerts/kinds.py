@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 
 AlertKind = Literal[
     "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "time-limit-near", "checkpoint-corrupt",

@@ -16,7 +16,7 @@ import msgspec
 from reconciler.alerts.alert import Alert
 from reconciler.alerts.kinds import ABOUT_NODES, ABOUT_POLICY
 from reconciler.alerts.policy import Webhook
-from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_NODE, DEFAULT_OF_POLICY, filled
+from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_NODE, DEFAULT_OF_POLICY, render_template
 from solver.model.document import encode
 from solver.model.quantities import Instant
 
@@ -44,7 +44,7 @@ def message_of(alert: Alert, webhook: Webhook, store: str, name: str = "") -> Me
     name = name or f"{store}-{alert.number}"
     if webhook.format == "chat":
         usual = _USUAL.get(alert.kind, DEFAULT_OF_JOB)
-        return Message(name, "application/json", encode({"text": filled(webhook.template or usual, alert)}))
+        return Message(name, "application/json", encode({"text": render_template(webhook.template or usual, alert)}))
     return Message(name, "application/cloudevents+json", encode(cloud_event(alert, name, store)))
 
 

@@ -43,7 +43,7 @@ def wrong_fields(template: str) -> tuple[str, ...]:
     )
 
 
-def filled(template: str, alert: Alert) -> str:
+def render_template(template: str, alert: Alert) -> str:
     """The template with the alert's values, each escaped. A value is never read as a template."""
     values = msgspec.structs.asdict(alert) | {"attempt": alert.attempt or ""}
     return _FIELD.sub(lambda field: escaped(str(values[field[1]])), template)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
-from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
-from reconciler.api.agent_views import agent_views
+from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked, AgentView
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.problems import RequestRefusedError
@@ -16,12 +16,14 @@ from reconciler.api.services import Services
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.lifecycle.interventions.spans import UnfitEndError, read_end
 from reconciler.model.problem import did_you_mean
-from reconciler.protocols.stores import Event
+from reconciler.protocols.agents import AgentRecord, Invitation
+from reconciler.protocols.history import Event
 from solver.model.cluster import NodeName
 from solver.model.document import decode
 from solver.model.quantities import Duration, Instant
 
 USUAL: Final = Duration(3_600_000)
+
 LONGEST: Final = Duration(168 * USUAL)
 """For how long a token may be good. Whoever finds it before the node uses it has the node's place."""
 
@@ -35,6 +37,7 @@ _BODY: Final[dict[str, Any]] = {
         },
     }
 }
+
 Body = Annotated[bytes, Depends(bounded_body)]
 
 
@@ -106,3 +109,29 @@ def _end(body: bytes, now: Instant) -> Instant:
             422, "unfit-end", f"A token is good for {LONGEST} at most.", "Make it when it is needed."
         )
     return until
+
+
+def agent_views(agents: Iterable[AgentRecord], invitations: Iterable[Invitation], now: Instant) -> Iterator[AgentView]:
+    """One for each node that has an agent, had one, or may get one, by name."""
+    had = {agent.node: agent for agent in agents}
+    invited = {each.node: each.until for each in invitations if each.until > now}
+    for node in sorted(had.keys() | invited.keys()):
+        agent, until = had.get(node), invited.get(node)
+        if agent is None:
+            yield AgentView(node, "invited", invited_until=until)
+        else:
+            yield _view(agent, until, now)
+
+
+def _view(agent: AgentRecord, invited_until: Instant | None, now: Instant) -> AgentView:
+    state = "expired" if agent.until <= now else "joined"
+    return AgentView(
+        agent.node,
+        "revoked" if agent.revoked_at is not None else state,  # type: ignore[arg-type]  # one of two literals
+        agent.joined_at,
+        agent.renewed_at,
+        agent.until,
+        agent.revoked_at,
+        agent.revoked_by,
+        invited_until,
+    )

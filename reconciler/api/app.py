@@ -19,15 +19,13 @@ from reconciler.api.alert_routes import AlertRoutes
 from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.attach_routes import AttachRoutes
 from reconciler.api.authorisation import Authorisation
-from reconciler.api.checkpoint_routes import CheckpointRoutes
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
-from reconciler.api.history_payloads import RecordedJobList
 from reconciler.api.history_routes import HistoryRoutes
 from reconciler.api.intervention_routes import InterventionRoutes
-from reconciler.api.job_routes import JobRoutes
+from reconciler.api.job_routes import CheckpointRoutes, JobRoutes
 from reconciler.api.openapi_schemas import schemas_of
 from reconciler.api.payloads import (
     ApiProblem,
@@ -40,6 +38,7 @@ from reconciler.api.payloads import (
     NodeList,
     PolicyView,
     QueueList,
+    RecordedJobList,
     RoundList,
     Status,
     WatchEnd,
@@ -61,7 +60,7 @@ from reconciler.api.probe_routes import ProbeRoutes
 from reconciler.api.services import Services
 from reconciler.api.top import Top
 from reconciler.api.top_routes import TopRoutes
-from reconciler.api.trial_routes import TrialRoutes
+from reconciler.api.trials import TrialRoutes
 from reconciler.api.watch_routes import WatchRoutes
 from reconciler.api.webhook_routes import WebhookRoutes
 from reconciler.protocols.rounds import RoundRecord
@@ -122,7 +121,7 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     def openapi() -> Response:
         """This API, described."""
         access = services.access()
-        return answer(described(app, _schemas(), access.identity.oidc if access else ()))
+        return answer(openapi_document(app, _schemas(), access.identity.oidc if access else ()))
 
     app.add_api_route("/v1/openapi.json", openapi, responses=_ITSELF)
     return app
@@ -134,7 +133,7 @@ def _schemas() -> dict[str, Any]:
     return schemas_of(_DESCRIBED)
 
 
-def described(app: FastAPI, schemas: dict[str, Any], issuers: Iterable[OidcIssuer]) -> dict[str, Any]:
+def openapi_document(app: FastAPI, schemas: dict[str, Any], issuers: Iterable[OidcIssuer]) -> dict[str, Any]:
     """FastAPI's description of the routes, with the schemas of our own documents and how callers prove who they are."""
     schemes = {"bearer": _BEARER} | {
         f"oidc-{number}": {

@@ -19,7 +19,7 @@ from reconciler.api.services import Services
 from reconciler.api.views import job_view
 from reconciler.control.control import NoPolicyError
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, TerminalLine, Window
 from solver.model.document import decode, encode
 from solver.model.workload import JobName

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from reconciler.control.control import PolicyInForce
 from reconciler.model.git_status import PolicyStatus
 from reconciler.model.review_findings import Review
-from reconciler.protocols.git_decisions import FollowingDecisions
-from reconciler.protocols.plans import AcceptedPlans
+from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
 from solver.model.quantities import Instant
 
 

@@ -19,8 +19,8 @@ from reconciler.api.submission import batch_of, require_admissible, require_know
 from reconciler.api.views import JobViews
 from reconciler.documents.pipeline import read_submission
 from reconciler.model.job_groups import GroupRecord
+from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import UnknownJobError
-from reconciler.protocols.stores import Event
 from solver.model.workload import JobName
 
 _DOCUMENT = {"schema": {"type": "object", "description": "A Job with an array, or a Pipeline: schemas/pipeline.json."}}

@@ -11,12 +11,12 @@ from reconciler.access.rights import Rights
 from reconciler.analysis.backtest.history_file import RecordedJob, recorded
 from reconciler.api.answers import answer, answers
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, place_of
-from reconciler.api.history_payloads import RecordedJobList
+from reconciler.api.payloads import RecordedJobList
 from reconciler.api.redaction import bare_spec
 from reconciler.api.services import Services
 from reconciler.model.job_record import JobRecord
+from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import UnknownJobError
-from reconciler.protocols.stores import Event
 from solver.model.workload import JobName
 
 _EVENTS = 500

@@ -21,7 +21,7 @@ from reconciler.lifecycle.health.effects import ended
 from reconciler.lifecycle.interventions.spans import UnfitEndError, end_of
 from reconciler.model.intervention_record import REASON_MAX, Intervention, InterventionKind, Subject
 from reconciler.model.problem import did_you_mean
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.cluster import NodeName
 from solver.model.document import decode
 from solver.model.quantities import Instant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -12,8 +13,7 @@ from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, answer, answers, refuses
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
-from reconciler.api.job_filters import JobFilter
-from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, EventList, JobList, JobView, Why
+from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, CheckpointList, EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError, RequestRefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
@@ -21,12 +21,14 @@ from reconciler.api.submission import require_admissible, require_known_dependen
 from reconciler.api.views import JobViews, job_view, words_of
 from reconciler.documents.job import read_job
 from reconciler.model.job_groups import NewJob
-from reconciler.model.job_record import JobRecord
+from reconciler.model.job_record import JobRecord, JobState
 from reconciler.model.task_log import offset_after
+from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import UnknownJobError
-from reconciler.protocols.stores import Event
 from solver.model.cluster import Node
 from solver.model.workload import JobName
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
 
 BODY_BYTES_MAX = 1_000_000
 """A job of a hundred groups, each with a long command, has some 100 kB."""
@@ -49,6 +51,7 @@ _JOB_DOCUMENT = {
         },
     },
 }
+
 _SUBMIT_BODY = {
     "requestBody": {
         "required": True,
@@ -259,6 +262,45 @@ class JobRoutes:
         except NotReadyError:
             # What a job holds is known from the ledger before the first round has looked at the nodes.
             return ()
+
+
+class CheckpointRoutes:
+    """The endpoint; `router` has it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+        self.router.add_api_route("/{name}/checkpoints", self.list, responses=answers(CheckpointList, refuses(404)))
+
+    def list(self, name: JobName) -> Response:
+        """A job's checkpoints, newest first, the deleted ones among them."""
+        return answer(CheckpointList(items=self._services.checkpoints.of(name)))
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Parameters of the query, as a FastAPI dependency; what is left out lets everything through."""
+
+    queue: Annotated[str, Query(description="Of this queue and those below it.", max_length=63)] = ""
+    user: Annotated[str, Query(description="Submitted by this user.", max_length=200)] = ""
+    state: Annotated[tuple[JobState, ...], Query(description="In one of these states.")] = ()
+    prefix: Annotated[str, Query(description="With a name that begins so.", max_length=253)] = ""
+
+    def test(self, policy: Callable[[], tuple[str, Policy]]) -> Callable[[JobView], bool]:
+        """Says of a job whether it is asked for. The policy is read where a queue is named. Raises NoPolicyError."""
+        tree = QueueTree.of(policy()[1]) if self.queue else None
+        states = frozenset(self.state)
+
+        def wanted(view: JobView) -> bool:
+            within = view.spec.queue
+            return (
+                (not states or view.state in states)
+                and (not self.user or view.user == self.user)
+                and view.name.startswith(self.prefix)
+                and (tree is None or self.queue == within or self.queue in tree.path(within))
+            )
+
+        return wanted
 
 
 def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RequestRefusedError:

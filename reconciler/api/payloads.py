@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from reconciler.analysis.backtest.history_file import RecordedJob
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.queue_use import QueueLine
 from reconciler.lifecycle.jobs.eligibility import Block
@@ -16,9 +17,9 @@ from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
 from reconciler.model.problem import Problem
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch
-from reconciler.protocols.marks import Marks
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import Marks
 from reconciler.protocols.rounds import RoundSummary
-from reconciler.protocols.stores import Event
 from solver.model.cluster import DeviceId, Node
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -273,3 +274,11 @@ class ApiProblem(Payload, frozen=True, kw_only=True):
     fix: str = ""
     reasons: tuple[AnyReason, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+
+class RecordedJobList(Payload, frozen=True, kw_only=True):
+    """Jobs, newest first, as of an instant. `next`: the cursor of the page after this one; "": there is none."""
+
+    items: tuple[RecordedJob, ...]
+    at: Instant
+    next: str = ""

@@ -17,7 +17,7 @@ from reconciler.gitops.review.comparison import cluster_of
 from reconciler.gitops.review.meaning import meaning_of
 from reconciler.model.envelope import AcceptedPlan, Envelope, is_stale
 from reconciler.model.review_findings import Review
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 
 ACCEPTED: Final = "plan-accepted"
 

@@ -16,7 +16,7 @@ from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.lifecycle.interventions.spans import UnfitEndError, read_end
 from reconciler.model.git_record import WHY_MAX, Approval, Suspension
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.document import Document, decode
 from solver.model.quantities import Instant
 

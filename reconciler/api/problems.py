@@ -21,7 +21,7 @@ from reconciler.control.control import NoPolicyError
 from reconciler.model.problem import InvalidDocumentsError
 from reconciler.protocols.backend import BackendUnreachableError
 from reconciler.protocols.job_source import DuplicateJobError, JobsAreElsewhereError
-from reconciler.protocols.stores import StoreFullError, StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.store_errors import StoreFullError, StoreUnreachableError, StoreUnusableError
 from solver.plan.reasons import AnyReason
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -63,7 +63,6 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (IssuerUnreachableError, 503, "issuer-unreachable", "Try again in a minute, or use a token of the token file."),
     (TokenFileError, 503, "token-file-unusable", "Whoever runs the server has to mend its token file."),
 )
-
 
 _Answer = Callable[[HTTPConnection, Any], Response]
 

@@ -11,9 +11,9 @@ from reconciler.api.payloads import JobView
 from reconciler.model.failure import Failure
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.rounds import RoundRecord
-from reconciler.protocols.stores import Event
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, JobSpec
 

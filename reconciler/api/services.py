@@ -20,9 +20,10 @@ from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import Unstartable
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.stores import History, LedgerView
+from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reconciler.api.named_policies import require_allowed_image, require_named_policies
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.documents.job import NamedJob
+from reconciler.documents.operations import Operations
+from reconciler.lifecycle.checkpoints.turns import unknown_storage
 from reconciler.model.expansion import UnfitBatchError, expand_array
 from reconciler.model.job_groups import Batch, NewJob
 from reconciler.model.pipelines import NamedPipeline, expand_pipeline
@@ -45,8 +46,8 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
         if key in asked:
             continue
         asked.add(key)
-        require_named_policies(bare, services.operations())
-        require_allowed_image(bare, services.operations())
+        _require_named_policies(bare, services.operations())
+        _require_allowed_image(bare, services.operations())
         reasons = services.admit(bare)
         if reasons:
             told = sentence("; ".join(str(reason) for reason in reasons))
@@ -84,3 +85,23 @@ def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> No
 def bare_spec(spec: JobSpec) -> JobSpec:
     """The spec without what no round reads and jobs of a batch differ in."""
     return msgspec.structs.replace(spec, env={}, array=None, depends_on=())
+
+
+def _require_named_policies(spec: JobSpec, operations: Operations) -> None:
+    """Raises RequestRefusedError where the job names a RetryPolicy or a CheckpointPolicy that there is not."""
+    known = [policy.name for policy in operations.retry]
+    if spec.retry_policy and spec.retry_policy not in known:
+        fix = did_you_mean(spec.retry_policy, known) or "Commit it to policies/, or name none."
+        message = f"There is no RetryPolicy {spec.retry_policy}."
+        raise RequestRefusedError(422, "unknown-retry-policy", message, fix)
+    unknown = unknown_storage(spec, operations.checkpoints)
+    if unknown:
+        raise RequestRefusedError(422, "unknown-checkpoint-policy", *unknown)
+
+
+def _require_allowed_image(spec: JobSpec, operations: Operations) -> None:
+    """Raises RequestRefusedError where policy does not allow the image that the job names."""
+    refusal = operations.images.refusal(spec.container.image) if spec.container else None
+    if refusal:
+        message, fix = refusal
+        raise RequestRefusedError(422, "image-not-allowed", f"{message[0].upper()}{message[1:]}.", fix)

@@ -1,16 +1,23 @@
-"""What would become of jobs if they were submitted now: the last snapshot with them in it, solved once and thrown away."""
+"""Jobs tried over HTTP: the last snapshot with them in it, solved once and thrown away."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Annotated
 
+from fastapi import APIRouter, Depends, Request, Response
+
+from reconciler.api.answers import answer, answers, refuses
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.group_payloads import Trial, TrialList
+from reconciler.api.job_routes import bounded_body
 from reconciler.api.services import Services
-from reconciler.api.submission import bare_spec, require_known_dependencies, require_startable
+from reconciler.api.submission import bare_spec, batch_of, require_known_dependencies, require_startable
+from reconciler.api.views import verdict_words
+from reconciler.documents.pipeline import read_submission
 from reconciler.lifecycle.jobs.containers import kept_to_containers
 from reconciler.model.job_groups import Batch, NewJob
-from reconciler.model.verdict_words import verdict_words
 from reconciler.protocols.job_source import DuplicateJobError
 from solver.model.document import digest
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -22,8 +29,12 @@ from solver.round.solve import solve
 JOBS_MAX = 100
 """Of one submission: what a round says of the hundredth element of an array it says of the others too."""
 
+_DOCUMENT = {"schema": {"type": "object", "description": "A Job, with an array or without, or a Pipeline."}}
 
-def tried(services: Services, batch: Batch, user: str) -> TrialList:
+_BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCUMENT, "application/yaml": _DOCUMENT}}}
+
+
+def trials_of(services: Services, batch: Batch, user: str) -> TrialList:
     """A trial of every job up to JOBS_MAX. Nothing is kept, and nobody is asked to leave.
 
     Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RequestRefusedError for what
@@ -40,6 +51,27 @@ def tried(services: Services, batch: Batch, user: str) -> TrialList:
     plan = _plan(services, snapshot, _at_a_time(begin), user)
     items = tuple(_trial(job, refusals[job.name], plan) for job in jobs)
     return TrialList(time=snapshot.time, items=items, untried=len(batch.jobs) - len(jobs))
+
+
+class TrialRoutes:
+    """The one endpoint; `router` has it."""
+
+    def __init__(self, services: Services, authority: Authorisation) -> None:
+        self._services = services
+        self._authority = authority
+        self.router = APIRouter(tags=["jobs"])
+        responses = answers(TrialList, refuses(409, 413))
+        self.router.add_api_route(
+            "/v1/jobs:test", self.test, methods=["POST"], responses=responses, openapi_extra=_BODY
+        )
+
+    def test(self, request: Request, body: Annotated[bytes, Depends(bounded_body)]) -> Response:
+        """What would become of a Job, an array or a Pipeline if it were submitted now. Nothing is kept."""
+        batch = batch_of(read_submission(body, "job"))
+        for queue in sorted({job.spec.queue for job in batch.jobs}):
+            self._authority.require(request, "submit", queue)
+        self._services.jobs.accepts()
+        return answer(trials_of(self._services, batch, request.state.user))
 
 
 def _refusals(services: Services, jobs: Iterable[NewJob]) -> Iterator[tuple[str, tuple[AnyReason, ...]]]:

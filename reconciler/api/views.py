@@ -9,10 +9,10 @@ import msgspec
 from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueView
 from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
-from reconciler.control.islands import contradictions, told_cliques
+from reconciler.control.islands import contradictions, reported_cliques
 from reconciler.control.queue_use import queue_uses
 from reconciler.lifecycle.checkpoints.pending_verification import unread
-from reconciler.lifecycle.interventions.effects import about, held
+from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
@@ -22,18 +22,15 @@ from reconciler.model.facts import NodeFacts
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord, JobState
-from reconciler.model.verdict_words import verdict_words
 from reconciler.protocols.backend import Activity
-from reconciler.protocols.holdings import JobHoldings, LedgerView
-from reconciler.protocols.marks import Marks
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.extent import Extent, extent_of
-from solver.plan.plan import Verdict
+from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.policy.policy import Policy, policy_of
 
 
@@ -69,7 +66,7 @@ def job_viewer(services: Services, of: Sequence[JobRecord] | None = None) -> Cal
     now, by_hand = services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
-    held_now = held(by_hand, records, _policy(services), now)
+    held_now = held_jobs(by_hand, records, _policy(services), now)
     blocked = blocks(records, now, claims.keys(), tallies, unread_now, held_now)
 
     def view(record: JobRecord) -> JobView:
@@ -118,21 +115,6 @@ def live_states(services: Services) -> Iterator[JobState]:
         yield state_of(record, claim, asked[name], kept.get(name, ()), attempt)
 
 
-def _policy(services: Services) -> Policy:
-    """The one in force; an empty one before there is any: of holds it says what lies below what."""
-    try:
-        return services.policy()[1]
-    except NoPolicyError:
-        return policy_of(())
-
-
-def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:
-    if claim.idle_limit is None or claim.running_since is None:
-        return None
-    known = sighted.attempt(claim.job, claim.attempt).of_tasks({(task.group, task.index): 0 for task in claim.tasks})
-    return activity_of(known, claim.tasks, claim.running_since)
-
-
 def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> tuple[str, ...]:
     """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known."""
     if view.outcome is not None:
@@ -147,6 +129,78 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
     return (*(verdict_words(verdict) if verdict else ("no round has looked at it yet",)), *boosted)
+
+
+def node_views(
+    snapshot: Snapshot,
+    cordons: Mapping[str, Intervention],
+    health: Mapping[NodeName, NodeHealth],
+    facts: Mapping[NodeName, NodeFacts],
+) -> tuple[NodeView, ...]:
+    """Every node with what runs on it. `cordons`: those by hand, by node; `health`: of the nodes of which anything is known;
+    `facts`: of those that tell of their hardware."""
+    on_node: dict[NodeName, list[tuple[Job, TaskPlacement]]] = {node.name: [] for node in snapshot.nodes}
+    for job in snapshot.jobs:
+        for task in job.placement:
+            on_node.setdefault(task.node, []).append((job, task))
+    changing = {asked.device for asked in snapshot.in_flight.repartitions}
+    views = (_node_view(node, on_node[node.name], changing, cordons.get(node.name)) for node in snapshot.nodes)
+    contradicted = contradictions(snapshot.nodes, reported_cliques(facts))
+    return tuple(
+        msgspec.structs.replace(
+            view,
+            health=health[view.node.name].parts if view.node.name in health else (),
+            nvlink=contradicted.get(view.node.name, ""),
+        )
+        for view in views
+    )
+
+
+def queue_views(snapshot: Snapshot, policy: Policy, holds: Mapping[str, Intervention]) -> tuple[QueueView, ...]:
+    """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue."""
+    return tuple(
+        QueueView(
+            queue.name,
+            queue.parent,
+            queue.weight,
+            running=use.running,
+            pending=use.pending,
+            gpus=use.gpus,
+            hold=holds.get(queue.name),
+        )
+        for queue, use in queue_uses(snapshot, policy)
+    )
+
+
+def verdict_words(verdict: Verdict) -> tuple[str, ...]:
+    """What a round says of a job, as sentences."""
+    match verdict:
+        case Starts(gpus=gpus, entitled=entitled, extent=extent):
+            where = f", {extent}" if extent else ""
+            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
+        case Runs():
+            return ("it holds its devices and keeps them",)
+        case Yields() | Departs() | Moves():
+            return (f"it {verdict}",)
+        case Waits(reasons=reasons, estimate=estimate):
+            return tuple(map(str, (*reasons, estimate) if estimate else reasons))
+        case Inadmissible(reasons=reasons):
+            return tuple(map(str, reasons))
+
+
+def _policy(services: Services) -> Policy:
+    """The one in force; an empty one before there is any: of holds it says what lies below what."""
+    try:
+        return services.policy()[1]
+    except NoPolicyError:
+        return policy_of(())
+
+
+def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:
+    if claim.idle_limit is None or claim.running_since is None:
+        return None
+    known = sighted.attempt(claim.job, claim.attempt).of_tasks({(task.group, task.index): 0 for task in claim.tasks})
+    return activity_of(known, claim.tasks, claim.running_since)
 
 
 def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
@@ -174,31 +228,6 @@ def _warned_words(view: JobView) -> Iterator[str]:
     marks = view.marks
     if marks.warned_at is not None and view.running_since is not None and view.time_limit is not None:
         yield f"its time limit is over at {view.running_since.after(view.time_limit)}; its tasks were told at {marks.warned_at}"
-
-
-def node_views(
-    snapshot: Snapshot,
-    cordons: Mapping[str, Intervention],
-    health: Mapping[NodeName, NodeHealth],
-    facts: Mapping[NodeName, NodeFacts],
-) -> tuple[NodeView, ...]:
-    """Every node with what runs on it. `cordons`: those by hand, by node; `health`: of the nodes of which anything is known;
-    `facts`: of those that tell of their hardware."""
-    on_node: dict[NodeName, list[tuple[Job, TaskPlacement]]] = {node.name: [] for node in snapshot.nodes}
-    for job in snapshot.jobs:
-        for task in job.placement:
-            on_node.setdefault(task.node, []).append((job, task))
-    changing = {asked.device for asked in snapshot.in_flight.repartitions}
-    views = (_node_view(node, on_node[node.name], changing, cordons.get(node.name)) for node in snapshot.nodes)
-    contradicted = contradictions(snapshot.nodes, told_cliques(facts))
-    return tuple(
-        msgspec.structs.replace(
-            view,
-            health=health[view.node.name].parts if view.node.name in health else (),
-            nvlink=contradicted.get(view.node.name, ""),
-        )
-        for view in views
-    )
 
 
 def _node_view(
@@ -230,19 +259,3 @@ def _node_view(
 
 def _shape_of(job: Job, task: TaskPlacement) -> Shape:
     return next(group.shape for group in job.spec.task_groups if group.name == task.group)
-
-
-def queue_views(snapshot: Snapshot, policy: Policy, holds: Mapping[str, Intervention]) -> tuple[QueueView, ...]:
-    """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue."""
-    return tuple(
-        QueueView(
-            queue.name,
-            queue.parent,
-            queue.weight,
-            running=use.running,
-            pending=use.pending,
-            gpus=use.gpus,
-            hold=holds.get(queue.name),
-        )
-        for queue, use in queue_uses(snapshot, policy)
-    )

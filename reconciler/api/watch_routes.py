@@ -22,7 +22,8 @@ from reconciler.api.redaction import bare_event
 from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import Event, KeptEvent, StoreUnusableError
+from reconciler.protocols.history import Event, KeptEvent
+from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.document import encode
 from solver.model.workload import JobName
 

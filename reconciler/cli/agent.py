@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from reconciler.model.clock import Clock
     from reconciler.node.agent.agent import NodeAgent
-    from reconciler.node.agent.deeds import NodeDeeds
     from reconciler.node.agent.folder import AgentFolder
+    from reconciler.node.agent.order_handler import OrderHandler
     from reconciler.node.local_driver import WhoseGpus
     from solver.model.cluster import NodeName
     from solver.model.quantities import Duration
@@ -97,11 +97,11 @@ def agent(
             log = logger().bind(node=who.node)
             if mapped is not None:
                 open_to_accounts(folder.path, folder.tasks)
-            deeds = _deeds(who.node, folder, clock, gpus, mapped, log)
+            orders = _order_handler(who.node, folder, clock, gpus, mapped, log)
             if keep_logs is not None:
                 _keep_logs(folder, clock, keep_logs, log)
             asyncio.run(
-                _until_told(NodeAgent(deeds, [(each.host, each.port) for each in servers], who, clock, log, address))
+                _until_told(NodeAgent(orders, [(each.host, each.port) for each in servers], who, clock, log, address))
             )
     except (AgentFolderError, DriverUnusableError, IdentityError, KeyFileError, StateFolderError) as failure:
         raise CommandFailedError(str(failure)) from failure
@@ -116,18 +116,18 @@ def _keep_logs(folder: AgentFolder, clock: Clock, keep: Duration, log: Filtering
     Thread(target=retention.run, name="logs", daemon=True).start()
 
 
-def _deeds(
+def _order_handler(
     node: NodeName,
     folder: AgentFolder,
     clock: Clock,
     whose: WhoseGpus,
     accounts: Mapping[str, str] | None,
     log: FilteringBoundLogger,
-) -> NodeDeeds:
+) -> OrderHandler:
     """What this machine does as a node; `accounts` None: as this user. Raises DriverUnusableError, StateFolderError."""
     from reconciler.node.agent.containers import ContainerWatch
-    from reconciler.node.agent.deeds import NodeDeeds
     from reconciler.node.agent.hardware import Hardware
+    from reconciler.node.agent.order_handler import OrderHandler
     from reconciler.node.local.accounts import Submitters
     from reconciler.node.local.machine import equipment_of_this_machine
     from reconciler.node.local_driver import driver_for, gpus_of, looks_of, use_of
@@ -142,7 +142,7 @@ def _deeds(
     looks = looks_of(driver, kept, folder.declared, clock)
     hardware = Hardware(containers.added_to(looks.read))
     submitters = Submitters(accounts) if accounts is not None else None
-    return NodeDeeds(node, folder, clock, partial(gpus_of, driver), equipment, hardware, submitters)
+    return OrderHandler(node, folder, clock, partial(gpus_of, driver), equipment, hardware, submitters)
 
 
 async def _until_told(served: NodeAgent) -> None:

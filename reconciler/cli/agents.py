@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from reconciler.api.agent_payloads import AgentView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import Address, AddressParam
@@ -32,7 +32,7 @@ def agents() -> None:
 @server_option
 def list_(output: str, server: str | None) -> None:
     """List the nodes that have, had or may get an agent."""
-    with connected(server) as client:
+    with api_client(server) as client:
         found = client.agents.all()
     if output == "json":
         print_json(found)
@@ -55,7 +55,7 @@ def list_(output: str, server: str | None) -> None:
 @server_option
 def token(node: str, until: str, output: str, server: str | None) -> None:
     """Print a token with which one agent may join as NODE, once, in place of the one made before. It can't be shown again."""
-    with connected(server) as client:
+    with api_client(server) as client:
         made = client.agents.token(node, until)
     if output == "json":
         print_json(made)
@@ -69,7 +69,7 @@ def token(node: str, until: str, output: str, server: str | None) -> None:
 @server_option
 def revoke(node: str, output: str, server: str | None) -> None:
     """Let no certificate and no token of NODE count any more. What runs there goes on; nothing is heard of it or told to it."""
-    with connected(server) as client:
+    with api_client(server) as client:
         found = client.agents.revoke(node)
     if output == "json":
         print_json(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from reconciler.api.alert_payloads import WebhookView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
@@ -22,7 +22,7 @@ def alerts(ctx: click.Context, output: str, server: str | None) -> None:
     """List the webhooks of all AlertPolicies: whether they answer, and what they were told."""
     if ctx.invoked_subcommand is not None:
         return
-    with connected(server) as client:
+    with api_client(server) as client:
         found = client.alerts.webhooks()
     if output == "json":
         print_json(found)
@@ -41,7 +41,7 @@ def alerts(ctx: click.Context, output: str, server: str | None) -> None:
 @click.pass_context
 def test(ctx: click.Context, policy: str, output: str, server: str | None) -> None:
     """Send a sample to each webhook of the AlertPolicy POLICY. Exits with 1 where one did not take it."""
-    with connected(server) as client:
+    with api_client(server) as client:
         sent = client.alerts.send_sample(policy)
     if output == "json":
         print_json(sent)

@@ -7,7 +7,7 @@ import sys
 import click
 
 from reconciler.api.payloads import JobView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.job_names import exit_code_of
 from reconciler.cli.logs import TaskLog
@@ -31,7 +31,7 @@ def attach(ctx: click.Context, job: str, group: str, index: int, server: str | N
     Exits with the exit code of the task when that ends. Several may be attached at once, and all of them may type.
     """
     require_terminal()
-    with connected(server) as client:
+    with api_client(server) as client:
         ctx.exit(attach_to(client, job, group, index))
 
 

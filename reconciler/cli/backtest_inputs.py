@@ -19,7 +19,7 @@ from solver.simulation.trace import TraceJob
 
 if TYPE_CHECKING:
     from reconciler.analysis.backtest.actuals import Actuals
-    from reconciler.analysis.backtest.compare import PolicyCandidate
+    from reconciler.analysis.backtest.backtest import PolicyCandidate
 
 Read = TypeVar("Read")
 
@@ -42,7 +42,7 @@ def candidates_of(
     policies: tuple[Path, ...], repo: Path, revisions: tuple[str, ...], inventory: ClusterSource, cluster: str | None
 ) -> list[PolicyCandidate]:
     """Folders first, then revisions, each in the order in which they were named."""
-    from reconciler.analysis.backtest.compare import PolicyCandidate
+    from reconciler.analysis.backtest.backtest import PolicyCandidate
 
     if not policies and not revisions:
         raise click.UsageError("name at least one policy, with --policies or --revision")

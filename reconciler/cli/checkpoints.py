@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from reconciler.api.payloads import CheckpointList
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import span
@@ -26,7 +26,7 @@ def checkpoints(job: str, everything: bool, output: str, server: str | None) -> 
 
     A job that starts again goes on from the newest that is verified.
     """
-    with connected(server) as client:
+    with api_client(server) as client:
         found = client.checkpoints(job).items
     listed = tuple(each for each in found if everything or each.state != "deleted")
     if output == "json":

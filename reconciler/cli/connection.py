@@ -28,7 +28,7 @@ def server_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def connected(server: str | None) -> Iterator[Client]:
+def api_client(server: str | None) -> Iterator[Client]:
     """A client; whatever it raises comes out as CommandFailedError with the exit code for it."""
     try:
         with connect(server) as client:

@@ -10,14 +10,14 @@ import click
 
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView, Why
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import counts_of, find
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.model.clock import SystemClock
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.document import API_VERSION, Document
 from solver.model.workload import Bundle, JobSpec, Spread
 from solver.plan.reason import count
@@ -43,7 +43,7 @@ def describe(job: str, output: str, server: str | None) -> None:
     Of an array or pipeline: how many of its jobs are in which state, and which went wrong. The values of a job's environment
     are left out of the text: they may be secrets.
     """
-    with connected(server) as client:
+    with api_client(server) as client:
         found = find(client, job)
         if isinstance(found, GroupView):
             _describe_group(found, output)

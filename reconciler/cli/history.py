@@ -9,7 +9,7 @@ import click
 
 from reconciler.analysis.backtest.history_file import HistoryHead, aliased
 from reconciler.analysis.backtest.past import write_history
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.inputs import unreadable
 from solver.plan.reason import count
 
@@ -34,7 +34,7 @@ def export(out: Path, alias: bool, server: str | None) -> None:
 
     No commands, no variables, no secrets. `quorate simulate --history FILE` replays it.
     """
-    with connected(server) as client:
+    with api_client(server) as client:
         pages = client.past.pages()
         first = next(pages)
         jobs = chain(first.items, chain.from_iterable(page.items for page in pages))

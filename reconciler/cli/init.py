@@ -14,7 +14,7 @@ import click
 
 from reconciler.cli.install_source import InstallSource, UnknownSourceError, named_source, own_source
 from reconciler.cli.output import CommandFailedError, print_warning
-from reconciler.model.package_data import shipped
+from reconciler.documents.schemas import data_folder
 
 _STARTER = "starter"
 _HOSTS = "hosts"
@@ -86,7 +86,7 @@ def _write(folder: Path, hosts: Sequence[str], source: InstallSource | None) -> 
     ours = Path(str(files("reconciler.cli")))
     for part in (ours / _STARTER, *(ours / _HOSTS / host for host in hosts)):
         shutil.copytree(part, folder, dirs_exist_ok=True)
-    shutil.copytree(shipped("schemas"), folder / _OURS / "schemas")
+    shutil.copytree(data_folder("schemas"), folder / _OURS / "schemas")
     lines = (_KNOWN + "\n".join(source.lines) + "\n") if source else _UNKNOWN
     (folder / _REQUIREMENTS).write_text(lines, "utf-8")
     if source and source.wheel:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.api.payloads import InterventionList, JobView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import find
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.times import local
@@ -45,7 +45,7 @@ def cordon(nodes: tuple[str, ...], reason: str, until: str, output: str, server:
     For longer than a while, write it into the NodePool (`cordoned`): the cordon by hand is over once Git says the same.
     """
     _require_reason(reason, until, release=False)
-    with connected(server) as client:
+    with api_client(server) as client:
         _print(((node, client.by_hand.cordon(node, reason, until)) for node in nodes), output)
 
 
@@ -55,7 +55,7 @@ def cordon(nodes: tuple[str, ...], reason: str, until: str, output: str, server:
 @server_option
 def uncordon(nodes: tuple[str, ...], output: str, server: str | None) -> None:
     """End what `quorate cordon` has put in force on every NODE. What Git says of a node stays."""
-    with connected(server) as client:
+    with api_client(server) as client:
         _print(((node, client.by_hand.uncordon(node)) for node in nodes), output)
 
 
@@ -85,7 +85,7 @@ def hold(
     if not jobs and not queues:
         raise click.UsageError("name a job, or a queue with --queue.")
     _require_reason(reason, until, release=release)
-    with connected(server) as client:
+    with api_client(server) as client:
         names = _live_jobs(client, jobs)
         held = _deeds(client, names, release, reason, until, (ByHand.hold, ByHand.release))
         of_queues = _deeds(client, queues, release, reason, until, (ByHand.hold_queue, ByHand.release_queue))
@@ -105,7 +105,7 @@ def boost(jobs: tuple[str, ...], reason: str, until: str, release: bool, output:
     all of its jobs that have not ended.
     """
     _require_reason(reason, until, release=release)
-    with connected(server) as client:
+    with api_client(server) as client:
         names = _live_jobs(client, jobs)
         _print(_deeds(client, names, release, reason, until, (ByHand.boost, ByHand.release_boost)), output)
 

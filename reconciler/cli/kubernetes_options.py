@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,28 @@ import click
 
 if TYPE_CHECKING:
     from reconciler.server.settings import KubernetesSettings
+
+
+class KubeconfigFiles(click.ParamType[tuple[Path, ...]]):
+    """Files, separated as in $KUBECONFIG; each has to be there, since it was asked for by name.
+
+    What is the name of a file is that file: names of users, which kubeconfigs are called by, may have colons.
+    """
+
+    name = "files"
+    _file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Path, ...]:
+        """The files in their order."""
+        if isinstance(value, tuple):
+            return value
+        whole = Path(str(value)).expanduser()
+        several = [Path(name).expanduser() for name in str(value).split(os.pathsep) if name]
+        named = [whole] if whole.is_file() else several
+        if not named:
+            self.fail(f"{value!r} names no file.", param, ctx)
+        return tuple(self._file.convert(file, param, ctx) for file in named)
+
 
 OPTIONS = (
     click.option(
@@ -36,9 +59,16 @@ OPTIONS = (
     ),
     click.option(
         "--kubeconfig",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=KubeconfigFiles(),
+        default=(),
         metavar="FILE",
-        help="How to reach the API server.  [default: what a pod is given, else $KUBECONFIG, else that of the home folder]",
+        help="How to reach the API server; several files, separated as in $KUBECONFIG, are merged.  [default: what a pod is given, "
+        "else $KUBECONFIG, else that of the home folder]",
+    ),
+    click.option(
+        "--context",
+        metavar="NAME",
+        help="The context of the kubeconfig.  [default: what a pod is given, else the current one]",
     ),
     click.option(
         "--namespace", default="quorate-system", show_default=True, help="The namespace of Quorate's own objects."
@@ -83,7 +113,8 @@ def kubernetes_settings(
     observed_schedulers: tuple[str, ...],
     observed_queue: str,
     mirror_policy: bool,
-    kubeconfig: Path | None,
+    kubeconfig: tuple[Path, ...],
+    context: str | None,
     namespace: str,
     lease: str,
     identity: str | None,
@@ -100,9 +131,9 @@ def kubernetes_settings(
             "--observed-scheduler and --observed-queue are for --observe. Add it, or leave them out."
         )
     if not kubernetes:
-        if observe or mirror_policy or kubeconfig:
+        if observe or mirror_policy or kubeconfig or context:
             raise click.UsageError(
-                "--observe, --mirror-policy and --kubeconfig are for --kubernetes. Add it, or leave them out."
+                "--observe, --mirror-policy, --kubeconfig and --context are for --kubernetes. Add it, or leave them out."
             )
         return None
     if observe and mirror_policy:
@@ -112,6 +143,7 @@ def kubernetes_settings(
         raise click.BadParameter("Write NAMESPACE/NAME.", param_hint="--mig-configs")
     return KubernetesSettings(
         kubeconfig,
+        context,
         namespace,
         lease,
         identity or identity_of_this_process(),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import LOG_BYTES_MAX, JobView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.wait import POLL_S
 from reconciler.client import ApiError, Client
 from reconciler.lifecycle.jobs.tail import start_of_last_lines
@@ -31,7 +31,7 @@ def logs(
 ) -> None:
     """Print what one task of JOB wrote to stdout and stderr, byte for byte."""
     out = sys.stdout.buffer
-    with connected(server) as client:
+    with api_client(server) as client:
         for piece in TaskLog(client, job, group, index, attempt or 0).pieces(follow, tail):
             out.write(piece)
             out.flush()

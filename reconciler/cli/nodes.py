@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import NodeView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import by_whom, short_list
 from reconciler.cli.tables import print_table
@@ -25,7 +25,7 @@ _HEADINGS = ("NODE", "POOL", "GPU TYPE", "GPUS", "CPU", "MEMORY", "STATE", "JOBS
 @server_option
 def nodes(output: str, server: str | None) -> None:
     """Show every declared node: GPUs, CPU and memory as used/total, whether it takes work, and the jobs on it."""
-    with connected(server) as client:
+    with api_client(server) as client:
         found = client.nodes()
     if output == "json":
         print_json(found)

@@ -13,7 +13,7 @@ from reconciler.analysis.reports.formats import FORMATS, problems_as
 from reconciler.analysis.reports.paths import UNKNOWN, Paths, paths_of
 from reconciler.analysis.reports.review_outline import outline_of
 from reconciler.analysis.reports.review_problems import review_problems
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, young_enough
 from reconciler.cli.optimiser import program_beside
@@ -157,13 +157,13 @@ def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | N
     if snapshot_file:
         found = read_snapshot_file(snapshot_file)
     else:
-        with connected(server) as client:
+        with api_client(server) as client:
             found = client.snapshot()
     return young_enough(found, snapshot_file, most, SystemClock().now())
 
 
 def _of_held(server: str | None) -> Review:
-    with connected(server) as client:
+    with api_client(server) as client:
         return client.following.fresh_plan().review
 
 

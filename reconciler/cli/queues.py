@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import QueueView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.phrases import by_whom
 from reconciler.cli.tables import print_table
@@ -39,7 +39,7 @@ def queues(output: str, server: str | None) -> None:
     jobs ask for of their first choice;
     PAST GPU-HOURS is decayed past use, where the policy states a usageHalfLife.
     """
-    with connected(server) as client:
+    with api_client(server) as client:
         found = client.queues()
     if output == "json":
         print_json(found)

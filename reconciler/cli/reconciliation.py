@@ -10,7 +10,7 @@ import click
 
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.policy_payloads import ApprovalList, PlanAccepted, SuspensionList
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.params import DurationParam
@@ -47,11 +47,11 @@ def apply(target: str, reason: str, output: str, server: str | None) -> None:
     said: PlanAccepted | ApprovalList
     if target.endswith(".json"):
         envelope = read_plan(Path(target)).envelope
-        with connected(server) as client:
+        with api_client(server) as client:
             done = client.following.accept_plan(envelope, reason)
         told, said = _accepted(done), done
     else:
-        with connected(server) as client:
+        with api_client(server) as client:
             approval = client.following.approve(target, reason)
         revision = short_revision(approval.commit)
         told, said = (
@@ -87,7 +87,7 @@ def _accepted(done: PlanAccepted) -> str:
 @server_option
 def reconcile(wait: bool, timeout: Duration, output: str, server: str | None) -> None:
     """Fetch the policy's branch now, rather than with the next poll. Says what came of it with --wait."""
-    with connected(server) as client:
+    with api_client(server) as client:
         asked_at = client.following.look()
         status = _outcome(client, asked_at, timeout) if wait else client.status()
     if output == "json":
@@ -115,7 +115,7 @@ def reconcile(wait: bool, timeout: Duration, output: str, server: str | None) ->
 @server_option
 def suspend_reconcile(reason: str, until: str, output: str, server: str | None) -> None:
     """Stop following Git: nothing is fetched, and rounds go on under the policy in force. Survives restarts of the server."""
-    with connected(server) as client:
+    with api_client(server) as client:
         _print(client.following.suspend(reason, until), output)
 
 
@@ -124,7 +124,7 @@ def suspend_reconcile(reason: str, until: str, output: str, server: str | None) 
 @server_option
 def resume_reconcile(output: str, server: str | None) -> None:
     """Follow Git again, and look at it now."""
-    with connected(server) as client:
+    with api_client(server) as client:
         _print(client.following.resume(), output)
 
 

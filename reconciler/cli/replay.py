@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.store_options import store_options
@@ -65,7 +65,7 @@ def replay(
 
 
 def _from_server(server: str | None, number: int) -> RoundRecord:
-    with connected(server) as client:
+    with api_client(server) as client:
         return client.round(number)
 
 
@@ -84,7 +84,7 @@ def _from_folder(state: Path, number: int) -> RoundRecord:
 
 
 def _from_store(where: Path | str, password_file: Path | None, number: int) -> RoundRecord:
-    from reconciler.protocols.stores import StoreUnusableError
+    from reconciler.protocols.store_errors import StoreUnusableError
     from reconciler.store.store import open_store
 
     try:

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 import msgspec
 
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import short_revision
 from reconciler.cli.solve import plan_lines
@@ -34,7 +34,7 @@ class RoundDocument(RoundRecord, frozen=True, omit_defaults=False):
 @server_option
 def rounds(number: int | None, limit: int, output: str, server: str | None) -> None:
     """List the newest rounds, or show the plan of round NUMBER in words. A round that says nothing new is not kept."""
-    with connected(server) as client:
+    with api_client(server) as client:
         found = client.rounds(limit) if number is None else client.round(number)
     if isinstance(found, RoundRecord):
         if output == "json":

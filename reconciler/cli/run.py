@@ -97,7 +97,7 @@ def run(**options: Any) -> None:
     Stop it with Ctrl-C or SIGTERM: what runs goes on, and the next start on the same state folder finds it.
     """
     from reconciler.server.logs import configure_logs, logger
-    from reconciler.server.serve import serve
+    from reconciler.server.process import serve
 
     settings = _settings(**options)
     _refuse_unlike(settings)
@@ -199,7 +199,7 @@ def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
     from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
-    from reconciler.api.serve import AddressError
+    from reconciler.api.server import AddressError
     from reconciler.backends.baremetal.agent_listener import AgentListenerError
     from reconciler.backends.baremetal.key_files import KeyFileError
     from reconciler.connections.limits import ConnectionLimitsError
@@ -207,10 +207,10 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.node.local import StateFolderError
     from reconciler.node.local.secrets import UnsafeSecretsError
     from reconciler.node.nvml.driver import DriverUnusableError
-    from reconciler.protocols.stores import StoreUnusableError
+    from reconciler.protocols.store_errors import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
     from reconciler.server.kubernetes_cluster import KubernetesFailedError
-    from reconciler.server.serve import ServerEndedError
+    from reconciler.server.process import ServerEndedError
     from reconciler.server.terms import IdentityError
     from reconciler.server.webhook_secret import WebhookSecretError
 

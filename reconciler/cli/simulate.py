@@ -21,7 +21,7 @@ from solver.plan.reason import count
 from solver.simulation.trace import ReplayedRound
 
 if TYPE_CHECKING:
-    from reconciler.analysis.backtest.compare import PolicyCandidate
+    from reconciler.analysis.backtest.backtest import PolicyCandidate
     from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -139,7 +139,7 @@ def _tried(
     forecasts: bool,
 ) -> Simulation:
     """`first`: figures that stand before those of the policies."""
-    from reconciler.analysis.backtest.compare import Backtest
+    from reconciler.analysis.backtest.backtest import Backtest
     from reconciler.analysis.backtest.figures import Simulation
 
     for note in past.notes:

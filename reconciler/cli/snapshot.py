@@ -9,7 +9,7 @@ import click
 
 from reconciler.access.token_file import TokenFileError, read_or_make_token
 from reconciler.api.aliases import aliased, bare
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError
@@ -64,7 +64,7 @@ def export(
         whole = read_snapshot_file(snapshot_file)
         found = aliased(whole, _key(key)) if key else bare(whole)
     else:
-        with connected(server) as client:
+        with api_client(server) as client:
             found = client.snapshot(aliased=True) if alias else bare(client.snapshot())
     _write(found, out)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import Condition, Status
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import short_list, short_revision
 from reconciler.cli.tables import print_fields, print_table
@@ -25,7 +25,7 @@ def status(output: str, server: str | None) -> None:
     Limits that were lowered below what their queues hold stand below, with the time by which they are to be kept again; and what
     people have put in force by hand, and Git does not say. Where jobs are pods, how far each kind of objects is followed.
     """
-    with connected(server) as client:
+    with api_client(server) as client:
         found, url = client.status(), client.server
     if output == "json":
         print_json(found)

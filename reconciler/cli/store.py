@@ -131,7 +131,7 @@ def _opened(
 @contextmanager
 def _said() -> Iterator[None]:
     """Whatever a person can do something about, as a command says it."""
-    from reconciler.protocols.stores import StoreUnusableError
+    from reconciler.protocols.store_errors import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
     from reconciler.store.backup import CopyError
     from reconciler.store.migrations import DowngradeRefusedError

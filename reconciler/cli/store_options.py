@@ -16,7 +16,7 @@ class StoreParam(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Read it; a usage error for another kind of URL, and for one with a password."""
-        from reconciler.protocols.stores import StoreUnusableError
+        from reconciler.protocols.store_errors import StoreUnusableError
         from reconciler.store.engines import postgresql_url
 
         try:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.payloads import JobView
 from reconciler.cli.attach import wait_and_attach
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.job_names import Named, counts_of, exit_code_of
 from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
 from reconciler.cli.output import CommandFailedError, output_option, print_json
-from reconciler.cli.phrases import size_of
+from reconciler.cli.phrases import short_list, size_of
 from reconciler.cli.terminal import require_terminal
-from reconciler.cli.trial import try_out
 from reconciler.cli.wait import wait_for
 from reconciler.client import ApiError, Client
 from reconciler.documents.job import NamedJob
 from solver.plan.reason import count
 
 _REFUSED_STATUS = 422
+
 _SEPARATOR = "\0--"
+
 _DOCUMENT_ENDINGS = (".yaml", ".yml", ".json")
 
 
@@ -99,9 +102,9 @@ def submit(
     attaches = bool(short_form["pty"]) and not test_only
     if attaches:
         _require_attachable(output, and_wait, short_form["array"])
-    with connected(server) as client:
+    with api_client(server) as client:
         if test_only:
-            ctx.exit(try_out(client, submission, output))
+            ctx.exit(_try_out(client, submission, output))
         view: Named = _submit(client, submission, key, output)
         if attaches:
             ctx.exit(wait_and_attach(client, view.name))
@@ -177,3 +180,34 @@ def _words_of(view: Named) -> str:
     if isinstance(view, JobView):
         return f"{view.name} to {view.spec.queue}: {size_of(view.spec)}"
     return f"{view.kind} {view.name}: {count(len(view.jobs), 'job')}"
+
+
+def _try_out(client: Client, submission: Submission, output: str) -> ExitCode:
+    """Print what would happen; returns ERROR where something of it could never run."""
+    trials = client.test(document_for(submission))
+    if output == "json":
+        print_json(trials)
+    else:
+        for line in _trial_lines(trials):
+            click.echo(line)
+    return ExitCode.OK if all(trial.admissible for trial in trials.items) else ExitCode.ERROR
+
+
+def _trial_lines(trials: TrialList) -> Iterator[str]:
+    for trial in trials.items:
+        yield f"{trial.name}: {_trial_fate(trial)}"
+        yield from (f"  {word}" for word in trial.words)
+        if trial.tasks:
+            yield f"  on {short_list(dict.fromkeys(task.node for task in trial.tasks))}"
+        if trial.evicts:
+            yield f"  {short_list(trial.evicts)} would be asked to leave for it"
+    if trials.untried:
+        yield f"and {count(trials.untried, 'job')} more of the same submission, which were not tried"
+
+
+def _trial_fate(trial: Trial) -> str:
+    if not trial.admissible:
+        return "could never run"
+    if trial.waits_for:
+        return f"would wait for {', '.join(trial.waits_for)}"
+    return "would start now" if trial.tasks else "would wait"

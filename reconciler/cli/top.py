@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.api.top import Top, TopLine
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table, table_of
 from reconciler.cli.times import span
@@ -37,7 +37,7 @@ def top(output: str, server: str | None) -> None:
 
     On a terminal it is shown anew every 2 seconds until it is interrupted; else once.
     """
-    with connected(server) as client:
+    with api_client(server) as client:
         if output == "json":
             print_json(client.top())
         elif sys.stdout.isatty():

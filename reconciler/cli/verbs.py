@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import click
 
 from reconciler.api.payloads import JobView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import Named, NamedList, counts_of, find, has_ended
 from reconciler.cli.output import output_option, print_json
 from reconciler.client import Client
@@ -63,7 +63,7 @@ def _command(name: str, verb: Verb) -> click.Command:
     @output_option("text", "json")
     @server_option
     def ask(jobs: tuple[str, ...], output: str, server: str | None) -> None:
-        with connected(server) as client:
+        with api_client(server) as client:
             found = [find(client, job) for job in jobs]
             views = tuple(_ask(client, verb, each) for each in found)
         if output == "json":

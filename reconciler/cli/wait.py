@@ -10,7 +10,7 @@ import click
 
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.job_names import Named, NamedList, counts_of, exit_code_of, find, has_ended
 from reconciler.cli.output import CommandFailedError, output_option, print_json
@@ -57,7 +57,7 @@ def wait(
     """
     clock = SystemClock()
     until_s = None if timeout is None else clock.monotonic_s() + timeout.seconds
-    with connected(server) as client:
+    with api_client(server) as client:
         for job in jobs[1:]:
             find(client, job)  # A wrong name is told now, not once those before it have ended.
         views = tuple(_wait_and_say(client, job, goal, until_s, output) for job in jobs)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import JobView, Why
-from reconciler.cli.connection import connected, server_option
+from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.phrases import state_line
 from reconciler.model.clock import SystemClock
@@ -25,7 +25,7 @@ def why(job: str, output: str, server: str | None) -> None:
 
     Of a job that holds devices it says where; of one that has ended how, with the last lines of its log if it failed.
     """
-    with connected(server) as client:
+    with api_client(server) as client:
         view, answer = client.job(job), client.why(job)
     if output == "json":
         print_json(answer)

@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
 from reconciler.api.alert_payloads import SampleList, WebhookList
-from reconciler.api.history_payloads import RecordedJobList
-from reconciler.api.payloads import InterventionAsked, InterventionList
+from reconciler.api.payloads import InterventionAsked, InterventionList, RecordedJobList
 from reconciler.api.policy_payloads import (
     ApprovalAsked,
     ApprovalList,

@@ -37,8 +37,8 @@ from reconciler.client.transport import (
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobState
 from reconciler.model.task_log import piece_at
+from reconciler.protocols.history import KeptEvent
 from reconciler.protocols.rounds import RoundRecord, RoundSummary
-from reconciler.protocols.stores import KeptEvent
 from solver.model.document import API_VERSION, decode, encode
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
@@ -171,9 +171,9 @@ class Client:
 
     def attach(self, name: str, group: str = "", index: int = 0) -> AbstractContextManager[Attachment]:
         """Attached to the terminal of a task that runs, by default of the first group's first, within a `with` block."""
-        from reconciler.client.terminal import attached
+        from reconciler.client.terminal import attachment
 
-        return attached(self._transport, f"{_job_path(name)}/attach", {"group": group, "index": index})
+        return attachment(self._transport, f"{_job_path(name)}/attach", {"group": group, "index": index})
 
     def cancel(self, name: str) -> JobView:
         """Ask for a job to end."""

@@ -19,7 +19,7 @@ _CLOSE_LIMIT_S: Final = 2.0
 
 
 @contextmanager
-def attached(transport: Transport, path: str, params: dict[str, Any]) -> Iterator[Attachment]:
+def attachment(transport: Transport, path: str, params: dict[str, Any]) -> Iterator[Attachment]:
     """Attach, and let go in the end. Raises ServerUnreachableError, NotAuthorisedError, ApiError."""
     url = urlsplit(transport.server)
     where = url._replace(

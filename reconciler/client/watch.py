@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from reconciler.client.transport import ServerUnreachableError, SilentError, Transport
-from reconciler.protocols.stores import Event, KeptEvent
+from reconciler.protocols.history import Event, KeptEvent
 from solver.model.document import decode
 
 FAILURES_MAX: Final = 6

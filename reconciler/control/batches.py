@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from reconciler.control.deeds import Deeds
+from reconciler.control.leader_actions import LeaderActions
 from reconciler.lifecycle.checkpoints.lost_work import lost_words
 from reconciler.lifecycle.jobs.outcome import outcome_of
 from reconciler.lifecycle.jobs.settlements import (
@@ -30,7 +30,7 @@ from reconciler.lifecycle.jobs.settlements import (
 )
 from reconciler.lifecycle.jobs.states import state_after
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
@@ -79,7 +79,7 @@ def _turn(settlement: AtOnce) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ManyAtOnce(Deeds):
+class SettlementBatch(LeaderActions):
     """What a leader does about such settlements: a few writes for all of a kind, each with its lines on record after it."""
 
     def apply(self, decided: Sequence[AtOnce]) -> None:

@@ -12,9 +12,10 @@ from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import Backend
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.stores import History, Ledger
+from reconciler.protocols.ledger import Ledger
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.cluster import Node
 from solver.model.quantities import Duration

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.control.deeds import Deeds
-from reconciler.lifecycle.interventions.effects import held
+from reconciler.control.leader_actions import LeaderActions
+from reconciler.lifecycle.interventions.effects import held_jobs
 from reconciler.lifecycle.interventions.endings import endings
 from reconciler.lifecycle.jobs.states import state_after
 from solver.model.cluster import Node
@@ -15,7 +15,7 @@ from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class InterventionController(Deeds):
+class InterventionController(LeaderActions):
     """What a leader does about interventions."""
 
     def settle(self, policy: Policy, declared: Iterable[Node]) -> int:
@@ -30,7 +30,7 @@ class InterventionController(Deeds):
             # Somebody may have ended it, or put another in its place, since it was read: then that is on record.
             if self.plane.interventions.end(self.epoch, number, now, each.ending, self.plane.holder):
                 self.note(each.ending, each.intervention.subject.name, each.cause)
-        return len(over) + self._take_back(held(interventions, records, policy, now))
+        return len(over) + self._take_back(held_jobs(interventions, records, policy, now))
 
     def _take_back(self, waiting: Iterable[JobName]) -> int:
         """Nothing is kept free for a job that may not begin: others could use it, and rounds do not know of the job."""

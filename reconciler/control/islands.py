@@ -14,7 +14,7 @@ Group = tuple[str, str]
 """A pool, and the name of an island or clique in it."""
 
 
-def told_cliques(facts: Mapping[NodeName, NodeFacts]) -> dict[NodeName, str]:
+def reported_cliques(facts: Mapping[NodeName, NodeFacts]) -> dict[NodeName, str]:
     """The clique of each node that tells of any: "" where its GPUs are in none beyond their machine, or not all in one."""
     told: dict[NodeName, str] = {}
     for name, known in facts.items():
@@ -24,7 +24,7 @@ def told_cliques(facts: Mapping[NodeName, NodeFacts]) -> dict[NodeName, str]:
     return told
 
 
-def with_told_islands(nodes: Iterable[Node], cliques: Mapping[NodeName, str]) -> tuple[Node, ...]:
+def with_reported_islands(nodes: Iterable[Node], cliques: Mapping[NodeName, str]) -> tuple[Node, ...]:
     """Nodes of which nobody declares an island are in that of their clique, which is also a rack where none is declared.
 
     Not if it would then lie in two racks or blocks: a round must not fail over what one node tells.

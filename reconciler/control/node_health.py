@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.control.deeds import Deeds
+from reconciler.control.leader_actions import LeaderActions
 from reconciler.lifecycle.health.cap import within_cap
 from reconciler.lifecycle.health.judge import judge
 from reconciler.lifecycle.health.signs import signs_of
 from reconciler.lifecycle.health.stragglers import Accusation, accusations
-from reconciler.lifecycle.health.trials import due, followed, order_of, trial_name
+from reconciler.lifecycle.health.trials import due, order_of, trial_name, updated_trial
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.model.health_policy import HealthPolicy, NodeTest
@@ -23,7 +23,7 @@ from solver.model.quantities import Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Ward(Deeds):
+class Ward(LeaderActions):
     """What a leader does about nodes that are not well."""
 
     def settle(self, sighted: BackendReports, policy: HealthPolicy | None, declared: Iterable[Node]) -> int:
@@ -124,4 +124,4 @@ def _with_trial(record: NodeHealth, policy: HealthPolicy | None, sighted: Backen
     if record.trial is None:
         return record
     test = policy.test if policy is not None else None
-    return msgspec.structs.replace(record, trial=followed(record.trial, test, _seen(record, sighted), now))
+    return msgspec.structs.replace(record, trial=updated_trial(record.trial, test, _seen(record, sighted), now))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import msgspec
 
 from reconciler.control.control import ControlPlane
-from reconciler.control.islands import told_cliques, with_told_islands
+from reconciler.control.islands import reported_cliques, with_reported_islands
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.turns import storage_of
-from reconciler.lifecycle.health.effects import closed
-from reconciler.lifecycle.interventions.effects import about, held
+from reconciler.lifecycle.health.effects import closed_places
+from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.containers import container_nodes, kept_to_containers
 from reconciler.lifecycle.jobs.dependencies import depended_on
@@ -21,7 +21,7 @@ from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.states import by_job, phase_of, state_of
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.capacity.partitioning import HOUR_MS, mig_changes
 from solver.model.cluster import Node
 from solver.model.inflight import InFlight, Intent
@@ -64,15 +64,15 @@ def observe(
         plane.checkpoints.saved(),
         operations.storages,
     )
-    held_back = blocks(records, now, holding, tallies, awaited, held(by_hand, records, policy, now))
+    held_back = blocks(records, now, holding, tallies, awaited, held_jobs(by_hand, records, policy, now))
     declared = tuple(declared)
     node_sets = container_nodes(declared, sighted.facts)
     jobs = tuple(_jobs(records, known, held_back, about(by_hand, "boost", "job", now), node_sets))
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
     ended = plane.ledger.history() if policy.goes_by_history or endless else ()
-    unfit = {*about(by_hand, "cordon", "node", now), *closed(plane.health.all())}
-    placed = with_told_islands(declared, told_cliques(sighted.facts))
+    unfit = {*about(by_hand, "cordon", "node", now), *closed_places(plane.health.all())}
+    placed = with_reported_islands(declared, reported_cliques(sighted.facts))
     nodes = tuple(join(node, sighted.nodes.get(node.name), unfit) for node in placed)
     return snapshot_of(
         now,
@@ -84,9 +84,9 @@ def observe(
             usage=plane.ledger.past_use().usage,
             durations=quantiles(ended, quantile) if endless else (),
             history=near(ended, jobs) if policy.goes_by_history else (),
-            counters=mig_changes(nodes, plane.ledger.repartitioned_since(Instant(now - HOUR_MS))),
+            counters=mig_changes(nodes, plane.ledger.partitionings.begun_since(Instant(now - HOUR_MS))),
             convergence=plane.ledger.clocks(),
-            repartitions=plane.ledger.repartitions(),
+            repartitions=plane.ledger.partitionings.in_flight(),
         ),
         node_sets,
     )

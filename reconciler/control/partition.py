@@ -9,7 +9,8 @@ from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.gang_stop import RESEND_AFTER
 from reconciler.model.causes import geometry_of
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, PartitionGpu
-from reconciler.protocols.stores import ClaimRefusedError, Event
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import ClaimRefusedError
 from solver.model.inflight import Repartitioning
 from solver.model.quantities import Duration
 from solver.plan.plan import Repartition
@@ -28,10 +29,10 @@ class GpuPartitioner:
     def settle(self, sighted: BackendReports) -> int:
         """End the changes that are made or have failed, and send again those of which nothing is known; how many that was."""
         settled = 0
-        for asked in self.plane.ledger.repartitions():
+        for asked in self.plane.ledger.partitionings.in_flight():
             done = sighted.partitioned.get(asked.device)
             if done is not None and done.attempt >= asked.attempt:
-                self.plane.ledger.end_repartition(self.epoch, asked.device, asked.attempt)
+                self.plane.ledger.partitionings.end(self.epoch, asked.device, asked.attempt)
                 kind = "partition-failed" if done.refused else "partitioned"
                 self._note(
                     kind, asked.device, f"{geometry_of(done.instances)}{': ' * bool(done.refused)}{done.refused}"
@@ -45,10 +46,10 @@ class GpuPartitioner:
     def ask(self, step: Repartition) -> bool:
         """Whether the ledger let the GPU be changed; then the backend is told."""
         now = self.plane.clock.now()
-        attempt = self.plane.ledger.repartition_attempts().get(step.device, 0) + 1
+        attempt = self.plane.ledger.partitionings.last_attempts().get(step.device, 0) + 1
         asked = Repartitioning(step.node, step.device, attempt, now, now.after(PARTITION_DEADLINE), step.instances)
         try:
-            self.plane.ledger.repartition(self.epoch, asked)
+            self.plane.ledger.partitionings.begin(self.epoch, asked)
         except ClaimRefusedError as refused:
             self._note("partition-refused", step.device, str(refused))
             return False

@@ -9,9 +9,9 @@ from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.past_use import PastUse
+from reconciler.protocols.history import History
+from reconciler.protocols.ledger import Claim, Ledger, PastUse
 from reconciler.protocols.rounds import RoundRecord, summarise
-from reconciler.protocols.stores import Claim, History, Ledger
 from solver.checker.check import violations
 from solver.model.cluster import Node
 from solver.model.document import digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.control.deeds import Deeds
+from reconciler.control.leader_actions import LeaderActions
 from reconciler.control.observation import records_of
 from reconciler.control.partition import GpuPartitioner
 from reconciler.control.passes import accrue
@@ -13,11 +13,11 @@ from reconciler.control.settler import Settler
 from reconciler.control.starts import Alone, StartExecutor, in_turn
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.save_status import saving_of
-from reconciler.lifecycle.health.effects import drained
+from reconciler.lifecycle.health.effects import drained_places
 from reconciler.lifecycle.health.trials import under_way
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.decisions import settlements
-from reconciler.lifecycle.jobs.dependencies import abandoned, depended_on
+from reconciler.lifecycle.jobs.dependencies import abandoned_jobs, depended_on
 from reconciler.lifecycle.jobs.device_readiness import DeviceReadiness, gpus_of
 from reconciler.lifecycle.jobs.evidence import Evidence, tails_of
 from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
@@ -25,7 +25,7 @@ from reconciler.lifecycle.jobs.orders import order_of
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.causes import names_of, nodes_of, why_evicted
 from reconciler.model.job_record import JobState
-from reconciler.protocols.stores import Claim, ClaimRefusedError
+from reconciler.protocols.ledger import Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId, Node
 from solver.model.inflight import Intent, Reservation, declared_name
 from solver.model.workload import JobName, QueueName
@@ -45,7 +45,7 @@ from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class PlanExecutor(Deeds):
+class PlanExecutor(LeaderActions):
     """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
 
     def settle(self, sighted: BackendReports, operations: Operations, declared: tuple[Node, ...]) -> int:
@@ -55,7 +55,7 @@ class PlanExecutor(Deeds):
         health = self.plane.health.all()
         records, ground = (
             records_of(self.plane, claims),
-            DeviceReadiness(sighted.nodes, self.changing(), drained(health)),
+            DeviceReadiness(sighted.nodes, self.changing(), drained_places(health)),
         )
         tails = tails_of(records, claims, sighted, self.plane.logs)
         saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
@@ -64,7 +64,7 @@ class PlanExecutor(Deeds):
             *settlements(
                 records, claims, intents, sighted.without(under_way(health)), self.plane.clock.now(), ground, evidence
             ),
-            *abandoned(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
+            *abandoned_jobs(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
         Settler(self.plane, self.epoch).apply_all(decided)
         return partitioned + len(decided)

@@ -9,9 +9,9 @@ import msgspec
 
 from reconciler.control.control import Solve, Solved
 from reconciler.control.optimiser.budget import RoundBudget
+from reconciler.control.optimiser.heap import give_back
 from reconciler.control.optimiser.wire import OptimiserAnswer, WireError, decode, encode
 from reconciler.model.clock import Clock, SystemClock
-from reconciler.model.heap import give_back
 from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats
 from solver.model.round_cache import RoundCache

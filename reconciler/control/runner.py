@@ -1,19 +1,23 @@
-"""Runs the loop's passes in real time: when woken, after a debounce; otherwise at a steady poll, which also renews the lease."""
+"""Runs the loop's passes in real time: when woken, after a debounce; otherwise at a steady poll, which also renews the lease.
+
+A lease is renewed beside a pass that takes longer than it lasts: a round of a large cluster may.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from threading import Event, Thread
 from typing import Final, Literal
 
 from reconciler.control.control import ControlPlane, NoPolicyError
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
-from reconciler.control.renewal import renewing
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
-from reconciler.protocols.stores import NotLeaderError, StoreFullError, StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.ledger import NotLeaderError
+from reconciler.protocols.store_errors import StoreFullError, StoreUnreachableError, StoreUnusableError
 
 Condition = Literal[
     "beginning", "leading", "observing", "standing-by", "no-policy", "backend-unreachable", "plan-refused", "solver-failed",
@@ -23,9 +27,13 @@ Condition = Literal[
 _AWAY: Final[frozenset[Condition]] = frozenset({"beginning", "standing-by", "store-unusable", "ended"})
 """Where it does not lead, or does not know yet whether it does."""
 
-
 _CUT_OFF: Final[frozenset[Condition]] = frozenset({"store-unreachable", "store-full"})
 """Where the pass is taken again as soon as the store takes what is written."""
+
+PASS_S_MAX: Final = 300.0
+"""Rounds take less even where 50,000 gangs wait. Whose pass takes longer hangs, and somebody else is to lead."""
+
+_RENEWALS_PER_LEASE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +69,12 @@ _INTERRUPTED: Final[tuple[tuple[type[Exception], Condition], ...]] = (
     (PlanRefusedError, "plan-refused"),
     (NoPlanError, "solver-failed"),
 )
+
 INTERRUPTIONS: Final = tuple(error for error, _ in _INTERRUPTED)
 """What ends a pass and not the process: the next one begins by looking."""
 
 
-def interrupted(status: LoopStatus, error: Exception) -> LoopStatus:
+def status_after(status: LoopStatus, error: Exception) -> LoopStatus:
     """How the loop fares after one of these."""
     condition = next(condition for kind, condition in _INTERRUPTED if isinstance(error, kind))
     return replace(status, condition=condition, message=str(error))
@@ -154,11 +163,39 @@ class Runner:
 
     def _passed(self) -> LoopStatus:
         try:
-            with renewing(self._plane, self._renewed):
+            with lease_renewal(self._plane, self._renewed):
                 done = one_pass(self._plane)
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.
             return LoopStatus("standing-by", str(other))
         except INTERRUPTIONS as error:
-            return interrupted(self.status, error)
+            return status_after(self.status, error)
         return LoopStatus("leading", done.fault, done)
+
+
+@contextmanager
+def lease_renewal(plane: ControlPlane, renewed: Callable[[float], None] = lambda _: None) -> Iterator[None]:
+    """Renew the lease beside what the block does, if this process leads: without that, who stands by would take over in its middle,
+    take as long, and be followed in turn, so that no round would ever be acted on.
+
+    `renewed` hears, in another thread, of each time it was: when that was asked for, by the monotonic clock.
+    """
+    over, every_s = Event(), plane.lease.seconds / _RENEWALS_PER_LEASE
+
+    def renew() -> None:
+        for _ in range(int(PASS_S_MAX / every_s)):
+            if over.wait(every_s):
+                return
+            asked_s = plane.clock.monotonic_s()
+            # The pass meets the same trouble, and says so.
+            with suppress(StoreUnusableError):
+                if plane.ledger.renew(plane.holder, plane.clock.now(), plane.lease):
+                    renewed(asked_s)
+
+    thread = Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

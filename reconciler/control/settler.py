@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.control.batches import Alone, ManyAtOnce, in_turn
-from reconciler.control.deeds import Deeds
+from reconciler.control.batches import Alone, SettlementBatch, in_turn
+from reconciler.control.leader_actions import LeaderActions
 from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
 from reconciler.lifecycle.jobs.orders import order_of, request_to_save
 from reconciler.lifecycle.jobs.replicas import RESTART_DEADLINE
@@ -32,12 +32,12 @@ from solver.model.workload import Job, JobName
 
 
 @dataclass(frozen=True, slots=True)
-class Settler(Deeds):
+class Settler(LeaderActions):
     """What a leader does about settlements."""
 
     def apply_all(self, decided: Iterable[Settlement]) -> None:
         """Make all of them true, in their order, and of some kinds many at once."""
-        together = ManyAtOnce(self.plane, self.epoch)
+        together = SettlementBatch(self.plane, self.epoch)
         for each in in_turn(decided):
             if isinstance(each, tuple):
                 together.apply(each)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.control.deeds import Deeds
-from reconciler.lifecycle.checkpoints.resume import resume_point
+from reconciler.control.leader_actions import LeaderActions
+from reconciler.lifecycle.checkpoints.resume_point import resume_point
 from reconciler.lifecycle.checkpoints.turns import storage_of
 from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.lifecycle.jobs.orders import order_of
@@ -15,7 +15,8 @@ from reconciler.model.causes import nodes_of
 from reconciler.model.checkpoint_record import CheckpointKey
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.checkpoints import CheckpointGoneError
-from reconciler.protocols.stores import Claim, ClaimRefusedError, Event
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId
 from solver.model.inflight import Intent
 from solver.model.workload import JobName
@@ -55,7 +56,7 @@ def in_turn(steps: Sequence[Step]) -> Iterator[Alone | tuple[Bind, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class StartExecutor(Deeds):
+class StartExecutor(LeaderActions):
     """What a leader does about starts."""
 
     def bind(self, steps: Sequence[Bind], unmade: Collection[DeviceId]) -> int:

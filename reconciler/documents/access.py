@@ -1,15 +1,18 @@
-"""What is wrong with AccessPolicy documents: more than one, queues that do not exist, unsafe issuers, unfit keys."""
+"""What is wrong with AccessPolicy documents: more than one, queues that do not exist, unsafe issuers, unfit or missing keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from reconciler.access.commits import Signer
 from reconciler.access.policy import AccessPolicy
+from reconciler.access.signing_keys import UnfitKeyError, openpgp_public_key, ssh_public_key
 from reconciler.documents.clusters import ONE_OF_A_KIND
-from reconciler.documents.commits import commit_problems
 from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
 from reconciler.model.urls import is_safe_url
+
+_COMMITS: Path = ("spec", "commits")
 
 
 def access_problems(documents: Sequence[Declaration[AccessPolicy]], queues: set[str] | None) -> Iterator[Problem]:
@@ -19,7 +22,7 @@ def access_problems(documents: Sequence[Declaration[AccessPolicy]], queues: set[
         yield access.problem(("kind",), "second-access-policy", message, ONE_OF_A_KIND)
     for access in documents:
         yield from _issuer_problems(access)
-        yield from commit_problems(access)
+        yield from _commit_problems(access)
         for index, binding in enumerate(access.value.roles):
             for place, queue in enumerate(binding.queues or ()):
                 if queues is not None and queue not in queues:
@@ -40,3 +43,34 @@ def _issuer_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
                 message = "whoever is between could sign tokens: it is no https URL"
                 fix = "Write it as https://HOST/...; http is for loopback alone."
                 yield access.problem((*at, key), "insecure-issuer", message, fix)
+
+
+def _commit_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
+    """Of one AccessPolicy."""
+    commits = access.value.commits
+    if commits.signatures == "required" and not commits.signers:
+        message = "signatures are required, and nobody is listed who could sign: no change would ever be applied again"
+        yield access.problem((*_COMMITS, "signatures"), "no-signers", message, "List signers.")
+    names: set[str] = set()
+    for key, listed in (("signers", commits.signers), ("forgeKeys", commits.forge_keys)):
+        for index, signer in enumerate(listed):
+            at = (*_COMMITS, key, index)
+            if signer.name in names:
+                message = f"{signer.name} is listed twice"
+                yield access.problem((*at, "name"), "duplicate-signer", message, "Name each key differently.")
+            names.add(signer.name)
+            yield from _key_problems(access, signer, at)
+
+
+def _key_problems(access: Declaration[AccessPolicy], signer: Signer, at: Path) -> Iterator[Problem]:
+    if bool(signer.ssh) == bool(signer.openpgp):
+        message = f"{signer.name} has {'two keys' if signer.ssh else 'no key'}"
+        yield access.problem(at, "one-key", message, "Write either ssh or openpgp; list a person twice who has two.")
+        return
+    try:
+        if signer.ssh:
+            ssh_public_key(signer.ssh)
+        else:
+            openpgp_public_key(signer.openpgp)
+    except UnfitKeyError as error:
+        yield access.problem((*at, "ssh" if signer.ssh else "openpgp"), "unfit-key", str(error), error.fix)

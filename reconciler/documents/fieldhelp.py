@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
+from reconciler.documents.schemas import KINDS, Schema, resolve_reference, schema_of
 from reconciler.model.problem import did_you_mean
 from solver.model.document import Document
 
@@ -87,7 +87,7 @@ def _step(written: str, schema: Schema, base: str, name: str) -> tuple[str, Sche
 
 def _below(written: str, schema: Schema, base: str) -> Iterator[tuple[str, Schema, str]]:
     """The mappings right below a field: itself, the items of a list, the ways of a choice."""
-    schema, base = followed(schema, base)
+    schema, base = resolve_reference(schema, base)
     if "items" in schema:
         yield from _below(f"{written}[]", schema["items"], base)
     elif "properties" in schema:
@@ -107,7 +107,7 @@ def _all_below(written: str, schema: Schema, base: str, depth: int) -> Iterator[
 
 
 def _help(written: str, schema: Schema, base: str, *, required: bool, levels: int) -> FieldHelp:
-    schema, base = followed(schema, base)
+    schema, base = resolve_reference(schema, base)
     fields = [
         _help(
             f"{inner_written}.{name}", field, inner_base, required=name in inner.get("required", ()), levels=levels - 1
@@ -134,9 +134,9 @@ def _type(schema: Schema, base: str) -> str:
         return "one of " + ", ".join(map(str, schema["enum"]))
     kind: Any = schema.get("type", "object")
     if kind == "array":
-        return f"list of {_type(*followed(schema['items'], base))}"
+        return f"list of {_type(*resolve_reference(schema['items'], base))}"
     if kind == "object":
         free = schema.get("additionalProperties")
-        return f"mapping of names to {_type(*followed(free, base))}" if isinstance(free, dict) else "mapping"
+        return f"mapping of names to {_type(*resolve_reference(free, base))}" if isinstance(free, dict) else "mapping"
     kinds = kind if isinstance(kind, list) else [kind]
     return str(schema.get("title") or " or ".join(_TYPES[name] for name in kinds))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from reconciler.documents.container import container_problems
 from reconciler.documents.declarations import Declaration, declare
-from reconciler.documents.launcher import launcher_problems
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.model.indices import read_indices
 from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem, problem_at
+from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec
 
 LIMITED = "sets of nodes are in snapshots alone: no job can name one"
+
 LIMITED_FIX = "Delete nodes, and say with gpuTypes and topology what the tasks need."
+
+_ENV_FIX: Final = "Put it into a file of the image, or write it so that it needs one line, as base64 does."
 
 
 class NamedJob(NamedTuple):
@@ -71,8 +73,8 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     yield from _array_problems(job)
     yield from _service_problems(job)
     yield from _terminal_problems(job)
-    yield from launcher_problems(job)
-    yield from container_problems(job)
+    yield from _launcher_problems(job)
+    yield from _container_problems(job)
     yield from _secret_problems(job)
     yield from _stuck_problems(job)
     if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
@@ -194,3 +196,44 @@ def _gpu_problems(job: Declaration[JobSpec], at: Path, shape: Shape) -> Iterator
     if shape.gpu_memory == 0:
         message = "gpuMemory is 0, which asks for no part of a GPU"
         yield job.problem((*at, "gpuMemory"), "out-of-range", message, "Give an amount, or delete it.")
+
+
+def _container_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
+    """Variables reach a container by lines of a file, so that they are on no command line."""
+    if job.value.container is None:
+        return
+    for name, value in job.value.env.items():
+        if unsayable(name, value):
+            message = f"a container can't be given {name}: it has more than one line, or {VARIABLE_BYTES_MAX} bytes"
+            yield job.problem(("spec", "env", name), "env-of-container", message, _ENV_FIX)
+
+
+def _launcher_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
+    """One task starts the work of others, whose number is fixed once it has begun."""
+    launcher = job.value.launcher
+    if launcher is None:
+        return
+    groups = job.value.task_groups
+    for index, group in enumerate(groups):
+        at: Path = ("spec", "taskGroups", index)
+        if group.launcher and group is not launcher:
+            message = f"both {launcher.name} and {group.name} are launchers"
+            yield job.problem((*at, "launcher"), "one-launcher", message, "Keep one of them.")
+        if group.least != group.replicas:
+            message = f"the task group {group.name} may be smaller than {group.replicas}, which a launcher never learns"
+            yield job.problem((*at, "minReplicas"), "launcher-is-rigid", message, "Delete minReplicas.")
+        if group.rejoin:
+            message = f"the launcher is not told when a task of {group.name} begins again"
+            yield job.problem((*at, "rejoin"), "launcher-is-rigid", message, "Delete rejoin.")
+    at = ("spec", "taskGroups", groups.index(launcher))
+    if job.value.type == "service":
+        message = "a service has no launcher: its replicas are each of their own"
+        yield job.problem((*at, "launcher"), "service-never-fails", message, "Delete launcher.")
+    if launcher.replicas != 1:
+        message = f"the launcher {launcher.name} has {launcher.replicas} tasks"
+        yield job.problem((*at, "replicas"), "one-launcher", message, "Set replicas: 1.")
+    if len(groups) == 1:
+        message = f"there are no other tasks for the launcher {launcher.name} to start anything on"
+        yield job.problem(
+            (*at, "launcher"), "launcher-alone", message, "Add a task group for them, or delete launcher."
+        )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import fields
 
 from reconciler.documents.declarations import Declaration
 from reconciler.documents.inventory import Pools
 from reconciler.documents.job import LIMITED, LIMITED_FIX
-from reconciler.documents.policy_test import GivenJob, PolicyTest
-from reconciler.documents.statements import statement_problems
+from reconciler.documents.policy_test import DETAILS, REASON_CODES, SUBJECTS, GivenJob, PolicyTest, Statement
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
@@ -19,8 +19,11 @@ from solver.model.workload import JobName
 from solver.policy.policy import Queue
 
 _Test = Declaration[PolicyTest]
+
 _JOBS_MAX = 10_000
+
 _NODES_MAX = 10_000
+
 _LASTS_MAX = Duration(90 * 86_400_000)
 """Of one test. Its rounds are held while somebody waits for them, perhaps for a pull request of a stranger."""
 
@@ -32,6 +35,13 @@ _UNKNOWN = {
     "job": "unknown-job",
 }
 """The code of a name that nobody has, by what it should be of."""
+
+_WRITTEN = {field.name: field.encode_name for field in fields(Statement)}
+
+_OF_QUEUES = ("hold", "have-share")
+
+_NEEDED = {"keep": ("at_least",), "hold": ("at_least", "at_most"), "have-share": ("share",)}
+"""One of these must be said, or nothing is."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ def policy_test_problems(tests: Iterable[_Test], names: Names) -> Iterator[Probl
         jobs = _job_names(test.value)
         for index, statement in enumerate(test.value.then):
             at: Path = ("spec", "then", index)
-            yield from statement_problems(test, at, statement, jobs)
+            yield from _statement_problems(test, at, statement, jobs)
             yield from _unknown(test, (*at, "queue"), "Queue", statement.queue, own.queues)
             yield from _unknown(test, (*at, "priorityClass"), "PriorityClass", statement.priority_class, own.classes)
             yield from _unknown(test, (*at, "gpuType"), "GPU type", statement.gpu_type, own.gpu_types)
@@ -220,3 +230,44 @@ def _event_problems(test: _Test, names: Names) -> Iterator[Problem]:
                 yield test.problem((*at, "cancel", place), "not-there-yet", message, "Cancel it later.")
         if not (happening.lose or happening.cordon or happening.restore or happening.cancel):
             yield test.problem(at, "missing-field", "nothing happens here", "Add lose, cordon, restore or cancel.")
+
+
+def _statement_problems(
+    test: Declaration[PolicyTest], at: Path, statement: Statement, jobs: Mapping[JobName, GivenJob]
+) -> Iterator[Problem]:
+    """Everything that can be said of one without the rest of the repository."""
+    said = [name for name in _WRITTEN if name != "must" and getattr(statement, name) is not None]
+    yield from _subject_problems(test, at, statement, [name for name in said if name in SUBJECTS])
+    for name in said:
+        if name not in SUBJECTS and name not in DETAILS[statement.must]:
+            known = " and ".join(_WRITTEN[detail] for detail in DETAILS[statement.must]) or "nothing"
+            message = f"{_WRITTEN[name]} says nothing beside must: {statement.must}"
+            yield test.problem((*at, _WRITTEN[name]), "detail-unused", message, f"With it go: {known}.")
+    needed = _NEEDED.get(statement.must, ())
+    if needed and not set(needed) & set(said):
+        words = " or ".join(_WRITTEN[name] for name in needed)
+        yield test.problem((*at, "must"), "missing-field", f"{statement.must} needs {words}", f"Add {words}.")
+    for name in ("job", "before", "beneficiary"):
+        written = getattr(statement, name)
+        if written is not None and written not in jobs:
+            fix = did_you_mean(written, jobs)
+            yield test.problem((*at, name), "unknown-job", f"the test has no job {written}", fix)
+    if statement.because is not None and statement.because not in REASON_CODES:
+        fix = did_you_mean(statement.because, REASON_CODES) or "docs/reasons.md lists them."
+        message = f"there is no reason {statement.because}"
+        yield test.problem((*at, "because"), "unknown-reason", message, fix)
+    runs = statement.job is not None and statement.job in jobs and jobs[statement.job].running is not None
+    if runs and statement.must in ("start", "wait", "be-inadmissible"):
+        message = f"{statement.job} runs already when the test begins"
+        yield test.problem((*at, "must"), "runs-already", message, "Say stay, leave, shrink or keep.")
+
+
+def _subject_problems(
+    test: Declaration[PolicyTest], at: Path, statement: Statement, subjects: list[str]
+) -> Iterator[Problem]:
+    if len(subjects) > 1:
+        words = " and ".join(_WRITTEN[name] for name in subjects)
+        yield test.problem((*at, _WRITTEN[subjects[1]]), "choose-one", f"it is about {words}", "Keep one of them.")
+    elif statement.must in _OF_QUEUES and subjects != ["queue"]:
+        message = f"only a queue can be said to {statement.must}"
+        yield test.problem((*at, "must"), "of-queues", message, "Add queue; of jobs, keep says what they hold.")

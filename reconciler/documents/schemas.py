@@ -1,18 +1,21 @@
-"""The JSON Schemas of the document kinds: loaded once, compiled once, and followed through their references."""
+"""The JSON Schemas of the document kinds: loaded once, compiled once, and followed through their references.
+
+Where they and the other data files of Quorate lie, installed or in a checkout, is found here, too (`data_folder`).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
-
-from reconciler.model.package_data import shipped
 
 Schema = Mapping[str, Any]
 
@@ -62,7 +65,7 @@ def validator_of(kind: str) -> Validator:
     return Draft202012Validator(schema_of(kind), registry=_registry())
 
 
-def followed(schema: Schema, base: str) -> tuple[Schema, str]:
+def resolve_reference(schema: Schema, base: str) -> tuple[Schema, str]:
     """A schema with its reference replaced by what it refers to, and the file in which that stands.
 
     What stands beside a `$ref` (a description, a default) wins over what the target says.
@@ -80,7 +83,7 @@ def followed(schema: Schema, base: str) -> tuple[Schema, str]:
 
 @cache
 def _load(file: str) -> Schema:
-    loaded: Schema = json.loads((shipped("schemas") / file).read_text("utf-8"))
+    loaded: Schema = json.loads((data_folder("schemas") / file).read_text("utf-8"))
     return loaded
 
 
@@ -88,3 +91,10 @@ def _load(file: str) -> Schema:
 def _registry() -> Registry[Any]:
     files = ["common.json", *(f"{kind.lower()}.json" for kind in KINDS)]
     return Registry().with_resources((file, DRAFT202012.create_resource(_load(file))) for file in files)
+
+
+def data_folder(folder: str) -> Path:
+    """The folder `schemas`, `policies` or `cluster-state`; in a wheel they lie inside the package, in a checkout beside it."""
+    package = Path(str(files("reconciler")))
+    installed = package / "shipped" / folder
+    return installed if installed.is_dir() else package.parent / folder

@@ -31,7 +31,7 @@ class _Kind(msgspec.Struct):
 
 def read_snapshot(raw: bytes, file: str) -> Snapshot:
     """A snapshot in sorted order, from JSON or from JSON that gzip has compressed; raises InvalidDocumentsError."""
-    raw = unpacked(raw, file)
+    raw = decompress(raw, file)
     try:
         return _settled(decode(raw, Snapshot), raw, file)
     except msgspec.ValidationError as error:
@@ -66,7 +66,7 @@ def _path_to(error: NodeSetError, snapshot: Snapshot) -> Path:
     return next((("nodeSets", n) for n, known in enumerate(snapshot.node_sets) if known.name == error.node_set), ())
 
 
-def unpacked(raw: bytes, file: str) -> bytes:
+def decompress(raw: bytes, file: str) -> bytes:
     """What gzip has compressed, as the content says and not the name; anything else as it is. Raises InvalidDocumentsError."""
     if not raw.startswith(_GZIP):
         return raw
@@ -85,7 +85,7 @@ def unpacked(raw: bytes, file: str) -> bytes:
 def snapshot_file_problems(raw: bytes, file: str) -> Iterator[Problem]:
     """What is wrong with a file that may be an example snapshot; JSON of any other kind is nobody's business here."""
     try:
-        raw = unpacked(raw, file)
+        raw = decompress(raw, file)
     except InvalidDocumentsError as error:
         yield from error.problems
         return

@@ -7,7 +7,7 @@ Every implementation passes tests/contracts/test_backend.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, NewType, Protocol
 
 from reconciler.model.facts import NodeFacts
@@ -15,7 +15,7 @@ from solver.model.cluster import DeviceId, MigInstance, Node, NodeName
 from solver.model.document import Document
 from solver.model.quantities import Duration, Instant, Memory
 from solver.model.workload import JobName, JobSpec, TaskPlacement
-from solver.policy.logs import TaskLogs
+from solver.policy.policy import TaskLogs
 
 Epoch = NewType("Epoch", int)
 """Rises with every change of leader; whoever receives an order refuses one older than the newest it has seen."""
@@ -293,3 +293,27 @@ class Backend(Protocol):
 
     def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> Mapping[AttemptKey, str]:
         """The same of many, for whose answers it waits once; returns those of which it is not known, and why."""
+
+
+LOOK_EVERY_MS = 200, 30_000
+LOOKS_PER_WATCH = 20
+"""Whoever watches what tasks do looks so often within the time that matters, with no shorter and no longer rests than these."""
+
+
+def look_every(watch: Duration) -> Duration:
+    """How long to rest between two looks at what a task does: so much later than it should a limit may be noticed."""
+    shortest, longest = LOOK_EVERY_MS
+    return Duration(max(shortest, min(longest, watch // LOOKS_PER_WATCH)))
+
+
+def forget_each(
+    forget: Callable[[JobName, int, Epoch], None], over: Iterable[AttemptKey], epoch: Epoch
+) -> dict[AttemptKey, str]:
+    """`forget_all` of a backend that waits for nobody: one after the other, and what was unreachable is returned."""
+    unknown = {}
+    for job, attempt in over:
+        try:
+            forget(job, attempt, epoch)
+        except BackendUnreachableError as why:
+            unknown[job, attempt] = str(why)
+    return unknown

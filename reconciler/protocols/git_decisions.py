@@ -1,9 +1,13 @@
-"""What people decide about following Git, remembered; the protocol's conformance suite is tests/contracts/test_following.py."""
+"""What people decide about following Git, remembered: approvals, suspensions, accepted plans.
+
+The conformance suites are tests/contracts/test_git_decisions.py and test_accepted_plans.py.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from reconciler.model.envelope import AcceptedPlan
 from reconciler.model.git_record import Approval, Suspension
 from reconciler.protocols.backend import Epoch
 from solver.model.quantities import Instant
@@ -38,3 +42,16 @@ class FollowingDecisions(Protocol):
 
     def approvals(self, limit: int = 100) -> tuple[Approval, ...]:
         """The newest, used or not, newest first."""
+
+
+class AcceptedPlans(Protocol):
+    """At most one of each meaning: the newest."""
+
+    def accept(self, plan: AcceptedPlan) -> None:
+        """Keep it, in place of an earlier one that says the same of another cluster, or accepts another harm."""
+
+    def accepted(self, meaning: str) -> AcceptedPlan | None:
+        """What was accepted of a revision that says this, and is not used up."""
+
+    def use(self, meaning: str) -> None:
+        """A revision that says this is in force: it counts once, and is forgotten. Idempotent; its event stays on record."""

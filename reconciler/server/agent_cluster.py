@@ -20,7 +20,7 @@ from reconciler.backends.baremetal.merge import Patience
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.lifecycle.health.trials import claims_of
 from reconciler.model.clock import Clock
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from reconciler.server.agent_secrets import AgentSecrets
 from reconciler.server.execution_platform import ExecutionPlatform
 from reconciler.server.parts import ServerThread
@@ -48,7 +48,7 @@ def on_agents(
         file.make(clock.now())
     authority, fleet = CertificateAuthority(file, store.agents, clock), Fleet(clock)
     entry = Entry(authority, Enrolment(authority, store.agents, store.history, clock))
-    door = AgentServer((on.host, on.port), entry, fleet, _declared_in(policies), leads, wake, log)
+    door = AgentServer((on.host, on.port), entry, fleet, _declared_nodes(policies), leads, wake, log)
 
     def begin() -> None:
         only_when_asked()
@@ -88,7 +88,7 @@ def _patience(policies: PolicySource, on: AgentsSettings) -> Callable[[], Patien
     return patience
 
 
-def _declared_in(policies: PolicySource) -> Callable[[NodeName], Node | None]:
+def _declared_nodes(policies: PolicySource) -> Callable[[NodeName], Node | None]:
     known: dict[str, dict[NodeName, Node]] = {}
 
     def declared(name: NodeName) -> Node | None:

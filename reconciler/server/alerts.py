@@ -17,8 +17,8 @@ from reconciler.control.control import NoPolicyError, PolicyInForce, PolicySourc
 from reconciler.model.clock import SystemClock
 from reconciler.model.webhook_delivery import DeliveryState
 from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.history import History
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.stores import History
 from reconciler.server.folder import StateFolder
 from reconciler.store.store import SqlStore
 
@@ -122,7 +122,7 @@ def _errands(current: PolicyInForce) -> dict[str, Errand]:
     }
 
 
-def alerting(
+def alert_services(
     folder: StateFolder,
     store: SqlStore,
     jobs: JobSource,

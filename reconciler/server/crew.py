@@ -1,12 +1,21 @@
-"""Threads that work for one process: the first that fails ends them all."""
+"""Threads that work for one process: the first that fails ends them all, and one that misses the store begins anew."""
 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.protocols.store_errors import StoreUnreachableError
+from reconciler.server.parts import ServerThread
+
+AGAIN_AFTER_S: Final = 1.0
 
 
 class Crew:
@@ -61,3 +70,22 @@ def told_by_signals(tell: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def with_restarts(
+    member: ServerThread, log: FilteringBoundLogger, rest: Callable[[float], None] = time.sleep
+) -> Callable[[], None]:
+    """What to run in place of `member.run`: the same, again and again until it returns or fails for another reason."""
+
+    def run() -> None:
+        while True:
+            try:
+                member.run()
+            except StoreUnreachableError as error:
+                # The loop meets the same and tells the log; here it is one line of many.
+                log.debug("store-unreachable", thread=member.name, message=str(error))
+                rest(AGAIN_AFTER_S)
+            else:
+                return
+
+    return run

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.protocols.backend import Epoch
+from reconciler.protocols.history import Event, History, KeptEvent
 from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
-from reconciler.protocols.stores import Event, History, KeptEvent
 from solver.model.quantities import Instant
 
 

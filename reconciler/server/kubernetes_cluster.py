@@ -26,9 +26,8 @@ from reconciler.kubernetes.client.kubeconfig import from_kubeconfig, kubeconfig_
 from reconciler.kubernetes.client.leader import NoNamespaceError
 from reconciler.kubernetes.client.refusals import CredentialsError, KubernetesError
 from reconciler.kubernetes.client.service_account import in_cluster
-from reconciler.kubernetes.control.connection import Beside, ClusterConnection, connected
+from reconciler.kubernetes.control.connection import Beside, ClusterConnection, acting_plane, observing_plane
 from reconciler.kubernetes.control.observer import ObservedFiles, Observer
-from reconciler.kubernetes.control.observer_plane import observing
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.policy_publication import PolicyPublication
 from reconciler.kubernetes.control.runner import PodRunner
@@ -37,7 +36,7 @@ from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, S
 from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
-from reconciler.server.alerts import alerting
+from reconciler.server.alerts import alert_services
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
 from reconciler.server.kubernetes_status import KubernetesStatus
@@ -64,11 +63,10 @@ class KubernetesFailedError(Exception):
 
 def credentials_of(settings: KubernetesSettings, clock: Clock) -> Credentials:
     """How to reach the API server. Raises CredentialsError."""
-    if settings.kubeconfig is not None:
-        return from_kubeconfig(settings.kubeconfig, clock)
-    if "KUBERNETES_SERVICE_HOST" in os.environ:
+    asked_for = settings.kubeconfig or settings.context
+    if not asked_for and "KUBERNETES_SERVICE_HOST" in os.environ:
         return in_cluster(os.environ, clock)
-    return from_kubeconfig(kubeconfig_paths(os.environ), clock)
+    return from_kubeconfig(settings.kubeconfig or kubeconfig_paths(os.environ), clock, settings.context)
 
 
 def parts_on_kubernetes(
@@ -95,7 +93,7 @@ def parts_on_kubernetes(
     handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
-        return observing(cluster, handed, observer) if observer else connected(cluster, handed, beside)
+        return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
     runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log).hear)
     for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
@@ -104,7 +102,7 @@ def parts_on_kubernetes(
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
-    desk, alerts = alerting(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
+    desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     pruning = Pruning(history, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
@@ -171,7 +169,7 @@ def _told_to_people(on: KubernetesSettings) -> Iterator[None]:
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
     except KubernetesError as error:
-        where = on.kubeconfig or "the pod's service account"
+        where = os.pathsep.join(map(str, on.kubeconfig)) or "the pod's service account"
         raise KubernetesFailedError(
             str(error), f"See to it that {where} may do that: docs/kubernetes-install.md."
         ) from error

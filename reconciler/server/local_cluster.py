@@ -23,8 +23,8 @@ from reconciler.node.local.folders import StateFolders
 from reconciler.node.local.machine import equipment_of_this_machine
 from reconciler.node.local.retention import AttemptRetention
 from reconciler.node.local_driver import driver_for, gpus_of, use_of
-from reconciler.protocols.stores import History
-from reconciler.server.alerts import alerting
+from reconciler.protocols.history import History
+from reconciler.server.alerts import alert_services
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.disk import StateDisks
 from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
@@ -69,7 +69,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
-    desk, alerts = alerting(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
+    desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
 
     def decide() -> None:
         optimiser.warm_up()

@@ -13,9 +13,8 @@ from reconciler.gitops.review.meaning import meaning_of
 from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold
 from reconciler.model.clock import Clock
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
-from reconciler.protocols.git_decisions import FollowingDecisions
-from reconciler.protocols.plans import AcceptedPlans
-from reconciler.protocols.stores import Event, History
+from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
+from reconciler.protocols.history import Event, History
 from solver.model.quantities import Instant
 
 APPLIED: Final = "policy-applied"

@@ -18,7 +18,7 @@ from reconciler.gitops.source.signatures import Signed
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.envelope import Envelope
-from reconciler.protocols.stores import History
+from reconciler.protocols.history import History
 from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
 from reconciler.server.settings import Settings
 from reconciler.server.shared_policy import SharedPolicy

@@ -9,7 +9,7 @@ from threading import Event as Signal
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.stores import History
+from reconciler.protocols.history import History
 
 
 @dataclass

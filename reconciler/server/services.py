@@ -29,9 +29,10 @@ from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.stores import History, LedgerView
+from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from reconciler.server.disk import StateDisks

@@ -17,14 +17,17 @@ from solver.model.quantities import Duration
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """Of a cluster whose jobs are pods. `kubeconfig` None: what a pod is given, else what kubectl would read.
+    """Of a cluster whose jobs are pods. `kubeconfig` (): what a pod is given, else what kubectl would read; several are merged.
+
+    `context`: of these, or of what kubectl would read; None: the current one, or what a pod is given.
 
     `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observed`: only look,
     and at whose pods. `mirror_policy`: the policy in force is shown there as ConfigMaps.
     `mig_configs`: namespace and name of the ConfigMap of the MIG manager.
     """
 
-    kubeconfig: Path | None
+    kubeconfig: tuple[Path, ...]
+    context: str | None
     namespace: str
     lease: str
     holder: str

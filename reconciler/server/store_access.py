@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from reconciler.access.token_file import read_or_make_token
-from reconciler.protocols.stores import StoreUnusableError
+from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.server.settings import Settings, identity_of_this_process
 from reconciler.store.reserve import DiskReserve
 from reconciler.store.store import SqlStore, open_store

@@ -9,9 +9,8 @@ import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
 
 from reconciler.protocols.agents import AgentRecord, AgentRevokedError, Invitation, NotInvitedError, refusal
-from reconciler.store.agent_tables import agent_invitations, agents
 from reconciler.store.database import Database
-from reconciler.store.tables import leadership
+from reconciler.store.tables import agent_invitations, agents, leadership
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 

@@ -11,8 +11,8 @@ from sqlalchemy import Row, delete, insert, select, update
 from reconciler.model.webhook_delivery import DeliveryState
 from reconciler.protocols.backend import Epoch
 from reconciler.store.database import Database
-from reconciler.store.people import webhooks
-from reconciler.store.tables import kept
+from reconciler.store.rows import first_document
+from reconciler.store.tables import webhooks
 from solver.model.quantities import Instant
 
 _STORE_ID: Final = "store-id"
@@ -26,13 +26,8 @@ class SqlAlerts:
 
     def store_id(self) -> str:
         """A UUID, made when it is asked for first."""
-        wanted = select(kept.c.document).where(kept.c.what == _STORE_ID)
         with self._database.writing() as connection:
-            found: str | None = connection.execute(wanted).scalar_one_or_none()
-            if found is None:
-                found = str(uuid.uuid4())
-                connection.execute(insert(kept).values(what=_STORE_ID, document=found))
-        return found
+            return first_document(connection, _STORE_ID, str(uuid.uuid4()))
 
     def webhooks(self) -> tuple[DeliveryState, ...]:
         """All, sorted by name."""

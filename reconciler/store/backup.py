@@ -20,7 +20,7 @@ import msgspec
 from sqlalchemy import Connection, LargeBinary, Table, delete, func, insert, select, text, update
 
 from reconciler.store.database import Database
-from reconciler.store.ledger_documents import TIED_TO
+from reconciler.store.ledger import TIED_TO
 from reconciler.store.migrations import BASELINE, is_in
 from reconciler.store.schema import SCHEMA_VERSION, metadata
 from reconciler.store.tables import attempts, groups, jobs, kept, leadership, rounds, schema_version

@@ -13,7 +13,7 @@ from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.checkpoints import CheckpointGoneError
 from reconciler.store.database import Database
-from reconciler.store.pieces import pieces
+from reconciler.store.rows import pieces
 from reconciler.store.tables import checkpoints
 from solver.model.document import encode
 from solver.model.quantities import Instant, Memory

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.stores import StoreFullError, StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.store_errors import StoreFullError, StoreUnreachableError, StoreUnusableError
 from reconciler.store.engines import postgresql_engine, postgresql_url, sqlite_engine
 from reconciler.store.migrations import alone, bring_up_to_date, misfit_of
 from reconciler.store.problems import explain, is_full, may_pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 
-from reconciler.protocols.stores import StoreUnusableError
-from reconciler.store.password import read_password
+from reconciler.protocols.store_errors import StoreUnusableError
 
 BUSY_TIMEOUT_S = 10.0
 """Transactions take milliseconds; who waits this long waits for something that is stuck."""
@@ -127,3 +127,20 @@ def _journal_ahead(connection: DBAPIConnection, _: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("quorate_begin", "BEGIN"))
+
+
+def read_password(path: Path) -> str:
+    """The password. Raises StoreUnusableError where the file can't be read, can be read by others, or is empty."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            found = os.fstat(file.fileno())
+            password = file.read().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreUnusableError(
+            f"{path}: the password can't be read ({error}). Name a file of the server's own."
+        ) from error
+    if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
+        raise StoreUnusableError(f"{path}: others can read or own this password. Change it, and chmod 600 the file.")
+    if not password:
+        raise StoreUnusableError(f"{path}: it is empty. Write the password of the database's user into it.")
+    return password

@@ -7,11 +7,13 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from reconciler.model.envelope import AcceptedPlan, Envelope
 from reconciler.model.git_record import Approval, Suspension
 from reconciler.protocols.backend import Epoch
 from reconciler.store.database import Database
-from reconciler.store.people import approvals, suspensions
-from reconciler.store.tables import kept
+from reconciler.store.rows import keep_document, kept_document
+from reconciler.store.tables import accepted_plans, approvals, suspensions
+from solver.model.document import encode
 from solver.model.quantities import Instant
 
 _IN_FORCE: Final = "policy-in-force"
@@ -46,14 +48,12 @@ class SqlFollowing:
     def put_in_force(self, epoch: Epoch, revision: str) -> None:
         """In place of the one before."""
         with self._database.writing(epoch) as connection:
-            connection.execute(delete(kept).where(kept.c.what == _IN_FORCE))
-            connection.execute(insert(kept).values(what=_IN_FORCE, document=revision))
+            keep_document(connection, _IN_FORCE, revision)
 
     def in_force(self) -> str:
         """As the leader said last."""
         with self._database.reading() as connection:
-            stored = connection.execute(select(kept.c.document).where(kept.c.what == _IN_FORCE)).scalar_one_or_none()
-        return stored or ""
+            return kept_document(connection, _IN_FORCE) or ""
 
     def suspend(self, asked: Suspension) -> Suspension:
         """Keep it under the next number, unless it is there."""
@@ -121,3 +121,32 @@ def _suspended(row: Row[Any]) -> Suspension:
 
 def _instant(stored: int | None) -> Instant | None:
     return None if stored is None else Instant(stored)
+
+
+class SqlAcceptedPlans:
+    """Implements AcceptedPlans."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def accept(self, plan: AcceptedPlan) -> None:
+        """The newest replaces what there was."""
+        meaning, kept = plan.envelope.meaning, encode(plan.envelope).decode()
+        row = {"meaning": meaning, "envelope": kept, "author": plan.author, "why": plan.why, "at": plan.at}
+        with self._database.writing() as connection:
+            connection.execute(delete(accepted_plans).where(accepted_plans.c.meaning == meaning))
+            connection.execute(insert(accepted_plans).values(row))
+
+    def use(self, meaning: str) -> None:
+        """Forgotten."""
+        with self._database.writing() as connection:
+            connection.execute(delete(accepted_plans).where(accepted_plans.c.meaning == meaning))
+
+    def accepted(self, meaning: str) -> AcceptedPlan | None:
+        """None: nobody accepted one."""
+        with self._database.reading() as connection:
+            row = connection.execute(select(accepted_plans).where(accepted_plans.c.meaning == meaning)).one_or_none()
+        if row is None:
+            return None
+        envelope = self._database.read_document(row.envelope, Envelope)
+        return AcceptedPlan(envelope, row.author, row.why, Instant(row.at))

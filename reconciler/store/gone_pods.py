@@ -8,14 +8,12 @@ from sqlalchemy import ColumnElement, delete, insert, select
 
 from reconciler.protocols.backend import Epoch
 from reconciler.store.database import Database
-from reconciler.store.gone_tables import ended_gangs, gang_evictions
+from reconciler.store.rows import pieces
+from reconciler.store.tables import ended_gangs, gang_evictions
 from solver.model.inflight import Ended
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.queueing.durations import HISTORY_JOBS
-
-AT_ONCE_MAX = 500
-"""Names in one statement: databases bound the number of its parameters."""
 
 
 class SqlGonePods:
@@ -69,10 +67,8 @@ class SqlGonePods:
 
     def forget(self, epoch: Epoch, jobs: Collection[JobName]) -> None:
         """All rows of theirs go."""
-        names = sorted(jobs)
         with self._database.writing(epoch) as connection:
-            for first in range(0, len(names), AT_ONCE_MAX):
-                some = names[first : first + AT_ONCE_MAX]
+            for some in pieces(jobs):
                 connection.execute(delete(gang_evictions).where(gang_evictions.c.job.in_(some)))
 
     def evictions(self) -> dict[JobName, tuple[Instant, ...]]:

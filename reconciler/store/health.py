@@ -6,26 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sqlalchemy import BigInteger, Column, Row, Table, delete, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
 from reconciler.model.health_record import NodeHealth
 from reconciler.protocols.backend import Epoch
-from reconciler.store.columns import String, Text
 from reconciler.store.database import Database
-from reconciler.store.schema import metadata, since
+from reconciler.store.tables import node_health
 from solver.model.cluster import NodeName
 from solver.model.document import encode
 from solver.model.quantities import Instant
-
-# A row goes when nothing speaks against the node any more.
-node_health = Table(
-    "node_health",
-    metadata,
-    Column("node", String, primary_key=True),
-    Column("record", Text, nullable=False),  # a NodeHealth
-    Column("forgiven_at", BigInteger),  # when a person let it take work again; absent: nobody has
-    info=since(14),
-)
 
 
 class SqlNodeHealths:

@@ -10,8 +10,8 @@ import msgspec
 from sqlalchemy import Select, delete, func, insert, select
 
 from reconciler.protocols.backend import Epoch
+from reconciler.protocols.history import Event, KeptEvent
 from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
-from reconciler.protocols.stores import Event, KeptEvent
 from reconciler.store.database import Database
 from reconciler.store.tables import events, rounds
 from solver.model.document import encode

@@ -14,12 +14,12 @@ from reconciler.model.checkpoint_findings import AnyFinding
 from reconciler.model.envelope import Envelope
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import ArrayElement, JobOutcome
-from reconciler.protocols.marks import Marks
+from reconciler.protocols.ledger import Marks
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.store.database import Database
 from reconciler.store.migrations import is_in, version_of
-from reconciler.store.people import accepted_plans
 from reconciler.store.tables import (
+    accepted_plans,
     attempts,
     checkpoints,
     claims,

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, insert, select, update
 from reconciler.model.intervention_record import Ending, Intervention, InterventionKind, Subject
 from reconciler.protocols.backend import Epoch
 from reconciler.store.database import Database
-from reconciler.store.people import interventions
+from reconciler.store.tables import interventions
 from solver.model.quantities import Instant
 
 _IN_FORCE = interventions.c.ended_at.is_(None)

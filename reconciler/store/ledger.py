@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
 import msgspec
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.stores import Claim, ClaimRefusedError, NotLeaderError
-from reconciler.store.attempts import SqlAttempts
+from reconciler.protocols.ledger import Claim, ClaimRefusedError, JobHoldings, Marks, NotLeaderError, PastUse
+from reconciler.store.claims import (
+    NextAttempts,
+    change_size,
+    claim_of,
+    claim_rows,
+    claim_to_grow,
+    insert_intents,
+    intent_named,
+    ran,
+    read_claim,
+    write_claims,
+)
 from reconciler.store.database import Database
-from reconciler.store.ledger_documents import SqlKept
-from reconciler.store.marks import SqlMarks
-from reconciler.store.occupancy import Occupancy
-from reconciler.store.one_job import SqlOneJob
-from reconciler.store.partitions import SqlPartitions
-from reconciler.store.row_cache import Unchanged
-from reconciler.store.rows import claim_of, insert_intents, intent_named, read_claim
-from reconciler.store.sizes import change_size, claim_to_grow, refuse_growth, without
+from reconciler.store.occupancy import Occupancy, held_by
+from reconciler.store.partitions import PartitionTable
+from reconciler.store.rows import Unchanged, first_document, keep_document, kept_document, pieces
 from reconciler.store.tables import (
     attempts,
     claims,
@@ -29,17 +39,22 @@ from reconciler.store.tables import (
     reservations,
 )
 from solver.model.document import encode
-from solver.model.inflight import Ended, Intent, Reservation
+from solver.model.inflight import ConvergenceClock, Ended, Intent, Reservation
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
-from solver.model.workload import JobName, JobSpec
+from solver.model.workload import JobName, JobSpec, TaskPlacement
 from solver.queueing.durations import HISTORY_JOBS
 
+TIED_TO: Final = "tied-to"
+_PAST_USE: Final = "past-use"
+_CLOCKS: Final = "convergence"
 
-class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):
+
+class SqlLedger:
     """Implements Ledger."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database)
+        self.partitionings = PartitionTable(database)
+        self._database = database
         self._claims = Unchanged[Claim, None](lambda row, _: read_claim(database, row))
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
@@ -66,10 +81,194 @@ class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):
             is_over = leader.until <= self._database.now(connection, SystemClock().now())
         return "" if is_over else str(leader.holder)
 
+    def epoch_of(self, holder: str) -> Epoch | None:
+        """Under which somebody leads; None: somebody else does, or nobody. A lease that is over counts until it is taken."""
+        with self._database.reading() as connection:
+            led = select(leadership.c.epoch).where(leadership.c.holder == holder)
+            epoch = connection.execute(led).scalar_one_or_none()
+        return None if epoch is None else Epoch(epoch)
+
     def resign(self, epoch: Epoch) -> None:
         """Give leadership up."""
         with self._database.writing() as connection:
             connection.execute(update(leadership).where(leadership.c.epoch == epoch).values(holder="", until=0))
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Every hold, sorted by job."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(claims).order_by(claims.c.job)).all()
+        return self._claims.read((row.job, row, None) for row in rows)
+
+    def intents(self) -> tuple[Intent, ...]:
+        """Every intent not yet confirmed, sorted by id."""
+        with self._database.reading() as connection:
+            asked = connection.execute(select(intents.c.intent)).scalars().all()
+            promised = connection.execute(select(nominations.c.intent)).scalars().all()
+        return tuple(
+            sorted(
+                (self._database.read_document(text, Intent) for text in (*asked, *promised)),
+                key=lambda intent: intent.id,
+            )
+        )
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Every reservation, sorted by holder."""
+        with self._database.reading() as connection:
+            stored = connection.execute(select(reservations.c.reservation)).scalars().all()
+        found = (self._database.read_document(text, Reservation) for text in stored)
+        return tuple(sorted(found, key=lambda reservation: reservation.holder))
+
+    def attempts(self) -> dict[JobName, int]:
+        """The last attempt of every live job that was ever bound."""
+        query = select(attempts.c.job, attempts.c.last).join(jobs).where(jobs.c.ended_at.is_(None))
+        with self._database.reading() as connection:
+            return {JobName(row.job): row.last for row in connection.execute(query.order_by(attempts.c.job))}
+
+    def served(self) -> dict[JobName, int]:
+        """What released attempts have run, by live job."""
+        query = select(attempts.c.job, attempts.c.served_gpu_ms).join(jobs).where(jobs.c.ended_at.is_(None))
+        with self._database.reading() as connection:
+            return {JobName(row.job): row.served_gpu_ms for row in connection.execute(query.order_by(attempts.c.job))}
+
+    def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
+        """When each live job was evicted."""
+        query = select(evictions.c.job, evictions.c.at).join(jobs).where(jobs.c.ended_at.is_(None))
+        found: dict[JobName, tuple[Instant, ...]] = {}
+        with self._database.reading() as connection:
+            for row in connection.execute(query.order_by(evictions.c.job, evictions.c.attempt)):
+                found[JobName(row.job)] = (*found.get(JobName(row.job), ()), Instant(row.at))
+        return found
+
+    def history(self) -> tuple[Ended, ...]:
+        """Read off the attempts of ended jobs."""
+        columns = (jobs.c.name, jobs.c.spec, jobs.c.submitted_at, attempts.c.served_gpu_ms)
+        query = select(*columns).join_from(jobs, attempts).outerjoin(claims, claims.c.job == jobs.c.name)
+        done = jobs.c.ended_at.is_not(None) & claims.c.job.is_(None) & (attempts.c.served_gpu_ms > 0)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.where(done).order_by(jobs.c.number.desc()).limit(HISTORY_JOBS)).all()
+        found = ((row, self._database.read_document(row.spec, JobSpec)) for row in rows)
+        return tuple(
+            Ended(
+                spec.queue,
+                spec.gpus,
+                Instant(row.submitted_at),
+                JobName(row.name),
+                Duration(row.served_gpu_ms * MILLI_PER_GPU // spec.gpus),
+                spec.priority_class,
+            )
+            for row, spec in found
+            if spec.gpus
+        )
+
+    def held_by(self, job: JobName) -> Claim | None:
+        """By the key."""
+        with self._database.reading() as connection:
+            row = connection.execute(select(claims).where(claims.c.job == job)).one_or_none()
+        return None if row is None else read_claim(self._database, row)
+
+    def last_attempt(self, job: JobName) -> int:
+        """By the key."""
+        with self._database.reading() as connection:
+            return connection.execute(select(attempts.c.last).where(attempts.c.job == job)).scalar() or 0
+
+    def last_attempts(self, names: Collection[JobName]) -> dict[JobName, int]:
+        """By the key."""
+        found: dict[JobName, int] = {}
+        with self._database.reading() as connection:
+            for some in pieces(names):
+                of_some = select(attempts.c.job, attempts.c.last).where(attempts.c.job.in_(some))
+                found |= {JobName(row.job): row.last for row in connection.execute(of_some)}
+        return found
+
+    def of(self, names: Collection[JobName]) -> JobHoldings:
+        """By the key, all in one state of the database."""
+        held: list[Claim] = []
+        asked: list[str] = []
+        kept: list[str] = []
+        last: dict[JobName, int] = {}
+        live = select(attempts.c.job, attempts.c.last).join(jobs).where(jobs.c.ended_at.is_(None))
+        with self._database.reading() as connection:
+            for some in pieces(names):
+                of_some = select(claims).where(claims.c.job.in_(some))
+                held += (read_claim(self._database, row) for row in connection.execute(of_some))
+                for table in (intents, nominations):
+                    asked += connection.execute(select(table.c.intent).where(table.c.job.in_(some))).scalars()
+                holders = select(reservations.c.reservation).where(reservations.c.holder.in_(some))
+                kept += connection.execute(holders).scalars()
+                begun = connection.execute(live.where(attempts.c.job.in_(some)))
+                last |= {JobName(row.job): row.last for row in begun}
+        found = (self._database.read_document(text, Intent) for text in asked)
+        reserved = (self._database.read_document(text, Reservation) for text in kept)
+        return JobHoldings({claim.job: claim for claim in held}, tuple(found), tuple(reserved), last)
+
+    def asked(self, intent: str) -> Intent | None:
+        """By the key."""
+        with self._database.reading() as connection:
+            return intent_named(self._database, connection, intent)
+
+    def claim(self, epoch: Epoch, claim: Claim, intent: Intent) -> None:
+        """All devices of a gang, or none."""
+        for refused in self.claim_all(epoch, [(claim, intent)]).values():
+            raise refused
+
+    def claim_all(self, epoch: Epoch, wanted: Sequence[tuple[Claim, Intent]]) -> dict[JobName, ClaimRefusedError]:
+        """Each as if those before it were written; then all that may be are."""
+        refused: dict[JobName, ClaimRefusedError] = {}
+        granted: list[tuple[Claim, Intent]] = []
+        with self._database.writing(epoch) as connection:
+            next_attempts = NextAttempts(connection, [claim.job for claim, _ in wanted])
+            occupancy = Occupancy(self._database, connection, (task for claim, _ in wanted for task in claim.tasks))
+            for claim, intent in wanted:
+                try:
+                    next_attempts.refuse(claim)
+                    occupancy.refuse_divided(claim.tasks)
+                    occupancy.refuse_held(claim.job, claim.tasks)
+                except ClaimRefusedError as why:
+                    refused[claim.job] = why
+                else:
+                    next_attempts.holds[claim.job] = claim.attempt
+                    occupancy.add(held_by(claim.job, claim.tasks))
+                    granted.append((claim, intent))
+            write_claims(connection, next_attempts, granted)
+        return refused
+
+    def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """All tasks run: the start intent is done."""
+        self.confirm_running_all(epoch, [(job, attempt, at)])
+
+    def confirm_running_all(self, epoch: Epoch, seen: Iterable[tuple[JobName, int, Instant]]) -> None:
+        """Two statements, run for each by the driver."""
+        rows = [{"of": job, "in": attempt, "at": at, "id": f"start/{job}/{attempt}"} for job, attempt, at in seen]
+        unconfirmed = (claims.c.job == bindparam("of")) & (claims.c.attempt == bindparam("in"))
+        confirmed = update(claims).where(unconfirmed, claims.c.running_since.is_(None))
+        if not rows:
+            return
+        with self._database.writing(epoch) as connection:
+            connection.execute(confirmed.values(running_since=bindparam("at")), rows)
+            connection.execute(delete(intents).where(intents.c.id == bindparam("id")), rows)
+
+    def mark(self, epoch: Epoch, job: JobName, attempt: int, marks: Marks) -> None:
+        """One column of the claim's row."""
+        with self._database.writing(epoch) as connection:
+            held = (claims.c.job == job) & (claims.c.attempt == attempt)
+            connection.execute(update(claims).where(held).values(marks=encode(marks).decode()))
+
+    def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
+        """The claim goes, and with it its holdings and intents."""
+        self.release_all(epoch, [(job, attempt)], at)
+
+    def release_all(self, epoch: Epoch, over: Collection[tuple[JobName, int]], at: Instant) -> None:
+        """What they have run is added up first."""
+        with self._database.writing(epoch) as connection:
+            wanted = set(over)
+            held = [row for row in claim_rows(connection, [job for job, _ in over]) if (row.job, row.attempt) in wanted]
+            served = ran(connection, held, at)
+            if served:
+                added = attempts.c.served_gpu_ms + bindparam("ran")
+                own = update(attempts).where(attempts.c.job == bindparam("of")).values(served_gpu_ms=added)
+                connection.execute(own, [{"of": job, "ran": gpu_ms} for job, gpu_ms in served.items()])
+            for some in pieces([row.job for row in held]):
+                connection.execute(delete(claims).where(claims.c.job.in_(some)))
 
     def ask(self, epoch: Epoch, intent: Intent) -> None:
         """Record an intent; the first of an id stays."""
@@ -124,18 +323,11 @@ class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):
         with self._database.writing(epoch) as connection:
             connection.execute(delete(reservations).where(reservations.c.holder == holder))
 
-    def reservations(self) -> tuple[Reservation, ...]:
-        """Every reservation, sorted by holder."""
-        with self._database.reading() as connection:
-            stored = connection.execute(select(reservations.c.reservation)).scalars().all()
-        found = (self._database.read_document(text, Reservation) for text in stored)
-        return tuple(sorted(found, key=lambda reservation: reservation.holder))
-
     def grow(self, epoch: Epoch, intent: Intent) -> Claim:
         """Devices for more tasks, the longer claim, and the intent; or nothing of it."""
         with self._database.writing(epoch) as connection:
             claim = claim_to_grow(self._database, connection, intent)
-            refuse_growth(Occupancy(self._database, connection, intent.tasks), claim, intent.tasks)
+            _refuse_growth(Occupancy(self._database, connection, intent.tasks), claim, intent.tasks)
             grown = msgspec.structs.replace(claim, tasks=(*claim.tasks, *intent.tasks), growth=claim.growth + 1)
             change_size(connection, grown, intent.asked_at)
             insert_intents(connection, [intent])
@@ -165,75 +357,57 @@ class SqlLedger(SqlPartitions, SqlAttempts, SqlKept, SqlMarks, SqlOneJob):
             claim = claim_of(self._database, connection, shrink) if shrink else None
             if shrink is None or claim is None:
                 return
-            shrunk = msgspec.structs.replace(claim, tasks=without(claim.tasks, shrink.tasks))
+            shrunk = msgspec.structs.replace(claim, tasks=_without(claim.tasks, shrink.tasks))
             change_size(connection, shrunk, at)
             connection.execute(delete(intents).where(intents.c.id == shrink.id))
             grow = intent_named(self._database, connection, f"grow/{job}/{attempt}")
             if grow is not None:
-                joining = without(grow.tasks, shrink.tasks)
+                joining = _without(grow.tasks, shrink.tasks)
                 connection.execute(delete(intents).where(intents.c.id == grow.id))
                 if joining:
                     insert_intents(connection, [msgspec.structs.replace(grow, tasks=joining)])
 
-    def claims(self) -> tuple[Claim, ...]:
-        """Every hold, sorted by job."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(claims).order_by(claims.c.job)).all()
-        return self._claims.read((row.job, row, None) for row in rows)
+    def keep_past_use(self, epoch: Epoch, past: PastUse) -> None:
+        """One document, written anew."""
+        with self._database.writing(epoch) as connection:
+            keep_document(connection, _PAST_USE, encode(past).decode())
 
-    def intents(self) -> tuple[Intent, ...]:
-        """Every intent not yet confirmed, sorted by id."""
+    def past_use(self) -> PastUse:
+        """What was kept last."""
         with self._database.reading() as connection:
-            asked = connection.execute(select(intents.c.intent)).scalars().all()
-            promised = connection.execute(select(nominations.c.intent)).scalars().all()
-        return tuple(
-            sorted(
-                (self._database.read_document(text, Intent) for text in (*asked, *promised)),
-                key=lambda intent: intent.id,
-            )
-        )
+            stored = kept_document(connection, _PAST_USE)
+        return PastUse() if stored is None else self._database.read_document(stored, PastUse)
 
-    def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
-        """When each live job was evicted."""
-        query = select(evictions.c.job, evictions.c.at).join(jobs).where(jobs.c.ended_at.is_(None))
-        found: dict[JobName, tuple[Instant, ...]] = {}
-        with self._database.reading() as connection:
-            for row in connection.execute(query.order_by(evictions.c.job, evictions.c.attempt)):
-                found[JobName(row.job)] = (*found.get(JobName(row.job), ()), Instant(row.at))
-        return found
+    def keep_clocks(self, epoch: Epoch, clocks: tuple[ConvergenceClock, ...]) -> None:
+        """One document, written anew."""
+        with self._database.writing(epoch) as connection:
+            keep_document(connection, _CLOCKS, encode(clocks).decode())
 
-    def attempts(self) -> dict[JobName, int]:
-        """The last attempt of every live job that was ever bound."""
-        query = select(attempts.c.job, attempts.c.last).join(jobs).where(jobs.c.ended_at.is_(None))
+    def clocks(self) -> tuple[ConvergenceClock, ...]:
+        """What was kept last."""
         with self._database.reading() as connection:
-            return {JobName(row.job): row.last for row in connection.execute(query.order_by(attempts.c.job))}
+            stored = kept_document(connection, _CLOCKS)
+        return () if stored is None else self._database.read_document(stored, tuple[ConvergenceClock, ...])
 
-    def served(self) -> dict[JobName, int]:
-        """What released attempts have run, by live job."""
-        query = select(attempts.c.job, attempts.c.served_gpu_ms).join(jobs).where(jobs.c.ended_at.is_(None))
-        with self._database.reading() as connection:
-            return {JobName(row.job): row.served_gpu_ms for row in connection.execute(query.order_by(attempts.c.job))}
+    def tie(self, to: str) -> str:
+        """To what the store is tied for good: the first that was ever named."""
+        with self._database.writing() as connection:
+            return first_document(connection, TIED_TO, to)
 
-    def history(self) -> tuple[Ended, ...]:
-        """Read off the attempts of ended jobs."""
-        columns = (jobs.c.name, jobs.c.spec, jobs.c.submitted_at, attempts.c.served_gpu_ms)
-        query = select(*columns).join_from(jobs, attempts).outerjoin(claims, claims.c.job == jobs.c.name)
-        done = jobs.c.ended_at.is_not(None) & claims.c.job.is_(None) & (attempts.c.served_gpu_ms > 0)
-        with self._database.reading() as connection:
-            rows = connection.execute(query.where(done).order_by(jobs.c.number.desc()).limit(HISTORY_JOBS)).all()
-        found = ((row, self._database.read_document(row.spec, JobSpec)) for row in rows)
-        return tuple(
-            Ended(
-                spec.queue,
-                spec.gpus,
-                Instant(row.submitted_at),
-                JobName(row.name),
-                Duration(row.served_gpu_ms * MILLI_PER_GPU // spec.gpus),
-                spec.priority_class,
-            )
-            for row, spec in found
-            if spec.gpus
-        )
+
+def _refuse_growth(occupancy: Occupancy, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:
+    """Raises ClaimRefusedError for tasks or devices that are somebody's already, and for GPUs that are divided otherwise."""
+    occupancy.refuse_divided(joining)
+    for (group, index), count in Counter((task.group, task.index) for task in (*claim.tasks, *joining)).items():
+        if count > 1:
+            raise ClaimRefusedError(f"attempt {claim.attempt} of {claim.job} has a task {group}/{index} already")
+    occupancy.refuse_held(claim.job, joining)
+
+
+def _without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
+    """The tasks but those, wherever they are."""
+    keys = {(task.group, task.index) for task in gone}
+    return tuple(task for task in tasks if (task.group, task.index) not in keys)
 
 
 def _waits(connection: Connection, job: JobName, attempt: int = 0) -> bool:

@@ -8,9 +8,6 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Index, Table, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateColumn
 
-import reconciler.store.agent_tables
-import reconciler.store.gone_tables
-import reconciler.store.people  # noqa: F401  (their tables are in the metadata then)
 from reconciler.store.schema import READABLE_FROM, SCHEMA_VERSION, metadata
 from reconciler.store.tables import leadership, schema_version
 

@@ -1,52 +1,62 @@
-"""Claims and intents as they are written in the tables, inside a transaction of the ledger."""
+"""What readers and writers of rows share: long lists of names in pieces, rows that are as they were, documents kept by a name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select
 
-from reconciler.protocols.marks import Marks
-from reconciler.protocols.stores import Claim
-from reconciler.store.database import Database
-from reconciler.store.tables import claims, intents
-from solver.model.document import encode
-from solver.model.inflight import Intent
-from solver.model.quantities import Duration, Instant
-from solver.model.workload import JobName, TaskPlacement
+from reconciler.store.tables import kept
 
+Name = TypeVar("Name", bound=str)
+Value = TypeVar("Value")
+Beside = TypeVar("Beside")
 
-def claim_of(database: Database, connection: Connection, intent: Intent) -> Claim | None:
-    """What the attempt of an intent holds; None: nothing."""
-    held = (claims.c.job == intent.job) & (claims.c.attempt == intent.attempt)
-    row = connection.execute(select(claims).where(held)).one_or_none()
-    return None if row is None else read_claim(database, row)
+NAMES_MAX: Final = 500
+"""In one statement: SQLite took no more than 999 parameters for long."""
 
 
-def intent_named(database: Database, connection: Connection, name: str) -> Intent | None:
-    """The intent of that id; None where none is in flight."""
-    text = connection.execute(select(intents.c.intent).where(intents.c.id == name)).scalar()
-    return None if text is None else database.read_document(text, Intent)
+def pieces(names: Collection[Name]) -> Iterator[Sequence[Name]]:
+    """Each name once, sorted, in as few statements as may be."""
+    ordered = sorted(set(names))
+    for start in range(0, len(ordered), NAMES_MAX):
+        yield ordered[start : start + NAMES_MAX]
 
 
-def insert_intents(connection: Connection, asked: Iterable[Intent]) -> None:
-    """Write intents of attempts that hold something."""
-    rows = [{"id": intent.id, "job": intent.job, "intent": encode(intent).decode()} for intent in asked]
-    if rows:
-        connection.execute(insert(intents), rows)
+class Unchanged(Generic[Value, Beside]):
+    """What the latest reading made of each row, and nothing older. Threads may share it: a reading takes the place of the last."""
+
+    def __init__(self, make: Callable[[Row[Any], Beside], Value]) -> None:
+        """`make` may depend on nothing but a row, and what is read beside it."""
+        self._make = make
+        self._latest: dict[str, tuple[object, Value]] = {}
+
+    def read(self, rows: Iterable[tuple[str, Row[Any], Beside]]) -> tuple[Value, ...]:
+        """The values of rows, each with its key and what was read beside it; in their order."""
+        before, now = self._latest, dict[str, tuple[object, Value]]()
+        for key, row, beside in rows:
+            of, known = (tuple(row), beside), before.get(key)
+            now[key] = known if known is not None and known[0] == of else (of, self._make(row, beside))
+        self._latest = now
+        return tuple([value for _, value in now.values()])
 
 
-def read_claim(database: Database, row: Row[Any]) -> Claim:
-    """A claim from its row."""
-    return Claim(
-        JobName(row.job),
-        row.attempt,
-        database.read_document(row.tasks, tuple[TaskPlacement, ...]),
-        Instant(row.since),
-        None if row.running_since is None else Instant(row.running_since),
-        None if row.time_limit is None else Duration(row.time_limit),
-        row.growth,
-        None if row.idle_limit is None else Duration(row.idle_limit),
-        Marks() if row.marks is None else database.read_document(row.marks, Marks),
-    )
+def kept_document(connection: Connection, what: str) -> str | None:
+    """The document of that name, of which only the newest counts; None: none was ever kept."""
+    stored: str | None = connection.execute(select(kept.c.document).where(kept.c.what == what)).scalar_one_or_none()
+    return stored
+
+
+def keep_document(connection: Connection, what: str, document: str) -> None:
+    """In place of the one before."""
+    connection.execute(delete(kept).where(kept.c.what == what))
+    connection.execute(insert(kept).values(what=what, document=document))
+
+
+def first_document(connection: Connection, what: str, document: str) -> str:
+    """The first that was ever kept under that name, which is this one where there was none."""
+    there = kept_document(connection, what)
+    if there is None:
+        connection.execute(insert(kept).values(what=what, document=document))
+    return document if there is None else there

@@ -1,8 +1,12 @@
-"""The schema's version, and what all tables have in common."""
+"""The schema's version, and what all tables have in common: their metadata, and columns that mean the same in every database."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Integer, MetaData
+from typing import Final
+
+import sqlalchemy
+from sqlalchemy import BigInteger, Dialect, Integer, MetaData, TypeDecorator
+from sqlalchemy.types import TypeEngine
 
 SCHEMA_VERSION = 14
 """Rises with every release that changes what is below. What a version brought is marked with it (`since`), and by these marks
@@ -11,6 +15,8 @@ nullable or has a server default, so that the release before still works."""
 
 READABLE_FROM = 14
 """The oldest schema version whose programs can work on a database of this version."""
+
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def since(version: int) -> dict[str, int]:
@@ -22,3 +28,38 @@ metadata = MetaData()
 
 Number = BigInteger().with_variant(Integer, "sqlite")
 """SQLite numbers rows by itself only where the key is exactly INTEGER."""
+
+
+class _AsEverywhere(TypeDecorator[str]):
+    """PostgreSQL sorts by the language its cluster was made for, which Python and SQLite do not, and rounds depend on order.
+
+    It also refuses text with a NUL, as in the last words of a task that failed; that goes in as U+FFFD, the mark of a
+    character that can't be shown (The Unicode Standard, section 23.8).
+    """
+
+    impl: type[sqlalchemy.String] = sqlalchemy.String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        """The type, and on PostgreSQL the order."""
+        plain = sqlalchemy.Text if isinstance(self.impl_instance, sqlalchemy.Text) else sqlalchemy.String
+        return dialect.type_descriptor(plain(collation="C") if dialect.name == "postgresql" else plain())
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """What is written, and what is compared with it."""
+        if value is None or dialect.name != "postgresql":
+            return value
+        return value.replace("\0", _REPLACEMENT)
+
+
+class String(_AsEverywhere):
+    """A name or a word."""
+
+    cache_ok = True
+
+
+class Text(_AsEverywhere):
+    """A document or prose."""
+
+    impl = sqlalchemy.Text
+    cache_ok = True

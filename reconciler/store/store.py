@@ -9,14 +9,13 @@ from reconciler.store.agents import SqlAgents
 from reconciler.store.alerts import SqlAlerts
 from reconciler.store.checkpoints import SqlCheckpoints
 from reconciler.store.database import Database, LeaseClock
-from reconciler.store.git_decisions import SqlFollowing
+from reconciler.store.git_decisions import SqlAcceptedPlans, SqlFollowing
 from reconciler.store.gone_pods import SqlGonePods
 from reconciler.store.health import SqlNodeHealths
 from reconciler.store.history import SqlHistory
 from reconciler.store.interventions import SqlInterventions
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
-from reconciler.store.plans import SqlAcceptedPlans
 
 
 @dataclass(frozen=True, slots=True)

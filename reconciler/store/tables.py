@@ -14,8 +14,7 @@ from sqlalchemy import (
     Table,
 )
 
-from reconciler.store.columns import String, Text
-from reconciler.store.schema import Number, metadata, since
+from reconciler.store.schema import Number, String, Text, metadata, since
 
 schema_version = Table(
     "schema_version",
@@ -220,4 +219,132 @@ events = Table(
     Column("purpose", String, nullable=False, server_default=""),  # why a gang is to stop
     Column("beneficiary", String, nullable=False, server_default=""),  # the job for which it is
     Index("events_subject", "subject", "number"),
+)
+
+# What people did by hand. A row stays when it is over: it is the record of who did what and why.
+interventions = Table(
+    "interventions",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("kind", String, nullable=False),
+    Column("subject_kind", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("author", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, index=True),  # absent while it is in force
+    Column("ended_as", String, nullable=False),  # why it is over; empty while it is not
+    Column("ended_by", String, nullable=False),
+)
+
+# Revisions that a person accepted although a requirement held them. A row stays when it is used: it is the record.
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("commit", String, nullable=False, index=True),
+    Column("reason", String, nullable=False),  # the requirement's
+    Column("in_place_of", String, nullable=False),
+    Column("author", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),  # absent until the commit is in force
+)
+
+# Plans that a person accepted, for when a revision that says the same is merged.
+accepted_plans = Table(
+    "accepted_plans",
+    metadata,
+    Column("meaning", String, primary_key=True),
+    Column("envelope", Text, nullable=False),
+    Column("author", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
+# When Git was not followed because a person said so.
+suspensions = Table(
+    "suspensions",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("author", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger),  # absent: until somebody resumes
+    Column("ended_at", BigInteger, index=True),  # absent while nobody has ended it, also when its time is over
+    Column("ended_by", String, nullable=False),
+)
+
+# How far each webhook of an AlertPolicy is.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("webhook", String, primary_key=True),
+    Column("cursor", BigInteger, nullable=False),  # number of the last event that was dealt with
+    Column("target", String, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("given_up", BigInteger, nullable=False),
+    Column("answered_at", BigInteger),
+    Column("failing_since", BigInteger),
+    Column("tries", BigInteger, nullable=False),
+    Column("not_before", BigInteger, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("stopped", Boolean, nullable=False),
+)
+
+# A row goes when nothing speaks against the node any more.
+node_health = Table(
+    "node_health",
+    metadata,
+    Column("node", String, primary_key=True),
+    Column("record", Text, nullable=False),  # a NodeHealth
+    Column("forgiven_at", BigInteger),  # when a person let it take work again; absent: nobody has
+    info=since(14),
+)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("node", String, primary_key=True),
+    Column("generation", BigInteger, nullable=False),  # certificates of older ones count no more
+    Column("joined_at", BigInteger, nullable=False),
+    Column("renewed_at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),  # when the newest certificate ends
+    Column("revoked_at", BigInteger),  # absent while its certificates count
+    Column("revoked_by", String, nullable=False),
+    info=since(14),
+)
+
+# Who may become the agent of a node. The token itself is nowhere.
+agent_invitations = Table(
+    "agent_invitations",
+    metadata,
+    Column("node", String, primary_key=True),
+    Column("token_hash", String, nullable=False, unique=True),
+    Column("by", String, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("key", String, nullable=False),  # of whoever used it; empty: nobody has
+    info=since(14),
+)
+
+ended_gangs = Table(
+    "ended_gangs",
+    metadata,
+    Column("job", String, primary_key=True),
+    Column("submitted_at", BigInteger, primary_key=True, index=True),
+    Column("queue", String, nullable=False),
+    Column("priority_class", String, nullable=False),
+    Column("gpus", BigInteger, nullable=False),  # thousandths, of the whole gang
+    Column("ran", BigInteger, nullable=False),  # milliseconds, in all its attempts
+    info=since(14),
+)
+
+gang_evictions = Table(
+    "gang_evictions",
+    metadata,
+    Column("job", String, primary_key=True),
+    Column("at", BigInteger, primary_key=True),
+    info=since(14),
 )

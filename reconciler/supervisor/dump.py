@@ -26,13 +26,13 @@ _WORDS = {
 def dump() -> None:
     """Write it to the log, between two marked lines. Nothing of the task is touched: it reads proc(5)."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    lines = [f"{BEGIN} at {at}", *seen(), END]
+    lines = [f"{BEGIN} at {at}", *dump_lines(), END]
     text = "".join(f"{line}\n" for line in lines).encode()
     with suppress(OSError):  # A full disk: there is no log to write to, and the task need not suffer for it.
         os.write(2, text)
 
 
-def seen() -> Iterator[str]:
+def dump_lines() -> Iterator[str]:
     """What there is to see, a line each; what may not be read is left out."""
     pids = processes.descendants()
     yield f"{len(pids)} processes, {written(sum(map(processes.resident_bytes, pids)))} resident"

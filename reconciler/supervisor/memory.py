@@ -23,7 +23,7 @@ class Meter:
 
     def __init__(self, limit: int, *, only_contained: bool = False) -> None:
         self._limit = limit
-        self._listed = processes.contained if only_contained else processes.descendants
+        self._listed = processes.contained_processes if only_contained else processes.descendants
         self._rest_s = _REST_S if limit else _REST_WITHOUT_LIMIT_S
         self._peak = 0
         self._written = 0

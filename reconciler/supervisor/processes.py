@@ -34,7 +34,7 @@ def descendants() -> list[int]:
     return found
 
 
-def contained() -> list[int]:
+def contained_processes() -> list[int]:
     """The descendants that are in a namespace of process ids other than this one: what a container runs, and not what runs it."""
     own = _pid_namespace(os.getpid())
     return [pid for pid in descendants() if _pid_namespace(pid) not in (own, None)]

@@ -33,15 +33,15 @@ if (
 
 from reconciler.supervisor import cgroup, processes, remains
 from reconciler.supervisor.account import become
+from reconciler.supervisor.activity import ActivityWatch
 from reconciler.supervisor.container import CLEANING_S, command_in_container
 from reconciler.supervisor.delivery import UndeliverableError, deliver
 from reconciler.supervisor.log import BYTES_MAX_DEFAULT, CappedLog
 from reconciler.supervisor.memory import Meter
 from reconciler.supervisor.output import Output
 from reconciler.supervisor.taskfiles import ABORT, EXIT, LEAVE, LOCK, LOG, STARTED, STOP, TASK, WORK, write_durably
-from reconciler.supervisor.telling import TaskTeller
+from reconciler.supervisor.teller import TaskTeller
 from reconciler.supervisor.terminal import Terminal, become_session_leader
-from reconciler.supervisor.watching import ActivityWatch
 
 COMMAND_NOT_FOUND, COMMAND_NOT_RUNNABLE, DEATH_BY_SIGNAL = 127, 126, 128
 """Exit codes as shells give them: POSIX.1-2024, XCU 2.8.2."""

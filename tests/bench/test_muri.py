@@ -15,7 +15,7 @@ ROWS = [(8 if n % 3 else 32, 600_000 * n, 60_000 * (5 + 37 * n % 400)) for n in 
 """40 gangs of 8 and 32 GPUs, ten minutes apart: 1.9 times what 64 GPUs can do meanwhile."""
 
 GOLDEN = {
-    "srtf": {"avg_jct_s": 30949.5, "makespan_s": 130799.0, "p99_jct_s": 118199.0, "longest_wait_s": 95279.0},
+    "srtf": {"avg_jct_s": 29448.4, "makespan_s": 123661.0, "p99_jct_s": 111061.0, "longest_wait_s": 89587.0},
     "default": {"avg_jct_s": 37940.8, "makespan_s": 120122.0, "p99_jct_s": 107042.0, "longest_wait_s": 78881.0},
 }
 

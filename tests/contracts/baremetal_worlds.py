@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from reconciler.backends.attempt_removal import forget_each
 from reconciler.backends.baremetal.agent_server import AgentServer
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.entry import Entry
@@ -19,9 +18,9 @@ from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import SentSecret
 from reconciler.model.clock import SystemClock
 from reconciler.node.agent.agent import NodeAgent
-from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.join import join
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.agent.pace import AgentPace
 from reconciler.node.local.gpus import NodeGpus
 from reconciler.protocols.backend import (
@@ -33,8 +32,9 @@ from reconciler.protocols.backend import (
     Order,
     PartitionGpu,
     StartGang,
+    forget_each,
 )
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec
@@ -62,7 +62,7 @@ class Agents:
 
     def _agent(self, node: Node, state: Path, trust: Trust, port: int, gpus: Callable[[Path], NodeGpus]) -> NodeAgent:
         folder = AgentFolder(state / node.name)
-        deeds = NodeDeeds(node.name, folder, SystemClock(), gpus=gpus)
+        deeds = OrderHandler(node.name, folder, SystemClock(), gpus=gpus)
         identity = join("127.0.0.1", port, trust.token(node.name), folder.identity)
         servers, address = [("127.0.0.1", port)], f"{node.name}.example"
         return NodeAgent(deeds, servers, identity, SystemClock(), LOG, address, QUICK)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.backends.simulated.backend import SimulatedBackend
-from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.backends.simulated.behaviour import KIND, UNKIND, Faults
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.backends.simulated.faults import KIND, UNKIND, Faults
+from reconciler.model.clock import VirtualClock
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Memory
 from solver.model.workload import JobName

@@ -18,13 +18,13 @@ from reconciler.protocols.agents import Agents
 from reconciler.protocols.alerts import AlertDeliveries
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.checkpoints import CheckpointRegistry
-from reconciler.protocols.git_decisions import FollowingDecisions
+from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
 from reconciler.protocols.gone_pods import GonePods
 from reconciler.protocols.health import NodeHealths
+from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.plans import AcceptedPlans
-from reconciler.protocols.stores import Claim, History, Ledger
+from reconciler.protocols.ledger import Claim, Ledger
 from reconciler.store.engines import postgresql_url
 from reconciler.store.schema import metadata
 from reconciler.store.store import open_store

@@ -1,4 +1,4 @@
-"""Every history keeps these promises; see reconciler/protocols/stores.py."""
+"""Every history keeps these promises; see reconciler/protocols/history.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.history import Event
 from reconciler.protocols.rounds import RoundRecord, summarise
-from reconciler.protocols.stores import Event, StoreUnusableError
+from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.quantities import Duration, MilliGpu

@@ -1,4 +1,4 @@
-"""Every job source keeps these promises; see reconciler/protocols/stores.py."""
+"""Every job source keeps these promises; see reconciler/protocols/job_source.py."""
 
 from __future__ import annotations
 

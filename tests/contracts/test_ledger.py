@@ -1,4 +1,4 @@
-"""Every ledger keeps these promises; see reconciler/protocols/stores.py."""
+"""Every ledger keeps these promises; see reconciler/protocols/ledger.py."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pytest
 
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.marks import Marks
-from reconciler.protocols.past_use import PastUse
-from reconciler.protocols.stores import Claim, ClaimRefusedError, NotLeaderError
+from reconciler.protocols.ledger import Claim, ClaimRefusedError, Marks, NotLeaderError, PastUse
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
 from solver.model.quantities import Duration, MilliGpu

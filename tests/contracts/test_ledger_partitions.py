@@ -1,4 +1,4 @@
-"""Every ledger keeps claims and changes of GPUs apart; see reconciler/protocols/partitionings.py."""
+"""Every ledger keeps claims and changes of GPUs apart; see reconciler/protocols/ledger.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.partitionings import COUNTED_MS
-from reconciler.protocols.stores import Claim, ClaimRefusedError
+from reconciler.protocols.ledger import COUNTED_MS, Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.inflight import Repartitioning
 from solver.model.quantities import MilliGpu
@@ -46,57 +45,57 @@ def epoch(stores: Stores) -> Epoch:
 
 def test_a_change_is_in_flight_until_it_ends_and_counts_from_then_on(stores: Stores, epoch: Epoch) -> None:
     first = asked(1, SMALL, LARGE)
-    stores.ledger.repartition(epoch, first)
+    stores.ledger.partitionings.begin(epoch, first)
     stores.reopen()
-    assert stores.ledger.repartitions() == (first,)
-    stores.ledger.end_repartition(epoch, GPU, 2)  # of another attempt: nothing happens
-    assert stores.ledger.repartitions() == (first,)
+    assert stores.ledger.partitionings.in_flight() == (first,)
+    stores.ledger.partitionings.end(epoch, GPU, 2)  # of another attempt: nothing happens
+    assert stores.ledger.partitionings.in_flight() == (first,)
     for _ in range(2):
-        stores.ledger.end_repartition(epoch, GPU, 1)
-        assert stores.ledger.repartitions() == ()
+        stores.ledger.partitionings.end(epoch, GPU, 1)
+        assert stores.ledger.partitionings.in_flight() == ()
     stores.reopen()
-    assert stores.ledger.repartition_attempts() == {GPU: 1}
-    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW),)
-    assert stores.ledger.repartitioned_since(NOW) == ()
+    assert stores.ledger.partitionings.last_attempts() == {GPU: 1}
+    assert stores.ledger.partitionings.begun_since(NOW.after(-1)) == ((GPU, NOW),)
+    assert stores.ledger.partitionings.begun_since(NOW) == ()
 
 
 def test_the_next_change_takes_the_place_of_one_in_flight(stores: Stores, epoch: Epoch) -> None:
-    stores.ledger.repartition(epoch, asked(1, SMALL))
+    stores.ledger.partitionings.begin(epoch, asked(1, SMALL))
     for attempt in (1, 3):
         with pytest.raises(ClaimRefusedError, match="not the next; its last was 1"):
-            stores.ledger.repartition(epoch, asked(attempt, LARGE))
-    stores.ledger.repartition(epoch, whole(2))
-    stores.ledger.repartition(epoch, asked(1, SMALL, gpu="g2"))
-    assert stores.ledger.repartitions() == (whole(2), asked(1, SMALL, gpu="g2"))
-    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW), (GPU, NOW), (DeviceId("g2"), NOW))
+            stores.ledger.partitionings.begin(epoch, asked(attempt, LARGE))
+    stores.ledger.partitionings.begin(epoch, whole(2))
+    stores.ledger.partitionings.begin(epoch, asked(1, SMALL, gpu="g2"))
+    assert stores.ledger.partitionings.in_flight() == (whole(2), asked(1, SMALL, gpu="g2"))
+    assert stores.ledger.partitionings.begun_since(NOW.after(-1)) == ((GPU, NOW), (GPU, NOW), (DeviceId("g2"), NOW))
 
 
 def test_changes_are_counted_for_a_day(stores: Stores, epoch: Epoch) -> None:
     for attempt, ms in ((1, 0), (2, 1), (3, COUNTED_MS + 1)):
         change = msgspec.structs.replace(asked(attempt), asked_at=NOW.after(ms), instances=(SMALL,) * (attempt % 2))
-        stores.ledger.repartition(epoch, change)
-    kept = stores.ledger.repartitioned_since(NOW.after(-1))
+        stores.ledger.partitionings.begin(epoch, change)
+    kept = stores.ledger.partitionings.begun_since(NOW.after(-1))
     assert kept == ((GPU, NOW.after(1)), (GPU, NOW.after(COUNTED_MS + 1)))
-    assert stores.ledger.repartition_attempts() == {GPU: 3}
+    assert stores.ledger.partitionings.last_attempts() == {GPU: 3}
 
 
 def test_nobody_loses_what_is_held(stores: Stores, epoch: Epoch) -> None:
-    stores.ledger.repartition(epoch, asked(1, SMALL, LARGE))
+    stores.ledger.partitionings.begin(epoch, asked(1, SMALL, LARGE))
     take(stores, epoch, claim_on("a", SMALL))
     for change in (asked(2, LARGE), whole(2)):
         with pytest.raises(ClaimRefusedError, match=r"g1/1g.10gb@4 by a"):
-            stores.ledger.repartition(epoch, change)
-    assert stores.ledger.repartitions() == (asked(1, SMALL, LARGE),)
-    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW),)
-    stores.ledger.repartition(epoch, asked(2, SMALL))
+            stores.ledger.partitionings.begin(epoch, change)
+    assert stores.ledger.partitionings.in_flight() == (asked(1, SMALL, LARGE),)
+    assert stores.ledger.partitionings.begun_since(NOW.after(-1)) == ((GPU, NOW),)
+    stores.ledger.partitionings.begin(epoch, asked(2, SMALL))
     stores.ledger.release(epoch, JobName("a"), 1, NOW)
-    stores.ledger.repartition(epoch, whole(3))
+    stores.ledger.partitionings.begin(epoch, whole(3))
 
 
 def test_a_gpu_that_is_held_as_a_whole_is_not_partitioned(stores: Stores, epoch: Epoch) -> None:
     take(stores, epoch, claim_of("a", "g1"))
     with pytest.raises(ClaimRefusedError, match="g1 by a"):
-        stores.ledger.repartition(epoch, asked(1, SMALL))
+        stores.ledger.partitionings.begin(epoch, asked(1, SMALL))
 
 
 def test_a_gpu_is_held_as_a_whole_or_in_instances(stores: Stores, epoch: Epoch) -> None:
@@ -113,17 +112,17 @@ def test_a_gpu_is_held_as_a_whole_or_in_instances(stores: Stores, epoch: Epoch) 
         take(stores, epoch, both)
     take(stores, epoch, claim_of("c", "g2"))
     with pytest.raises(ClaimRefusedError, match=r"g2 by c"):
-        stores.ledger.repartition(epoch, asked(1, SMALL, gpu="g2"))
+        stores.ledger.partitionings.begin(epoch, asked(1, SMALL, gpu="g2"))
 
 
 def test_what_is_being_made_is_claimed_and_nothing_else(stores: Stores, epoch: Epoch) -> None:
-    stores.ledger.repartition(epoch, asked(1, SMALL))
+    stores.ledger.partitionings.begin(epoch, asked(1, SMALL))
     for claim in (claim_on("a", LARGE), claim_of("a", "g1"), claim_on("a", SMALL, LARGE)):
         with pytest.raises(ClaimRefusedError, match="being partitioned"):
             take(stores, epoch, claim)
     take(stores, epoch, claim_on("a", SMALL))
     stores.ledger.release(epoch, JobName("a"), 1, NOW)
-    stores.ledger.repartition(epoch, whole(2))
+    stores.ledger.partitionings.begin(epoch, whole(2))
     with pytest.raises(ClaimRefusedError, match="being partitioned"):
         take(stores, epoch, claim_on("b", SMALL))
     take(stores, epoch, claim_of("b", "g1"))
@@ -134,10 +133,10 @@ def test_a_gang_grows_onto_what_is_being_made_whole(stores: Stores, epoch: Epoch
     stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW)
     joining = msgspec.structs.replace(claim_of("a", "g1").tasks[0], index=1)
     grow = msgspec.structs.replace(intent_of(claim_of("a"), "grow"), tasks=(joining,))
-    stores.ledger.repartition(epoch, asked(1, SMALL))
+    stores.ledger.partitionings.begin(epoch, asked(1, SMALL))
     with pytest.raises(ClaimRefusedError, match="being partitioned"):
         stores.ledger.grow(epoch, grow)
-    stores.ledger.repartition(epoch, whole(2))
+    stores.ledger.partitionings.begin(epoch, whole(2))
     assert stores.ledger.grow(epoch, grow).growth == 1
 
 
@@ -149,12 +148,12 @@ def test_what_ran_on_an_instance_counts_as_its_part_of_a_gpu(stores: Stores, epo
 
 
 def test_a_stale_leader_partitions_nothing(stores: Stores, epoch: Epoch) -> None:
-    stores.ledger.repartition(epoch, asked(1, SMALL))
+    stores.ledger.partitionings.begin(epoch, asked(1, SMALL))
     stores.ledger.resign(epoch)
     lead(stores, "second")
     with pytest.raises(StaleEpochError):
-        stores.ledger.repartition(epoch, asked(2, LARGE))
+        stores.ledger.partitionings.begin(epoch, asked(2, LARGE))
     with pytest.raises(StaleEpochError):
-        stores.ledger.end_repartition(epoch, GPU, 1)
-    assert stores.ledger.repartitions() == (asked(1, SMALL),)
-    assert stores.ledger.repartitioned_since(NOW.after(-1)) == ((GPU, NOW),)
+        stores.ledger.partitionings.end(epoch, GPU, 1)
+    assert stores.ledger.partitionings.in_flight() == (asked(1, SMALL),)
+    assert stores.ledger.partitionings.begun_since(NOW.after(-1)) == ((GPU, NOW),)

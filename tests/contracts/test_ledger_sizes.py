@@ -1,4 +1,4 @@
-"""Every ledger lets a gang that runs change its size; see reconciler/protocols/stores.py."""
+"""Every ledger lets a gang that runs change its size; see reconciler/protocols/ledger.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.stores import Claim, ClaimRefusedError
+from reconciler.protocols.ledger import Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import MilliGpu

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine, make_url
 
 from reconciler.access.token_file import read_token
 from reconciler.client import Client
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from reconciler.server.folder import StateFolder
 from reconciler.store.engines import postgresql_url
 from reconciler.store.store import open_store

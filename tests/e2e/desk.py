@@ -11,7 +11,7 @@ from reconciler.api.payloads import Status
 from reconciler.cli.main import run
 from reconciler.client import Client
 from reconciler.control.broken_limits import BrokenLimit
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.document import decode, encode
 from solver.model.workload import JobName
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.alerts.kinds import kind_of
 from reconciler.model.job_record import TERMINAL
-from reconciler.protocols.stores import KeptEvent
+from reconciler.protocols.history import KeptEvent
 from reconciler.store.store import open_store
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 from tests.reconciler.alerts.receiver import Receiver, receiving

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from solver.model.container import Container
-from solver.model.workload import JobName
+from solver.model.workload import Container, JobName
 from tests.e2e.bare_metal import bare_metal_policy
 from tests.e2e.control_plane import PATIENCE_S, ControlPlane, sh, until
 from tests.e2e.links import wires

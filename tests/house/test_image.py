@@ -15,7 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from hack.image_lock import BUILD, IMAGE, RUN, build_wishes, wishes
-from reconciler.model.package_data import shipped
+from reconciler.documents.schemas import data_folder
 from tests.house.tracked import ROOT, tracked
 
 KNOWN = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "LABEL", "RUN", "USER", "WORKDIR"}
@@ -118,12 +118,12 @@ def test_what_is_installed_is_pinned_as_the_project_asks(file: Path, wanted: tup
 def test_what_a_wheel_ships_is_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a checkout it lies elsewhere, so nothing else here would notice."""
     package = tmp_path / "reconciler"
-    monkeypatch.setattr("reconciler.model.package_data.files", lambda _: package)
+    monkeypatch.setattr("reconciler.documents.schemas.files", lambda _: package)
     shipped_to = project()["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     for source, target in shipped_to.items():
         assert (ROOT / source).is_dir()
         (tmp_path / target).mkdir(parents=True)
-        assert shipped(source) == tmp_path / target
+        assert data_folder(source) == tmp_path / target
     assert {"schemas", "policies", "cluster-state"} <= shipped_to.keys()
 
 
@@ -136,7 +136,7 @@ def test_what_the_image_does_makes_a_program_that_runs(tmp_path: Path) -> None:
         [tmp_path / "quorate/bin/quorate", "--version"], env=bare, capture_output=True, text=True, check=True
     )
     assert run.stdout == f"quorate {project()['project']['version']}\n"
-    served = "import reconciler.server.kubernetes_cluster, reconciler.api.serve"
+    served = "import reconciler.server.kubernetes_cluster, reconciler.api.server"
     subprocess.run([tmp_path / "quorate/bin/python", "-c", served], env=bare, cwd=tmp_path, check=True)
     valid = subprocess.run([tmp_path / "quorate/bin/quorate", "validate", ROOT], env=bare, cwd=tmp_path)
     assert valid.returncode == 0

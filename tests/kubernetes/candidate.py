@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from reconciler.kubernetes.binder.binding import Binder, GangBinding, binding_of
-from reconciler.kubernetes.binder.journal import held
+from reconciler.kubernetes.binder.journal import hold_annotations
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Election, Leadership, Timing
@@ -116,7 +116,7 @@ async def tried(api: Api, gang: GangBinding, number: int, once: Leadership, told
     pod = gang.pods[number]
     now = await api.get(PODS.path(pod.namespace, pod.name), Pod)
     fresh = pod._replace(uid=now.metadata.uid, resource_version=now.metadata.resource_version)
-    body = binding_of(fresh, {**held(pod, gang), **once.stamp})
+    body = binding_of(fresh, {**hold_annotations(pod, gang), **once.stamp})
     try:
         await api.create(PODS.path(pod.namespace, pod.name, "binding"), body)
     except ConflictError:

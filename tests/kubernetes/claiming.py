@@ -13,7 +13,7 @@ from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import ConflictError, UnreachableError
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant
-from reconciler.kubernetes.dra.claim_demand import wanted_of
+from reconciler.kubernetes.dra.claim_demand import demand_of
 from reconciler.kubernetes.dra.claim_status import Allotment
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import pools_of
@@ -80,7 +80,7 @@ def allotment(
     classes = {known["metadata"]["name"]: read(known, DeviceClass) for known in devices.classes()}
     pools = pools_of(read(part, ResourceSlice) for part in slices)
     there = node_devices(KubeNode(Meta(node)), pools)
-    grant = Allocator().grant(there, [wanted_of(claim, classes, Expressions())], usage_of(pools, others))
+    grant = Allocator().grant(there, [demand_of(claim, classes, Expressions())], usage_of(pools, others))
     assert isinstance(grant, Grant)
     return Allotment(claim, consumer(pod), allocation_of(claim, grant.picks, classes, node, NOW))
 

@@ -19,7 +19,7 @@ LOGS = pytest.StashKey[Path]()
 LONGEST = (
     "test_seeds_of_faults.py",
     "test_run_mig.py",
-    "test_finishing.py",
+    "test_start_recovery.py",
     "test_run_eviction.py",
     "test_taken_over.py",
 )

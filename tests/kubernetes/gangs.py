@@ -14,7 +14,7 @@ from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
 from tests.kubernetes.sessions import a_pod

@@ -13,8 +13,8 @@ import msgspec
 import structlog
 
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.informer import Informer, Key
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
-from reconciler.kubernetes.client.watching import Informer, Key
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 
 LEASES = Resource("coordination.k8s.io/v1", "leases")

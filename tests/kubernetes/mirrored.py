@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.followed import Seams
+from reconciler.kubernetes.client.kind_watch import WatchContext
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.model.clock import SystemClock
@@ -21,7 +21,7 @@ CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
 
 
 def a_mirror(api: Api) -> ClusterCache:
-    return ClusterCache(Seams(api, SystemClock(), Random(1), structlog.get_logger()))
+    return ClusterCache(WatchContext(api, SystemClock(), Random(1), structlog.get_logger()))
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName

@@ -15,10 +15,10 @@ from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.faults.profile import Profile
 from hack.kubernetes.faulty_proxy import FaultyProxy
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.informer import Key
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.pace import RateLimiter
-from reconciler.kubernetes.client.watching import Key
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.writes import PodWrites

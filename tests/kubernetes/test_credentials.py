@@ -15,8 +15,8 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client import exec_plugin
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import TRY_AGAIN_S
-from reconciler.kubernetes.client.executing import PROTOCOL
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.pod_exec import PROTOCOL
 from reconciler.kubernetes.client.refusals import CredentialsError, NotAllowedError, UnreachableError
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
@@ -26,6 +26,8 @@ from tests.kubernetes.sessions import a_namespace, session
 from tests.kubernetes.test_pace import ManualClock
 
 HOUR_S = 3600
+HANGING_S = 20
+"""A plugin is over long before, or the test says that it is not: it does not wait for what was to be ended."""
 
 
 def at(seconds: int) -> str:
@@ -34,6 +36,18 @@ def at(seconds: int) -> str:
 
 def credential(status: object) -> dict[str, object]:
     return {"apiVersion": V1, "kind": "ExecCredential", "status": status}
+
+
+async def bounded(story: Awaitable[object]) -> None:
+    async with asyncio.timeout(HANGING_S):
+        await story
+
+
+def is_over(noted: Path) -> bool:
+    """Whether the process whose number a plugin has noted runs no more."""
+    with suppress(OSError):  # it is gone
+        return "State:\tZ" in Path(f"/proc/{noted.read_text().strip()}/status").read_text()
+    return True
 
 
 def printing(answer: object) -> str:
@@ -156,25 +170,55 @@ def test_a_plugin_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypa
     async def story() -> None:
         with pytest.raises(CredentialsError, match=r"cloud-plugin had not ended after 0\.5 s and was killed"):
             await from_kubeconfig(kubeconfig(tmp_path, user=plugin.user()), ManualClock()).transport()
-        child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/status")
+        await until(lambda: is_over(tmp_path / "child"))
 
-        def over() -> bool:
-            with suppress(OSError):  # it is gone
-                return "State:\tZ" in child.read_text()
-            return True
+    asyncio.run(bounded(story()))
 
-        await until(over)
 
-    asyncio.run(story())
+def test_a_plugin_that_prints_without_end_is_ended_with_its_children(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path)
+    plugin.does(f"yes & echo $! > {tmp_path}/child; wait")
+
+    async def story() -> None:
+        with pytest.raises(
+            CredentialsError, match=r"cloud-plugin printed more than 1 MiB and was killed.*nothing else"
+        ):
+            await from_kubeconfig(kubeconfig(tmp_path, user=plugin.user()), ManualClock()).transport()
+        await until(lambda: is_over(tmp_path / "child"))
+
+    asyncio.run(bounded(story()))
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_a_plugin_may_print_one_mebibyte(tmp_path: Path, more: int, fits: bool) -> None:
+    plugin = Plugin(tmp_path)
+    plugin.says(token="t1")
+    answer = tmp_path / "answer"
+    answer.write_text(answer.read_text().ljust(exec_plugin.ANSWER_BYTES_MAX + more))
+    credentials = from_kubeconfig(kubeconfig(tmp_path, user=plugin.user()), ManualClock())
+    if fits:
+        asyncio.run(bounded(credentials.transport()))
+        assert credentials._header() == "Bearer t1"
+    else:
+        with pytest.raises(CredentialsError, match="more than 1 MiB"):
+            asyncio.run(bounded(credentials.transport()))
 
 
 def test_a_plugin_that_says_much_on_standard_error_is_heard_out(tmp_path: Path) -> None:
     plugin = Plugin(tmp_path)
     plugin.says(token="t1")
-    plugin.does(f"head -c 1000000 /dev/zero | tr '\\0' x >&2; cat {tmp_path}/answer")
+    plugin.does(f"head -c 3000000 /dev/zero | tr '\\0' x >&2; cat {tmp_path}/answer")
     credentials = from_kubeconfig(kubeconfig(tmp_path, user=plugin.user()), ManualClock())
-    asyncio.run(credentials.transport())
+    asyncio.run(bounded(credentials.transport()))
     assert credentials._header() == "Bearer t1"
+
+
+def test_of_much_on_standard_error_the_end_is_shown(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path)
+    plugin.does("head -c 3000000 /dev/zero | tr '\\0' x >&2; echo log in anew >&2; exit 3")
+    with pytest.raises(CredentialsError, match=r"xlog in anew\. Run it") as refused:
+        asyncio.run(bounded(from_kubeconfig(kubeconfig(tmp_path, user=plugin.user()), ManualClock()).transport()))
+    assert len(str(refused.value)) < 1_000
 
 
 @pytest.mark.kubernetes

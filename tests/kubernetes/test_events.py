@@ -14,8 +14,8 @@ import pytest
 import structlog
 
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.informer import BACKOFF_S, Change, Informer, Key
 from reconciler.kubernetes.client.refusals import UnreachableError, UnreadableError
-from reconciler.kubernetes.client.watching import BACKOFF_S, Change, Informer, Key
 from reconciler.kubernetes.objects.resource import PODS
 
 

@@ -22,7 +22,7 @@ from reconciler.kubernetes.objects import wire
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, TaskPlacement

@@ -18,7 +18,7 @@ from reconciler.kubernetes.binder.journal import (
     JournalUnreadableError,
     PodBinding,
     StartJournal,
-    held,
+    hold_annotations,
     journal_of,
     read,
     written,
@@ -98,6 +98,6 @@ def test_what_is_no_journal_is_said_and_takes_no_memory(text: str) -> None:
 
 def test_what_a_binding_says_of_devices_is_read_by_the_mapping_of_pods() -> None:
     binding = PodBinding("ns", "p", "u", "1", NodeName("n1"), (DeviceId("n1/0"),), MilliGpu(250), "mps")
-    meta = Meta("p", "ns", annotations=held(binding, GangBinding(JobName("j"), 3, (binding,))))
+    meta = Meta("p", "ns", annotations=hold_annotations(binding, GangBinding(JobName("j"), 3, (binding,))))
     task = task_of(Pod(meta, PodSpec((KubeContainer("main"),), node_name="n1")))
     assert (task.devices, task.share, task.sharing, task.attempt) == (("n1/0",), 250, "mps", 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kubeconfig import TOKEN_READ_EVERY_S, Kubeconfig, from_kubeconfig, kubeconfig_paths
 from reconciler.kubernetes.client.refusals import CredentialsError
 from reconciler.kubernetes.client.transport import KubeTransport
+from reconciler.server.kubernetes_cluster import credentials_of
+from reconciler.server.settings import KubernetesSettings
 from tests.kubernetes.kubeconfigs import AUTHORITY, V1, encoded, kubeconfig, until
 from tests.kubernetes.test_pace import ManualClock
 
@@ -76,6 +79,52 @@ def test_what_kubectl_would_read_is_read(tmp_path: Path) -> None:
     assert kubeconfig_paths(named) == (tmp_path / "a", tmp_path / "b")
     assert kubeconfig_paths({"KUBECONFIG": "nowhere"}) == (Path("nowhere"),)
     assert kubeconfig_paths({}) == (Path.home() / ".kube" / "config",)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """Kubeconfigs of two clusters: contexts `near`, which is the current one of both together, and `far`."""
+    made = []
+    for name in ("near", "far"):
+        content = yaml.safe_load(
+            kubeconfig(tmp_path, {"server": f"https://{name}.example"}, {"token": name}).read_text()
+        )
+        context = {"name": name, "context": {"cluster": name, "user": name}}
+        content |= {"current-context": name, "contexts": [context]}
+        content["clusters"][0]["name"] = content["users"][0]["name"] = name
+        made.append(tmp_path / name)
+        made[-1].write_text(yaml.safe_dump(content))
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize(("context", "server"), [(None, "near"), ("near", "near"), ("far", "far")])
+def test_a_control_plane_reaches_the_context_that_it_is_told(
+    two: tuple[Path, Path], context: str | None, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "KUBERNETES_SERVICE_HOST", "10.0.0.1"
+    )  # a pod's own server: a kubeconfig that is named goes before
+    way, header = loaded(credentials_of(settings(two, context), ManualClock()))
+    assert (way.server, header) == (f"https://{server}.example", f"Bearer {server}")
+
+
+def test_a_context_without_a_kubeconfig_is_one_of_those_that_kubectl_reads(
+    two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, two)))
+    assert loaded(credentials_of(settings((), "far"), ManualClock()))[0].server == "https://far.example"
+
+
+def test_a_context_that_is_not_there_is_said_with_those_that_are(two: tuple[Path, Path]) -> None:
+    with pytest.raises(
+        CredentialsError, match=f"{two[0]}, {two[1]}: there is no context 'moon'. Choose one: far, near"
+    ):
+        credentials_of(settings(two, "moon"), ManualClock())
+
+
+def settings(kubeconfigs: tuple[Path, ...], context: str | None) -> KubernetesSettings:
+    return KubernetesSettings(kubeconfigs, context, "quorate-system", "quorate", "me", 1.0, 1, ("a", "b"))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from reconciler.model.clock import SystemClock
 from tests.kubernetes.installing import ACCOUNT, emptied, granted, with_queues
 from tests.kubernetes.sessions import REAL, a_namespace, session
 from tests.kubernetes.test_teller import RIGHTS, a_job, a_teller, facts, told
-from tests.reconciler.kubernetes.test_told_queues import policy, world
+from tests.reconciler.kubernetes.test_queues import policy, world
 
 pytestmark = REAL
 Capture = pytest.CaptureFixture[str]

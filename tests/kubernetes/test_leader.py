@@ -16,7 +16,7 @@ from reconciler.kubernetes.client.leader import Election, NoNamespaceError, Timi
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.resource import LEASES
 from reconciler.model.clock import SystemClock
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from tests.kubernetes.proxied import cuttable
 from tests.kubernetes.sessions import REAL, a_namespace, session, until
 

@@ -12,6 +12,7 @@ import structlog
 
 from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.informer import Informer, Key
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import (
     ConflictError,
@@ -20,7 +21,6 @@ from reconciler.kubernetes.client.refusals import (
     TooManyRequestsError,
     UnreachableError,
 )
-from reconciler.kubernetes.client.watching import Informer, Key
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import SystemClock

@@ -12,7 +12,7 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.control.partitioner import MigPartitioner
-from reconciler.kubernetes.control.sight import Remembered, Sight, seen, snapshot_from
+from reconciler.kubernetes.control.sight import Remembered, Sight, cluster_sight, snapshot_from
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.mig.change import MigChange, change_on
 from reconciler.kubernetes.objects import names
@@ -37,7 +37,7 @@ CLOCK = SystemClock()
 CONFIG = "first-1g.10gb"
 
 
-class Leading:
+class LeaderAlways:
     """Always."""
 
     def leadership(self) -> Leadership:
@@ -71,7 +71,7 @@ class Site(NamedTuple):
         known = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in pods)}
         wires = {one.metadata.name: one for one in (read(sent, KubeNode) for sent in nodes)}
         assert part.is_seen(wires.get)
-        sight = seen(cluster_of(nodes, pods), known, {}, Duration(300_000), CLOCK.now())
+        sight = cluster_sight(cluster_of(nodes, pods), known, {}, Duration(300_000), CLOCK.now())
         return await part.looked(policy(), sight, wires.values())
 
     async def round(self, part: MigPartitioner, sight: Sight | None = None) -> list[str]:
@@ -90,7 +90,7 @@ class Site(NamedTuple):
 
 def partitioner(api: Api) -> MigPartitioner:
     log, told = structlog.get_logger(), lambda *_: None
-    return MigPartitioner(api, Leading(), (OPERATOR, CONFIGS), CLOCK, told, told, log)
+    return MigPartitioner(api, LeaderAlways(), (OPERATOR, CONFIGS), CLOCK, told, told, log)
 
 
 @pytest.mark.parametrize("is_written", [False, True])

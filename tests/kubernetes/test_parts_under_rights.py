@@ -22,8 +22,8 @@ from tests.kubernetes.gangs import Leads, a_gang
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import REAL, a_namespace, session
 from tests.kubernetes.test_eviction import Hands, events, evict, evictor, until_left, until_running, view
-from tests.kubernetes.test_told_events import Clock, the_pod
-from tests.kubernetes.test_told_events import events as told_in
+from tests.kubernetes.test_pod_events import Clock, the_pod
+from tests.kubernetes.test_pod_events import events as told_in
 
 pytestmark = REAL
 

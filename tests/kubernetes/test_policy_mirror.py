@@ -16,7 +16,7 @@ from reconciler.kubernetes.client.refusals import RefusedError
 from reconciler.kubernetes.status.policy_mirror import PolicyMirror
 from reconciler.kubernetes.status.policy_parts import INDEX, MIRROR, Copy, PolicyRevision, copy_of
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.quantities import Instant
 from tests.kubernetes.fencing import as_quorate
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, audited, session

@@ -15,7 +15,7 @@ from tests.kubernetes.candidate import Mortal
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL
 from tests.kubernetes.test_binding import LEADER, OTHER
-from tests.kubernetes.test_finishing import GROUND, partial, pods_of, scene
+from tests.kubernetes.test_start_recovery import GROUND, partial, pods_of, scene
 
 pytestmark = REAL
 

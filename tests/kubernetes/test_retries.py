@@ -16,7 +16,7 @@ import pytest
 from hack.kubernetes.certificates import Authority
 from reconciler.kubernetes.client import api as api_module
 from reconciler.kubernetes.client.api import TRIES_MAX, Api, Check
-from reconciler.kubernetes.client.credentials import fixed
+from reconciler.kubernetes.client.credentials import fixed_credentials
 from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import UnreachableError
 from reconciler.model.clock import SystemClock
@@ -59,7 +59,7 @@ class Fickle:
         tls.load_cert_chain(folder / "server.pem")
         server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
-        credentials = fixed(f"https://127.0.0.1:{port}", AUTHORITY.pem.decode(), SystemClock())
+        credentials = fixed_credentials(f"https://127.0.0.1:{port}", AUTHORITY.pem.decode(), SystemClock())
         async with server, Api(credentials, RateLimiter(1_000, 1_000, SystemClock()), Random(1), self.rest) as api:
             yield api
 
@@ -125,7 +125,7 @@ def test_what_has_to_be_so_is_looked_at_before_each_try_and_a_connection_made_so
 
         server = await asyncio.start_server(hear, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        deaf = fixed(f"https://127.0.0.1:{port}", AUTHORITY.pem.decode(), SystemClock())
+        deaf = fixed_credentials(f"https://127.0.0.1:{port}", AUTHORITY.pem.decode(), SystemClock())
         rested = 0
 
         async def rest(_: float) -> None:

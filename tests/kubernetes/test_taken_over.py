@@ -7,7 +7,7 @@ from typing import Any
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.binding import GangBinding, PodBinding, binding_of
-from reconciler.kubernetes.binder.journal import held, journal_of, written
+from reconciler.kubernetes.binder.journal import hold_annotations, journal_of, written
 from reconciler.kubernetes.binder.partial_starts import ROLL_FORWARD_S
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Leadership
@@ -43,7 +43,7 @@ async def half_bound(
     )  # fmt: skip
     gang = GangBinding(JobName(f"{space}.gang.{name}"), 1, pods)
     journal = journal_of(gang, SystemClock().now().after(-int(begun_s_ago * 1000)))
-    said = {**held(pods[0], gang), names.GANG_PLAN: written(journal), **lead.stamp}
+    said = {**hold_annotations(pods[0], gang), names.GANG_PLAN: written(journal), **lead.stamp}
     await quorate.create(PODS.path(space, pods[0].name, "binding"), binding_of(pods[0], said))
     await api.create(PODS.path(space), a_worker(f"{name}1", name, 2, gpus=2))
 

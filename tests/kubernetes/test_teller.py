@@ -22,7 +22,7 @@ from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import LOOK_S, Facts, Teller
 from reconciler.kubernetes.status.writes import WriteCount
 from reconciler.model.clock import SystemClock
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import snapshot_of

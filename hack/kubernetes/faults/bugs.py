@@ -11,11 +11,11 @@ from reconciler.kubernetes.binder import binding
 from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.start_recovery import RecoveryOutcome, StartRecovery
 from reconciler.kubernetes.client import leader
+from reconciler.kubernetes.client.informer import Key
 from reconciler.kubernetes.client.leader import Leadership
-from reconciler.kubernetes.client.watching import Key
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.objects.wire import Pod
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 
 Patches = Iterable[Any]
 

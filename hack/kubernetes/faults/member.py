@@ -23,7 +23,7 @@ from reconciler.control.recording import solver_with
 from reconciler.control.runner import LoopStatus, Pace
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Timing
-from reconciler.kubernetes.control.connection import ClusterConnection, connected
+from reconciler.kubernetes.control.connection import ClusterConnection, acting_plane
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.runner import PodRunner
 from reconciler.kubernetes.control.state import KubernetesState
@@ -148,7 +148,7 @@ def live(given: Given) -> None:
 
         def connect() -> AbstractAsyncContextManager[PodPlane]:
             parts = memory, store.interventions, FixedPolicy(), solver_with(None), clock, SystemRandom(), str, log
-            return connected(cluster, Handed(*parts))
+            return acting_plane(cluster, Handed(*parts))
 
         runner = PodRunner(connect, clock, _telling(said.write), PACE)
         signal.signal(signal.SIGTERM, lambda *_: runner.stop())

@@ -18,8 +18,8 @@ import structlog
 from hack.kubernetes.faults.member import FIRST, POOL, QUEUE, URGENT
 from hack.kubernetes.faults.world import GPUS_PER_NODE, Gang
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.informer import Informer
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
-from reconciler.kubernetes.client.watching import Informer
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS
 

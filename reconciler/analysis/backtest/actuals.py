@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from reconciler.analysis.backtest.compare import PolicyCandidate, with_queues_of
+from reconciler.analysis.backtest.backtest import PolicyCandidate, with_queues_of
 from reconciler.analysis.backtest.figures import PolicyFigures
 from reconciler.analysis.backtest.history_file import Attempt, RecordedJob
 from reconciler.analysis.backtest.observation import LostWork, Observation, Stretch

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.document import API_VERSION, Document
 from solver.model.inflight import StopPurpose
 from solver.model.quantities import Instant

@@ -19,9 +19,10 @@ from reconciler.analysis.backtest.figures import (
     QueueFigures,
     QueueSeries,
     RoundFigures,
+    figure,
+    spread,
 )
 from reconciler.analysis.backtest.observation import Observation, Stretch, forecast_of
-from reconciler.analysis.backtest.spread import figure, spread
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
 from solver.model.workload import JobName, QueueName
 from solver.simulation.replay import Replay

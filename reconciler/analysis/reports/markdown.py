@@ -1,19 +1,32 @@
-"""An outline as a comment on a pull request: headline first, the rest folded, never longer than a host takes."""
+"""An outline as a comment on a pull request: headline first, the rest folded, never longer than a host takes.
+
+What others wrote is in it as code, so that it is the text that it is and no markup, mention, reference or link. GitHub, GitLab and
+Gitea look for @mentions, #references, commit ids and bare addresses in text alone, never in code (the filters of
+github.com/gjtorikian/html-pipeline skip `code`). Escaping them one by one would have to know them all.
+"""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
-from reconciler.analysis.reports.markup import markdown_of
 from reconciler.analysis.reports.outline import Outline, ReportSection, Words
+from reconciler.analysis.reports.plain_text import one_line
 from solver.plan.reason import count
 
 BYTES_MAX = 60_000
 """In UTF-8. GitHub takes 65,536 characters in a comment, and a bot may have a line to add."""
+
 ROWS_MAX = 25
 """Of one section: more is not read in a comment."""
+
 _NOTE_BYTES = 300
 """Room kept for the line that says how many sections were left out."""
+
+SHOWN_CHARACTERS_MAX = 200
+"""Of one name or message: enough to know it by, and what is longer is meant to push the rest out of sight."""
+
+_BACKTICKS = re.compile("`+")
 
 
 def markdown(outline: Outline, cluster: str = "", bytes_max: int = BYTES_MAX) -> str:
@@ -43,6 +56,28 @@ def marker(cluster: str = "") -> str:
     """The comment's first line. What a name could end the hidden part with is written in percent."""
     named = f" {quote(cluster, safe='')}" if cluster else ""
     return f"<!-- quorate:plan:v1{named} -->"
+
+
+def markdown_of(words: Words, *, cell: bool = False) -> str:
+    """A sentence or, with `cell`, a cell of a table. Our own words may hold markup; they hold no pipes."""
+    return "".join(piece if isinstance(piece, str) else code(piece.text, cell=cell) for piece in words)
+
+
+def code(text: str, *, cell: bool = False) -> str:
+    """A code span that shows the text: on one line, control characters spelled out, cut where it is very long."""
+    shown = one_line(text)
+    if not shown.strip():
+        return "`(blank)`"
+    if len(shown) > SHOWN_CHARACTERS_MAX:
+        shown = f"{shown[: SHOWN_CHARACTERS_MAX - 1]}…"
+    if cell:
+        # Whether two backslashes and a pipe end a cell is what parsers differ in: the one before a pipe is spelled out.
+        shown = shown.replace("\\|", "\\x5c|").replace("|", "\\|")
+    longest = max((len(run) for run in _BACKTICKS.findall(shown)), default=0)
+    fence = "`" * (longest + 1)
+    # One space on each side belongs to the fence, and is taken off again where there is one on both.
+    room = " " if longest or shown[0] == shown[-1] == " " else ""
+    return f"{fence}{room}{shown}{room}{fence}"
 
 
 def _fitted(section: ReportSection, room: int) -> str:

@@ -39,7 +39,7 @@ from reconciler.backends.baremetal.wire import (
     ToAgent,
     Welcome,
 )
-from reconciler.protocols.stores import StoreUnusableError
+from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import Node, NodeName
 from solver.model.document import decode
 

@@ -17,16 +17,16 @@ from reconciler.backends.baremetal.certificates import (
     NodeIdentity,
     ends_at,
     fingerprint,
+    identity_of,
     key_pem,
     made_at,
-    named,
     new_key,
     node_certificate,
     pem_of,
     server_certificate,
 )
 from reconciler.backends.baremetal.read_buffers import keep_read_buffers_small
-from reconciler.backends.baremetal.roots import SigningRoots, standing
+from reconciler.backends.baremetal.roots import SigningRoots, signing_roots
 from reconciler.model.clock import Clock
 from reconciler.protocols.agents import AgentRecord, Agents
 from solver.model.cluster import NodeName
@@ -122,7 +122,7 @@ class CertificateAuthority:
         if not any(_signed_by(certificate, root) for root in self._standing().trusted):
             raise UntrustedError("the certificate is not signed by an authority that is trusted here")
         try:
-            identity = named(certificate)
+            identity = identity_of(certificate)
         except CertificateError as error:
             raise UntrustedError(f"the certificate: {error}") from error
         if now >= identity.until.after(late):
@@ -135,7 +135,7 @@ class CertificateAuthority:
         return pem_of(node_certificate(root.certificate, root.key, request, generation, self._clock.now()))
 
     def _standing(self) -> SigningRoots:
-        return standing(self._file.roots(), self._clock.now())
+        return signing_roots(self._file.roots(), self._clock.now())
 
     def _current(self) -> ssl.SSLContext:
         now, stands = self._clock.now(), self._standing()

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from reconciler.backends.baremetal.certificates import CertificateError, key_pem, new_key, new_root, pem_of, read_key
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private, write_private
-from reconciler.backends.baremetal.roots import Root, kept
+from reconciler.backends.baremetal.roots import Root, roots_in_use
 from solver.model.quantities import Instant
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
@@ -41,7 +41,7 @@ class AuthorityFile:
         It signs from one life of a certificate on: until then agents learn of it.
         """
         with self._alone():
-            roots = [*kept(self.roots(), now), _fresh(now)]
+            roots = [*roots_in_use(self.roots(), now), _fresh(now)]
             self._write(roots)
         return roots
 

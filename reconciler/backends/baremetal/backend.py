@@ -44,7 +44,7 @@ from reconciler.protocols.backend import (
     StartGang,
     StopTasks,
 )
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from reconciler.protocols.terminals import NoTerminalError, TerminalLine
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration

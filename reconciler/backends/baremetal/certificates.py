@@ -140,7 +140,7 @@ def node_certificate(
     root: x509.Certificate, root_key: Key, request: x509.CertificateSigningRequest, generation: int, now: Instant
 ) -> x509.Certificate:
     """For the node that asks. Raises CertificateError."""
-    node, key = asking(request), request.public_key()
+    node, key = node_of_request(request), request.public_key()
     # The generation is in the serial number, above bits that nobody can foretell.
     serial = generation << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS)
     made = _made(_name(node[:64]), root.subject, key, serial, now, LIFE)  # type: ignore[arg-type]  # `asking` has seen it
@@ -163,7 +163,7 @@ def read_request(pem: str) -> x509.CertificateSigningRequest:
         raise CertificateError("the request for a certificate can't be read") from error
 
 
-def asking(request: x509.CertificateSigningRequest) -> NodeName:
+def node_of_request(request: x509.CertificateSigningRequest) -> NodeName:
     """The node that asks for a certificate, with a key that it has. Raises CertificateError."""
     try:
         key = request.public_key()
@@ -176,7 +176,7 @@ def asking(request: x509.CertificateSigningRequest) -> NodeName:
         raise CertificateError(f"the request names no node ({error})") from error
 
 
-def named(certificate: x509.Certificate) -> NodeIdentity:
+def identity_of(certificate: x509.Certificate) -> NodeIdentity:
     """Which node's this certificate is. Raises CertificateError for one that is no node's; whether it counts is not asked."""
     try:
         uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value

@@ -21,8 +21,8 @@ from reconciler.backends.baremetal.certificates import (
     LIFE,
     CertificateError,
     NodeIdentity,
-    asking,
     key_fingerprint,
+    node_of_request,
     read_request,
 )
 from reconciler.backends.baremetal.join_token import JoinTokenError, read_token
@@ -37,7 +37,7 @@ from reconciler.backends.baremetal.join_wire import (
 )
 from reconciler.model.clock import Clock
 from reconciler.protocols.agents import AgentRevokedError, Agents, NotInvitedError
-from reconciler.protocols.stores import Event, History
+from reconciler.protocols.history import Event, History
 from solver.model.document import decode, encode
 from solver.model.quantities import Duration
 
@@ -80,7 +80,7 @@ class Enrolment:
 
     def _joined(self, asked: JoinAsked) -> Issued:
         token, request, now = read_token(asked.token), read_request(asked.request), self._clock.now()
-        node = asking(request)
+        node = node_of_request(request)
         # It is on record before the certificate leaves. A node that never gets the answer asks again with the same key.
         agent = self._agents.join(token.hash, node, key_fingerprint(request), now, now.after(LIFE))
         self._history.record_event(Event(now, "agent-joined", node, f"generation {agent.generation}", "agent"))
@@ -89,8 +89,8 @@ class Enrolment:
     def _renewed(self, asked: RenewalAsked) -> Issued:
         request, now = read_request(asked.request), self._clock.now()
         identity = self._proved(asked)
-        if asking(request) != identity.node:
-            raise UntrustedError(f"node {identity.node} asks for a certificate of node {asking(request)}")
+        if node_of_request(request) != identity.node:
+            raise UntrustedError(f"node {identity.node} asks for a certificate of node {node_of_request(request)}")
         self._agents.renew(identity.node, identity.generation, now, now.after(LIFE))
         return self._issued(request, identity.generation)
 

@@ -10,7 +10,7 @@ from reconciler.backends.baremetal.merge import FleetView, Patience, Stray
 from reconciler.backends.baremetal.report_log import ReportLog
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import BackendChanges, Cursor, Epoch
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

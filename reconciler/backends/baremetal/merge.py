@@ -20,7 +20,7 @@ import msgspec
 
 from reconciler.backends.baremetal.agent_state import Heard, TaskKey, key_of
 from reconciler.protocols.backend import ENDED, AttemptKey, AttemptStopped, BackendChanges, Cursor, TaskLeft, TaskStatus
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement

@@ -29,16 +29,16 @@ class SigningRoots(NamedTuple):
     trusted: tuple[x509.Certificate, ...]
 
 
-def standing(roots: Sequence[Root], now: Instant) -> SigningRoots:
+def signing_roots(roots: Sequence[Root], now: Instant) -> SigningRoots:
     """How one or more roots stand."""
     ordered = sorted(roots, key=lambda root: made_at(root.certificate))
     known_everywhere = [root for root in ordered if made_at(root.certificate).after(LIFE) <= now]
     signing = known_everywhere[-1] if known_everywhere else ordered[0]
-    trusted = [root for root in kept(ordered, now) if root is not signing]
+    trusted = [root for root in roots_in_use(ordered, now) if root is not signing]
     return SigningRoots(signing, (signing.certificate, *(root.certificate for root in trusted)))
 
 
-def kept(roots: Sequence[Root], now: Instant) -> list[Root]:
+def roots_in_use(roots: Sequence[Root], now: Instant) -> list[Root]:
     """Without those of whose certificates none can be good any more, the oldest first."""
     ordered = sorted(roots, key=lambda root: made_at(root.certificate))
     over = sum(made_at(follower.certificate).after(2 * LIFE) <= now for follower in ordered[1:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from reconciler.backends.attempt_removal import forget_each
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.protocols.backend import (
     AttemptKey,
@@ -15,6 +14,7 @@ from reconciler.protocols.backend import (
     Order,
     PartitionGpu,
     StaleEpochError,
+    forget_each,
 )
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -1,4 +1,7 @@
-"""The simulated world itself: nodes, tasks, and what befalls them. It outlives every crash of a control plane."""
+"""The simulated world itself: nodes, their GPUs, tasks and what they are told and say. It outlives every crash of a control plane.
+
+Nothing here knows of leaders, messages or crashes; see SimulatedBackend for what may befall an order on its way.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,18 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reconciler.backends.looks import look_every
-from reconciler.backends.simulated.behaviour import Behaviour, BehaviourOf, by_command
-from reconciler.backends.simulated.faults import KIND, Faults
-from reconciler.backends.simulated.figures import SimulatedFigures
-from reconciler.backends.simulated.gpus import SimulatedGpus
+from reconciler.backends.simulated.behaviour import KIND, Behaviour, BehaviourOf, Faults, by_command
 from reconciler.backends.simulated.journal import Entry, SimulatedJournal
-from reconciler.backends.simulated.tells import SimulatedTells
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import (
     Activity,
     AttemptStopped,
+    GpuPartitioned,
     GrowGang,
+    MemoryUse,
     Order,
+    PartitionGpu,
+    Progress,
     StartGang,
     StopGang,
     StopTasks,
@@ -29,14 +31,22 @@ from reconciler.protocols.backend import (
     TaskState,
     TaskStatus,
     TellGang,
+    look_every,
 )
-from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.cluster import DeviceId, Gpu, MigInstance, Node, NodeName
 from solver.model.document import Document
-from solver.model.quantities import Duration, Instant
+from solver.model.quantities import Duration, Instant, Memory
 from solver.model.workload import JobName, TaskPlacement
 
 RETRY_PAUSE_MS = 1_000
-"""A task whose node is down begins once the node is up again, looked at this often."""
+"""A task whose node is down begins once the node is up again, and a GPU is partitioned then, looked at this often."""
+
+_FIGURES_EVERY = Duration(1_000)
+
+OUT_OF_MEMORY_CODE = 137
+"""As after SIGKILL."""
+
+_Instances = tuple[MigInstance, ...]
 
 
 class Interval(Document, frozen=True):
@@ -70,10 +80,7 @@ class _Attempt:
 
 
 class SimulatedCluster:
-    """Applies orders after random delays and in any order, and keeps a log of what really ran where.
-
-    Nothing here knows of leaders, messages or crashes; see SimulatedBackend for what may befall an order on its way.
-    """
+    """Applies orders after random delays and in any order, and keeps a log of what really ran where."""
 
     def __init__(
         self,
@@ -294,3 +301,170 @@ class SimulatedCluster:
 def _growth_of(order: StartGang | GrowGang) -> int:
     """With which growth of its attempt the tasks of an order come; the start is number 0."""
     return order.growth if isinstance(order, GrowGang) else 0
+
+
+class SimulatedGpus:
+    """The GPUs of one cluster. It remembers the newest order of each; an older one that comes later changes nothing."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._newest: dict[DeviceId, int] = {}
+
+    def accept(self, order: PartitionGpu, at: Instant) -> None:
+        """An order has arrived; its effect follows."""
+        if order.attempt > self._newest.get(order.device, 0):
+            self._newest[order.device] = order.attempt
+            self._cluster.schedule(self._cluster.soon(at), lambda then: self._clear(order, then))
+
+    def missing(self, task: TaskPlacement) -> str:
+        """What a task would begin on and is not there, in words; "": all is."""
+        gpus = {gpu.id: gpu for gpu in self._cluster.node(task.node).gpus}
+        if task.mig is not None:
+            gpu = gpus.get(task.mig.gpu)
+            there = gpu is not None and task.mig.instance in (gpu.instances or ())
+            return "" if there else f"instance {task.devices[0]}"
+        partitioned = [device for device in task.devices if device in gpus and gpus[device].instances is not None]
+        return f"whole GPU {partitioned[0]}" if partitioned else ""
+
+    def _clear(self, order: PartitionGpu, at: Instant) -> None:
+        """The first stroke: what is not to stay goes, unless a task is on it."""
+        if self._is_old(order):
+            return
+        if not self._cluster.node(order.node).ready:
+            self._cluster.schedule(at.after(RETRY_PAUSE_MS), lambda then: self._clear(order, then))
+            return
+        gpu = self._gpu(order)
+        if any(self._in_the_way(order)):
+            self._done(order, gpu.instances, at, "a task uses what would go")
+            return
+        if gpu.instances != order.instances:
+            wanted = order.instances or ()
+            self._put(order, tuple(one for one in gpu.instances or () if one in wanted), at)
+        self._cluster.schedule(self._cluster.soon(at), lambda then: self._fill(order, then))
+
+    def _fill(self, order: PartitionGpu, at: Instant) -> None:
+        """The second stroke: what is to come is made, or the GPU is whole."""
+        if self._is_old(order):
+            return
+        if self._cluster.chance.random() < self._cluster.faults.unpartitioned:
+            self._done(order, self._gpu(order).instances, at, "the simulated driver gave up")
+            return
+        self._put(order, order.instances, at)
+        self._done(order, order.instances, at)
+
+    def _is_old(self, order: PartitionGpu) -> bool:
+        return order.attempt < self._newest[order.device]
+
+    def _in_the_way(self, order: PartitionGpu) -> Iterator[DeviceId]:
+        stays = {one.id_on(order.device) for one in order.instances or ()}
+        for task in self._cluster.running():
+            if order.device in task.devices:
+                yield order.device
+            yield from (used for used in task.devices if used.startswith(f"{order.device}/") and used not in stays)
+
+    def _gpu(self, order: PartitionGpu) -> Gpu:
+        return next(gpu for gpu in self._cluster.node(order.node).gpus if gpu.id == order.device)
+
+    def _put(self, order: PartitionGpu, instances: _Instances | None, at: Instant) -> None:
+        node = self._cluster.node(order.node)
+        changed = msgspec.structs.replace(self._gpu(order), instances=instances)
+        gpus = tuple(changed if gpu.id == order.device else gpu for gpu in node.gpus)
+        self._cluster.put_node(msgspec.structs.replace(node, gpus=gpus), at)
+
+    def _done(self, order: PartitionGpu, instances: _Instances | None, at: Instant, refused: str = "") -> None:
+        self._cluster.report(GpuPartitioned(order.device, order.attempt, at, instances, refused), at)
+
+
+class Telling(Document, frozen=True):
+    """One life of a task, which came with `growth`, was told `number`; or had saved its work because of it."""
+
+    job: JobName
+    attempt: int
+    group: str
+    index: int
+    growth: int
+    number: int
+    at: Instant
+
+
+class SimulatedTells:
+    """What the gangs of one cluster were told. It remembers all of it; an order that is older than the newest changes nothing."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.heard: list[Telling] = []
+        self.saved: list[Telling] = []
+        """By tasks whose behaviour `saves`, at the end of the saving."""
+        self._cluster = cluster
+        self._orders: dict[tuple[JobName, int], list[tuple[TellGang, int]]] = {}
+        self._told: dict[int, int] = {}
+
+    def accept(self, order: TellGang, growth: int, at: Instant) -> None:
+        """An order has come to an attempt that had grown so often by then; its effect follows."""
+        known = self._orders.setdefault((order.job, order.attempt), [])
+        if known and known[-1][0].number >= order.number:
+            return
+        known.append((order, growth))
+        for number, task in enumerate(self._cluster.intervals):
+            if (task.job, task.attempt) == (order.job, order.attempt):
+                then = self._cluster.soon(at)
+                self._cluster.schedule(then, lambda then, number=number: self._tell(number, order, then))  # type: ignore[misc]
+
+    def begin(self, number: int, at: Instant) -> None:
+        """A task begins late, and is told what came for it before."""
+        task = self._cluster.intervals[number]
+        for order, growth in self._orders.get((task.job, task.attempt), []):
+            if task.growth <= growth:
+                self._tell(number, order, at)
+
+    def _tell(self, number: int, order: TellGang, at: Instant) -> None:
+        task = self._cluster.intervals[number]
+        if task.end is not None or self._told.get(number, 0) >= order.number:
+            return
+        self._told[number] = order.number
+        telling = Telling(task.job, task.attempt, task.group, task.index, task.growth, order.number, at)
+        self.heard.append(telling)
+        self._cluster.say(number, at, told=order.number)
+        saves = self._cluster.behaviour_of(number).saves
+        if saves is not None and order.reason != "dump":
+            self._cluster.schedule(at.after(saves), lambda then: self._has_saved(number, telling, then))
+
+    def _has_saved(self, number: int, telling: Telling, at: Instant) -> None:
+        """It goes on afterwards; one that has ended meanwhile has saved nothing."""
+        if self._cluster.intervals[number].end is None:
+            self.saved.append(msgspec.structs.replace(telling, at=at))
+
+
+class SimulatedFigures:
+    """Progress and memory of the tasks of one cluster, as their behaviours say."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+
+    def begin(self, number: int, limit: Memory, at: Instant) -> None:
+        """A task begins whose shape asks for so much memory."""
+        behaviour = self._cluster.behaviour_of(number)
+        if behaviour.memory:
+            self._cluster.schedule(at.after(_FIGURES_EVERY), lambda then: self._measure(number, limit, then))
+        if behaviour.rate:
+            self._cluster.schedule(at.after(_FIGURES_EVERY), lambda then: self._count(number, then))
+
+    def _measure(self, number: int, limit: Memory, at: Instant) -> None:
+        if self._cluster.intervals[number].end is not None:
+            return
+        peak = self._cluster.behaviour_of(number).memory
+        exceeded = 0 < limit < peak
+        self._cluster.say(number, at, memory=MemoryUse(peak, limit, exceeded))
+        if exceeded:
+            detail = f"used {peak} of {limit} memory, and was ended for it"
+            self._cluster.end(number, "failed", at, OUT_OF_MEMORY_CODE, detail)
+
+    def _count(self, number: int, at: Instant) -> None:
+        task = self._cluster.intervals[number]
+        if task.end is not None:
+            return
+        behaviour = self._cluster.behaviour_of(number)
+        rate = behaviour.rate * self._cluster.pace.get(task.node, 1.0)
+        if behaviour.hangs is not None and at - task.begin > behaviour.hangs:
+            return
+        self._cluster.say(number, at, progress=Progress(int(rate * Duration(at - task.begin).seconds), rate, at))
+        self._cluster.schedule(at.after(_FIGURES_EVERY), lambda then: self._count(number, then))

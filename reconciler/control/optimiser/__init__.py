@@ -1,5 +1,5 @@
 """Runs the optimiser in a child process that can be killed."""
 
-from reconciler.control.optimiser.killable import KillableOptimiser
+from reconciler.control.optimiser.parent import KillableOptimiser
 
 __all__ = ["KillableOptimiser"]

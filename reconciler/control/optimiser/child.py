@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import IO
 
+from reconciler.control.optimiser.heap import give_back
 from reconciler.control.optimiser.limits import STOPS_AT, orphan_ends_after_s
 from reconciler.control.optimiser.wire import (
     READY,
@@ -20,7 +21,6 @@ from reconciler.control.optimiser.wire import (
     read_frame,
     write_frame,
 )
-from reconciler.model.heap import give_back
 from solver.milp.optimiser import Optimiser
 
 

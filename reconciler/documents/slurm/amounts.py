@@ -88,7 +88,7 @@ class Warned(NamedTuple):
     to_script: bool
 
 
-def warned(written: str) -> Warned:
+def warning_signal(written: str) -> Warned:
     """`[{R|B}:]SIGNAL[@SECONDS]`, the signal by its name or number; a minute before the limit where no time is said."""
     matched = _SIGNAL.fullmatch(written)
     if matched is None:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from reconciler.documents.slurm import amounts
-from reconciler.documents.slurm.body import missed
 from reconciler.documents.slurm.directives import Directive, IgnoredDirective, ScriptError, directives
 from reconciler.documents.slurm.flags import FLAGS, UNKNOWN
-from reconciler.documents.slurm.preamble import command_of
+from reconciler.documents.slurm.script import command_of, unavailable_in
 from solver.model.document import API_VERSION
 
 T = TypeVar("T")
@@ -48,7 +47,7 @@ def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter)
     called = said.text("job-name") or file.rpartition("/")[2]
     name = _name_of(called)
     tasks = _tasks(said)
-    passed_over = [*_flags_passed_over(said, name), *_export_passed_over(said, submitter), *missed(text)]
+    passed_over = [*_flags_passed_over(said, name), *_export_passed_over(said, submitter), *unavailable_in(text)]
     spec = {
         "queue": said.text("partition"),
         "priorityClass": said.text("qos"),
@@ -178,7 +177,7 @@ def _array(written: str) -> dict[str, Any]:
 
 def _warning(written: str) -> dict[str, Any]:
     """The steps of a script are nobody that could be sent a signal; the script itself would die of one that it does not expect."""
-    warned = amounts.warned(written)
+    warned = amounts.warning_signal(written)
     return {"before": f"{warned.before_s}s", **({"signal": warned.signal} if warned.to_script else {})}
 
 
@@ -187,7 +186,7 @@ def _time(limit_s: int | None) -> str | None:
 
 
 def _variables(said: _Said, name: str, tasks: _Tasks, submitter: Submitter) -> dict[str, str]:
-    """What is the same in every task. What differs is set where the task begins: preamble.py."""
+    """What is the same in every task. What differs is set where the task begins: script.py."""
     per_task = said.number("cpus-per-task")
     return {
         "SLURM_JOB_NAME": name,
@@ -250,7 +249,7 @@ def _flags_passed_over(said: _Said, name: str) -> Iterator[IgnoredDirective]:
 def _half_followed(said: _Said) -> Iterator[IgnoredDirective]:
     """What a flag asks for beyond what it becomes."""
     nodes, memory, gres = said.find("nodes"), said.find("mem"), said.find("gres")
-    warning, warned = said.find("signal"), said.read("signal", amounts.warned)
+    warning, warned = said.find("signal"), said.read("signal", amounts.warning_signal)
     if warning is not None and warned is not None and not warned.to_script:
         why = "the request in QUORATE_REQUEST_FILE comes then, but no signal: say B: and trap it in the script"
         yield IgnoredDirective(warning.line, f"--signal={warning.value}", why)

@@ -83,7 +83,7 @@ class Course:
 
     def since_begin(self, at: Instant) -> str:
         """An instant as people read it in a test: the time since it began."""
-        return spelled(at - self.begins)
+        return duration_text(at - self.begins)
 
     def leaves_below(self, queue: QueueName) -> frozenset[QueueName]:
         """The queue, and every queue below it."""
@@ -110,7 +110,7 @@ class Course:
                 yield start, until - start, held
 
 
-def spelled(milliseconds: int) -> str:
+def duration_text(milliseconds: int) -> str:
     """Like `1h30s`, as it may be written in a test; whole seconds."""
     written = ""
     for unit, size in _UNITS_MS.items():

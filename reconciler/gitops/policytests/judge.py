@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from reconciler.documents.policy_test import Must, PolicyTest, Statement
-from reconciler.gitops.policytests.course import Course, Story, spelled
-from reconciler.gitops.policytests.explanations import instead, left, told, why_not
-from reconciler.gitops.policytests.holdings import hold, share
+from reconciler.gitops.policytests.course import Course, Held, Story, duration_text
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, TaskPlacement
-from solver.plan.plan import Evict, Inadmissible, Shrink, Waits
+from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Shrink, Waits, Yields
 
 _SHOWN_MAX = 3
 """Of many jobs alike that broke a statement, so many are told of."""
@@ -36,7 +34,7 @@ def broken(test: PolicyTest, course: Course) -> Iterator[Broken]:
     """Every statement that does not hold, in the order in which they are written."""
     for index, statement in enumerate(test.then):
         if statement.must in ("hold", "have-share"):
-            said = hold(statement, course) if statement.must == "hold" else share(statement, course)
+            said = _hold(statement, course) if statement.must == "hold" else _share(statement, course)
             if said:
                 yield Broken(index, said, "")
         else:
@@ -80,16 +78,16 @@ def _names(name: JobName, test: PolicyTest) -> tuple[JobName, ...]:
 def _start(statement: Statement, story: Story, course: Course, test: PolicyTest) -> _Said | None:
     name = story.job.name
     if not story.starts:
-        return _Said(f"{name} never starts: {instead(story, course)}", told(story, course))
+        return _Said(f"{name} never starts: {_instead(story, course)}", _told(story, course))
     at, tasks = story.starts[0]
     # Before the first round nobody can start: who has waited already is counted from there.
     waited = at - max(story.job.submitted_at, course.begins)
     if statement.within is not None:
         if waited > statement.within:
-            late = f"{name} starts only {spelled(waited)} after its submission, at {course.since_begin(at)}"
-            return _Said(f"{late}; within {statement.within} was asked", told(story, course, until=at))
+            late = f"{name} starts only {duration_text(waited)} after its submission, at {course.since_begin(at)}"
+            return _Said(f"{late}; within {statement.within} was asked", _told(story, course, until=at))
     elif statement.before is None and at != story.verdicts[0][0]:
-        return _Said(f"{name} does not start at once but at {course.since_begin(at)}", told(story, course, until=at))
+        return _Said(f"{name} does not start at once but at {course.since_begin(at)}", _told(story, course, until=at))
     return _before(statement, at, story, course, test) or _where(statement, name, tasks, course)
 
 
@@ -99,7 +97,7 @@ def _before(statement: Statement, at: Instant, story: Story, course: Course, tes
         if other is not None and other.starts and other.starts[0][0] <= at:
             first = f"{name} starts at {course.since_begin(other.starts[0][0])}"
             late = f"{story.job.name} at {course.since_begin(at)}"
-            return _Said(f"{first}, {late}", told(story, course, until=at))
+            return _Said(f"{first}, {late}", _told(story, course, until=at))
     return None
 
 
@@ -119,7 +117,7 @@ def _wait(statement: Statement, story: Story, course: Course, _: PolicyTest) -> 
     first = story.verdicts[0][1] if story.verdicts else None
     started = story.starts[0][0] if story.starts else None
     if not isinstance(first, Waits):
-        return _Said(f"{name} does not wait: {instead(story, course)}", told(story, course))
+        return _Said(f"{name} does not wait: {_instead(story, course)}", _told(story, course))
     if statement.until is not None and started is not None and started < course.begins.after(statement.until):
         return _Said(f"{name} starts at {course.since_begin(started)}, and was to wait until {statement.until}")
     return _told_so(statement, story, course)
@@ -127,7 +125,7 @@ def _wait(statement: Statement, story: Story, course: Course, _: PolicyTest) -> 
 
 def _be_inadmissible(statement: Statement, story: Story, course: Course, _: PolicyTest) -> _Said | None:
     if not story.blocked or not isinstance(story.blocked[0][1], Inadmissible):
-        return _Said(f"{story.job.name} is not refused: {instead(story, course)}", told(story, course))
+        return _Said(f"{story.job.name} is not refused: {_instead(story, course)}", _told(story, course))
     return _told_so(statement, story, course)
 
 
@@ -137,12 +135,12 @@ def _told_so(statement: Statement, story: Story, course: Course) -> _Said | None
         reason.__struct_config__.tag == statement.because for _, verdict in story.blocked for reason in verdict.reasons
     ):
         return None
-    return _Said(f"{story.job.name} is never told {statement.because}, but {why_not(story)}", told(story, course))
+    return _Said(f"{story.job.name} is never told {statement.because}, but {_why_not(story)}", _told(story, course))
 
 
 def _stay(_: Statement, story: Story, course: Course, __: PolicyTest) -> _Said | None:
     gone = next(((at, step) for at, step in story.asked if isinstance(step, Evict)), None)
-    return _Said(*left(story, course, *gone)) if gone else None
+    return _Said(*_left(story, course, *gone)) if gone else None
 
 
 def _leave(statement: Statement, story: Story, course: Course, test: PolicyTest) -> _Said | None:
@@ -160,14 +158,14 @@ def _asked(
     word = "asked to leave" if kind is Evict else "asked to shrink"
     name, beneficiaries = story.job.name, _names(statement.beneficiary, test) if statement.beneficiary else ()
     if not asked:
-        return _Said(f"{name} is never {word}: {instead(story, course)}")
+        return _Said(f"{name} is never {word}: {_instead(story, course)}")
     fitting = [
         at
         for at, step in asked
         if statement.by in (None, step.means) and (not beneficiaries or step.beneficiary in beneficiaries)
     ]
     if not fitting:
-        said, why = left(story, course, *asked[0])
+        said, why = _left(story, course, *asked[0])
         return _Said(f"{said}, which is not as asked", why)
     if statement.within is not None and fitting[0] > course.begins.after(statement.within):
         return _Said(f"{name} is {word} only at {course.since_begin(fitting[0])}; within {statement.within} was asked")
@@ -178,11 +176,11 @@ def _keep(statement: Statement, story: Story, course: Course, _: PolicyTest) -> 
     asked = statement.at_least or MilliGpu(0)
     for at, held in story.held:
         if held < asked:
-            why = [left(story, course, when, step)[1] for when, step in story.asked if when == at]
+            why = [_left(story, course, when, step)[1] for when, step in story.asked if when == at]
             short = f"{story.job.name} holds {held} GPUs at {course.since_begin(at)}"
             return _Said(f"{short}; at least {statement.at_least} were asked", "\n".join(why))
     if not story.held:
-        return _Said(f"{story.job.name} never holds anything: {instead(story, course)}", told(story, course))
+        return _Said(f"{story.job.name} never holds anything: {_instead(story, course)}", _told(story, course))
     return None
 
 
@@ -195,3 +193,83 @@ _JUDGES: dict[Must, Callable[[Statement, Story, Course, PolicyTest], _Said | Non
     "shrink": _shrink,
     "keep": _keep,
 }
+
+
+def _instead(story: Story, course: Course) -> str:
+    """Where the job stands in the end."""
+    if story.starts:
+        return f"it starts at {course.since_begin(story.starts[0][0])}"
+    if story.blocked and isinstance(story.blocked[-1][1], Inadmissible):
+        return "it is refused"
+    if story.blocked:
+        return f"it still waits at {course.since_begin(course.ends)}"
+    return "it goes on with what it has"
+
+
+def _why_not(story: Story) -> str:
+    """The codes of what it was told when it was told something last."""
+    if not story.blocked:
+        return "nothing"
+    return ", ".join(sorted({str(reason.__struct_config__.tag) for reason in story.blocked[-1][1].reasons}))
+
+
+def _told(story: Story, course: Course, until: Instant | None = None) -> str:
+    """The reasons that it was told last, before an instant."""
+    blocked = [(at, verdict) for at, verdict in story.blocked if until is None or at < until]
+    if not blocked:
+        return ""
+    at, verdict = blocked[-1]
+    reasons = (f"{reason.__struct_config__.tag}: {reason}" for reason in verdict.reasons)
+    return f"at {course.since_begin(at)} {story.job.name} was told: {'; '.join(reasons)}"
+
+
+def _left(story: Story, course: Course, at: Instant, step: Evict | Shrink) -> tuple[str, str]:
+    """That it was asked to leave or to shrink, and why."""
+    word = "leave" if isinstance(step, Evict) else f"give up {step.gpus} GPUs"
+    whom = f" for {step.beneficiary}" if step.beneficiary else ""
+    message = f"{story.job.name} is asked to {word} at {course.since_begin(at)}, by {step.means}{whom}"
+    why = next((str(v) for when, v in story.verdicts if when == at and isinstance(v, Yields | Moves | Departs)), "")
+    return message, f"{story.job.name} {why}" if why else ""
+
+
+def _hold(statement: Statement, course: Course) -> str:
+    """Where a queue holds too few or too many GPUs, that; "" where it never does."""
+    for at, held in _looked_at(statement, course):
+        gpus = course.held_by(statement.queue, statement.gpu_type, held)
+        if statement.at_least is not None and gpus < statement.at_least:
+            asked = f"at least {statement.at_least} were asked"
+        elif statement.at_most is not None and gpus > statement.at_most:
+            asked = f"at most {statement.at_most} were asked"
+        else:
+            continue
+        kind = f" {statement.gpu_type}" if statement.gpu_type else ""
+        return f"queue {statement.queue} holds {gpus} GPUs{kind} at {course.since_begin(at)}; {asked}"
+    return ""
+
+
+def _share(statement: Statement, course: Course) -> str:
+    """Where a queue has less of what all queues hold than was asked, that; else ""."""
+    if statement.after is None:
+        last = course.held[-1][1]
+        own, everybody = (course.held_by(queue, statement.gpu_type, last) for queue in (statement.queue, None))
+        unit = "GPUs"
+    else:
+        spans = list(course.spans(statement.after))
+        own, everybody = (
+            MilliGpu(sum(ms * course.held_by(queue, statement.gpu_type, held) for _, ms, held in spans) // 3_600_000)
+            for queue in (statement.queue, None)
+        )
+        unit = "GPU-hours"
+    part = own / everybody if everybody else 0.0
+    asked = statement.share or 0.0
+    if part >= asked:
+        return ""
+    kind = f" of {statement.gpu_type}" if statement.gpu_type else ""
+    of = f"{own} of the {everybody} {unit}{kind} that all queues have"
+    return f"queue {statement.queue} has {of}, which is {part:.1%}; at least {asked:.1%} was asked"
+
+
+def _looked_at(statement: Statement, course: Course) -> list[tuple[Instant, Held]]:
+    if statement.after is None:
+        return [(course.ends, course.held[-1][1])]
+    return [(at, held) for at, _, held in course.spans(statement.after)]

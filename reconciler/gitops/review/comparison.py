@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.gitops.review.devices import fragments, repartitioned, stranded
+from reconciler.gitops.review.devices import device_changes, fragments, stranded_jobs
 from reconciler.gitops.review.guardrails import breaches_of
 from reconciler.gitops.review.jobs import job_changes
 from reconciler.gitops.review.meaning import document_changes, meaning_of
-from reconciler.gitops.review.queues import converging, queue_changes, queue_waits
+from reconciler.gitops.review.queues import converging_limits, queue_changes, queue_waits
 from reconciler.gitops.review.side import Played, ReviewSide, play
 from reconciler.model.review_findings import Ahead, Review, RevisionReviewed
 from solver.milp.optimiser import Optimiser
@@ -34,12 +34,12 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         documents=tuple(document_changes(base.compiled, head.compiled)),
         jobs=tuple(job_changes(snapshot, before, after)),
         queues=tuple(queue_changes(before, after)),
-        converging=tuple(converging(after)),
+        converging=tuple(converging_limits(after)),
         waits=tuple(queue_waits(snapshot, before, after)),
         fragments=tuple(fragments(before, after)),
-        repartitioned=tuple(repartitioned(before, after)),
+        repartitioned=tuple(device_changes(before, after)),
         ahead=_ahead(before, after),
-        stranded=tuple(stranded(snapshot, before, after)),
+        stranded=tuple(stranded_jobs(snapshot, before, after)),
     )
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found))
 

@@ -64,7 +64,7 @@ def free_by_type(side: Played) -> Mapping[GpuType, FreeGpus]:
     }
 
 
-def repartitioned(base: Played, head: Played) -> Iterator[DeviceChange]:
+def device_changes(base: Played, head: Played) -> Iterator[DeviceChange]:
     """GPUs that have other instances under the head once the next round has come true, by node and GPU."""
     before, after = _instances(base), _instances(head)
     for known in sorted(before.keys() & after.keys()):
@@ -76,7 +76,7 @@ def _instances(side: Played) -> Mapping[tuple[NodeName, DeviceId], tuple[MigInst
     return {(node.name, gpu.id): gpu.instances for node in side.ahead.after.nodes for gpu in node.gpus}
 
 
-def stranded(snapshot: Snapshot, base: Played, head: Played) -> Iterator[Stranded]:
+def stranded_jobs(snapshot: Snapshot, base: Played, head: Played) -> Iterator[Stranded]:
     """Jobs that run on nodes of which only the base knows, by name."""
     removed = {node.name for node in base.snapshot.nodes} - {node.name for node in head.snapshot.nodes}
     for job in snapshot.jobs:

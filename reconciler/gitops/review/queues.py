@@ -41,7 +41,7 @@ def _entitlements(side: Played) -> dict[QuotaLine, Entitlement]:
     }
 
 
-def converging(head: Played) -> Iterator[Converging]:
+def converging_limits(head: Played) -> Iterator[Converging]:
     """The limits of the head that are below what their queues hold."""
     deadlines = {QuotaLine(clock.queue, clock.gpu_type): clock.deadline for clock in reversed(head.ahead.clocks)}
     for line, over in sorted(head.ahead.over.items()):

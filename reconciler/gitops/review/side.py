@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.control.islands import with_told_islands
+from reconciler.control.islands import with_reported_islands
 from reconciler.documents.repository import Compiled
 from solver.milp.optimiser import Optimiser
 from solver.model.cluster import Node
@@ -66,7 +66,7 @@ def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], base: Iterable[
     nodes = snapshot.nodes
     if declared:
         told = {name: node.island for name, node in seen.items() if name not in said or not said[name].island}
-        placed = with_told_islands(declared, told)
+        placed = with_reported_islands(declared, told)
         nodes = tuple(_as_seen(node, seen.get(node.name), said.get(node.name)) for node in placed)
     node_sets = narrowed(snapshot.node_sets, {node.name for node in nodes})
     return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight, node_sets)

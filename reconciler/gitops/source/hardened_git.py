@@ -93,7 +93,7 @@ def said(error: Exception) -> str:
     return without_password(fatal.partition(": ")[2] or fatal)
 
 
-def configured(more: Mapping[str, str]) -> dict[str, str]:
+def git_environment(more: Mapping[str, str]) -> dict[str, str]:
     """The environment that gives Git its configuration: ours, and more."""
     pairs = {**_CONFIG, **more}
     environment = {"GIT_CONFIG_COUNT": str(len(pairs))}
@@ -105,4 +105,4 @@ def configured(more: Mapping[str, str]) -> dict[str, str]:
 def _environment(git_dir: Path | None) -> dict[str, str]:
     # ssh would ask at the terminal for a host key or a passphrase, and wait.
     ssh = {} if "GIT_SSH_COMMAND" in os.environ else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes"}
-    return {**_ENVIRONMENT, **configured({}), **ssh, **({"GIT_DIR": str(git_dir)} if git_dir else {})}
+    return {**_ENVIRONMENT, **git_environment({}), **ssh, **({"GIT_DIR": str(git_dir)} if git_dir else {})}

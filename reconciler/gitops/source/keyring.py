@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from reconciler.gitops.source.errors import GitSourceError
-from reconciler.gitops.source.hardened_git import configured
+from reconciler.gitops.source.hardened_git import git_environment
 
 _GPG_CONF: Final = "batch\nno-tty\nno-autostart\nno-auto-key-retrieve\ntrust-model always\nlock-never\n"
 """Nothing is fetched, asked or started: `always` since every key in there was listed by who may."""
@@ -54,7 +54,7 @@ def keyring(keys: Keys) -> Iterator[dict[str, str]]:
 
 def _environment(allowed: Path, home: Path) -> dict[str, str]:
     programs = {"gpg.program": "gpg", "gpg.ssh.program": "ssh-keygen", "gpg.x509.program": os.devnull}
-    return {"GNUPGHOME": str(home), **configured({"gpg.ssh.allowedSignersFile": str(allowed), **programs})}
+    return {"GNUPGHOME": str(home), **git_environment({"gpg.ssh.allowedSignersFile": str(allowed), **programs})}
 
 
 def _import(key: str, environment: dict[str, str]) -> None:

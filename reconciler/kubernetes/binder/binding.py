@@ -12,22 +12,22 @@ from reconciler.kubernetes.binder.journal import (
     JournalTooLongError,
     PodBinding,
     StartJournal,
-    held,
+    hold_annotations,
     journal_of,
     written,
 )
-from reconciler.kubernetes.binder.outcomes import GangOutcome, PodOutcome, failure_of, judged
+from reconciler.kubernetes.binder.outcomes import GangOutcome, PodOutcome, binding_outcome, failure_of
 from reconciler.kubernetes.binder.partial_starts import Again, StartKey, start_of
 from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api, Check
+from reconciler.kubernetes.client.concurrency import work_off
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import KubernetesError, NotFoundError
-from reconciler.kubernetes.client.together import worked_off
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 
 __all__ = ["Binder", "GangBinding", "GangOutcome", "Leads", "PodBinding", "PodOutcome"]
 
@@ -94,7 +94,7 @@ class Binder:
         self.forget([old for old in self._remembered if old.attempt < attempts.get(old.job, 0)])
         line = BindingQueue(sendings, self._at_once_max)
         try:
-            await worked_off(line.taken, partial(self._in_turn, line), AT_ONCE_MAX)
+            await work_off(line.taken, partial(self._in_turn, line), AT_ONCE_MAX)
         finally:
             self._underway.difference_update(start_of(one.of) for one in sendings if isinstance(one.of, StartJournal))
 
@@ -102,7 +102,7 @@ class Binder:
         sending, number = turn
         if number:
             pod = sending.pods[number]
-            sending.tell(number, await self._bound(pod, held(pod, sending.of)))
+            sending.tell(number, await self._bound(pod, hold_annotations(pod, sending.of)))
         else:
             await self._begun(sending, line)
         if sending.is_over:
@@ -133,12 +133,12 @@ class Binder:
         head, of = sending.pods[0], sending.of
         if isinstance(of, GangBinding):
             if len(of.pods) == 1:
-                return held(head, of)
+                return hold_annotations(head, of)
             sending.of = of = journal_of(of, self._clock.now())
         start = start_of(of)
         self._remembered[start] = self._leads().epoch, of
         self._underway.add(start)
-        said = held(head, of)
+        said = hold_annotations(head, of)
         return {**said, names.GANG_PLAN: written(of)} if head.key == of.pods[0].key else said
 
     async def _bound(self, pod: PodBinding, said: Mapping[str, str]) -> PodOutcome:
@@ -179,7 +179,7 @@ class Binder:
             return PodOutcome(pod, "gone", outcome.why)
         except KubernetesError as blind:
             return PodOutcome(pod, "unknown", f"{outcome.why}; {blind}")
-        return judged(pod, said, seen)
+        return binding_outcome(pod, said, seen)
 
 
 def still(leads: Leads, lead: Leadership) -> Check:

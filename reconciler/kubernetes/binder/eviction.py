@@ -11,16 +11,16 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.binder.budgets import Budgets, forbidden
 from reconciler.kubernetes.binder.eviction_steps import (
     END_GRACE,
-    Asked,
     BeginEviction,
     Call,
     CancelEviction,
+    EvictionRequest,
     EvictPods,
     GangEviction,
     TellPods,
     TimeUp,
     Wait,
-    departure_by,
+    eviction_record_of,
     leaving_pods,
     leavings,
     next_moves,
@@ -28,13 +28,13 @@ from reconciler.kubernetes.binder.eviction_steps import (
 )
 from reconciler.kubernetes.binder.intents import Pods
 from reconciler.kubernetes.binder.nominations import Nominator
-from reconciler.kubernetes.binder.pod_deeds import PodDeeds
-from reconciler.kubernetes.binder.records import departure_on, written
+from reconciler.kubernetes.binder.pod_writes import PodWriter
+from reconciler.kubernetes.binder.records import eviction_record_on, written
 from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.fencing import Leading
+from reconciler.kubernetes.client.concurrency import gather
+from reconciler.kubernetes.client.fencing import LeaderSource
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError, NotFoundError
-from reconciler.kubernetes.client.together import together
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.jobs import PodGang
@@ -77,30 +77,36 @@ class Evictor:
     """Remembers nothing that matters: `begin` writes down what a round decided, `advance` does what comes next, in every pass."""
 
     def __init__(
-        self, api: Api, leading: Leading, promises: Nominator, hooks: Hooks, clock: Clock, log: FilteringBoundLogger
+        self,
+        api: Api,
+        leading: LeaderSource,
+        promises: Nominator,
+        hooks: Hooks,
+        clock: Clock,
+        log: FilteringBoundLogger,
     ) -> None:
         self._api = api
-        self._deeds = PodDeeds(api, leading)
+        self._pods = PodWriter(api, leading)
         self._promises = promises
         self._hooks = hooks
         self._clock = clock
         self._log = log
         self._rests: dict[JobName, Instant] = {}
 
-    async def begin(self, steps: Iterable[Asked], seen: Seen) -> tuple[Outcome, ...]:
+    async def begin(self, steps: Iterable[EvictionRequest], seen: Seen) -> tuple[Outcome, ...]:
         """Asks for these, and goes on as far as it can now. Raises NotLeaderError.
 
         Where budgets forbid it nothing is asked, but of who has run for its time limit.
         """
         gangs = {gang.name: gang for gang in seen.cluster.gangs}
-        return self._told(await together(self._asked(step, gangs.get(step.job), seen) for step in steps))
+        return self._told(await gather(self._asked(step, gangs.get(step.job), seen) for step in steps))
 
     async def advance(self, seen: Seen) -> tuple[Outcome, ...]:
         """Does what comes next for every gang that was asked to leave. Raises NotLeaderError."""
         now = self._clock.now()
         known = list(leavings(seen.cluster, seen.pods, seen.budgets))
         self._rests = {gang.job: self._rests[gang.job] for gang in known if self._rests.get(gang.job, now) > now}
-        outcomes = await together(
+        outcomes = await gather(
             self._guarded(gang, self._carried_on(gang, seen)) for gang in known if gang.job not in self._rests
         )
         self._hooks.forget_others({pod.metadata.uid for gang in known for pod in gang.pods})
@@ -114,7 +120,7 @@ class Evictor:
             self._log.info("eviction", job=outcome.job, outcome=outcome.event, why=outcome.why)
         return told
 
-    async def _asked(self, step: Asked, gang: PodGang | None, seen: Seen) -> Outcome:
+    async def _asked(self, step: EvictionRequest, gang: PodGang | None, seen: Seen) -> Outcome:
         if gang is None or gang.job is None or (gang.job.attempt, bool(gang.job.placement)) != (step.attempt, True):
             return Outcome(step.job, "refused", f"attempt {step.attempt} holds nothing any more")
         pods = leaving_pods(gang, seen.pods, uids_of(gang, step))
@@ -123,7 +129,7 @@ class Evictor:
         against = forbidden(pods, seen.budgets)
         if against and not isinstance(step, TimeUp):
             return Outcome(step.job, "refused", against)
-        asked = GangEviction(gang.name, departure_by(step, pods, self._clock.now()), pods, against)
+        asked = GangEviction(gang.name, eviction_record_of(step, pods, self._clock.now()), pods, against)
         return await self._guarded(asked, self._first(asked, seen))
 
     async def _guarded(self, gang: GangEviction, deed: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -164,11 +170,11 @@ class Evictor:
         if gang.may_stay:
             return Outcome(gang.job, "waits", why)
         if self._clock.now() < gang.intent.deadline:
-            limit = f"its time limit of {gang.departure.limit} is over at {gang.intent.deadline}"
+            limit = f"its time limit of {gang.record.limit} is over at {gang.intent.deadline}"
             return Outcome(gang.job, "limit-near", f"{limit}; {why}")
         if gang.forbidden:
             self._rests[gang.job] = self._clock.now().after(RETRY)
-        return Outcome(gang.job, "waits", f"{gang.departure.why}; {why}")
+        return Outcome(gang.job, "waits", f"{gang.record.why}; {why}")
 
     async def _recorded(self, gang: GangEviction, tries: int = TRIES) -> GangEviction:
         """The request stands on the pod that will go last, before anything else is done; what was asked before stays as it is.
@@ -177,33 +183,33 @@ class Evictor:
         """
         bearer, *others = gang.pods
         try:
-            told = await self._deeds.annotate(bearer, self._request(bearer, gang), bearer.metadata.resource_version)
+            told = await self._pods.annotate(bearer, self._request(bearer, gang), bearer.metadata.resource_version)
         except ConflictError:
             fresh = await self._fresh(bearer)
             if tries == 1 or fresh is None:
                 raise
-            known = departure_on(fresh)
+            known = eviction_record_on(fresh)
             if known is None or known.intent.id != gang.intent.id:
                 return await self._recorded(gang._replace(pods=(fresh, *others)), tries - 1)
             # This pass has not seen what an earlier one wrote.
-            return gang._replace(departure=known, pods=(fresh, *others))
+            return gang._replace(record=known, pods=(fresh, *others))
         return gang._replace(pods=(told, *others))
 
     async def _tell(self, gang: GangEviction, pods: Iterable[Pod]) -> GangEviction:
         """As it is afterwards: without the pods that were gone."""
-        there = await together(self._annotate(pod, self._request(pod, gang)) for pod in pods)
+        there = await gather(self._annotate(pod, self._request(pod, gang)) for pod in pods)
         fresh = {pod.key: new for pod, new in zip(pods, there, strict=True)}
         return gang._replace(pods=tuple(new for pod in gang.pods if (new := fresh.get(pod.key, pod)) is not None))
 
     def _request(self, pod: Pod, gang: GangEviction) -> dict[str, str | None]:
-        record = msgspec.structs.replace(gang.departure, uid=pod.metadata.uid)
-        by = {names.CHECKPOINT_BY: str(gang.intent.deadline)} if gang.departure.asks_to_save else {}
+        record = msgspec.structs.replace(gang.record, uid=pod.metadata.uid)
+        by = {names.CHECKPOINT_BY: str(gang.intent.deadline)} if gang.record.asks_to_save else {}
         return {names.EVICT: written(record), **by}
 
     async def _annotate(self, pod: Pod, annotations: dict[str, str | None]) -> Pod | None:
         """The pod with these (None: taken away); None: it is gone, or another has its name."""
         try:
-            return await self._deeds.annotate(pod, annotations)
+            return await self._pods.annotate(pod, annotations)
         except (NotFoundError, ConflictError):
             return None
 
@@ -224,7 +230,7 @@ class Evictor:
 
     def _ended(self, gang: GangEviction) -> GangEviction:
         intent = msgspec.structs.replace(gang.intent, stage="ends", staged_at=self._clock.now())
-        return gang._replace(departure=msgspec.structs.replace(gang.departure, intent=intent, count=len(gang.pods)))
+        return gang._replace(record=msgspec.structs.replace(gang.record, intent=intent, count=len(gang.pods)))
 
     def _unanswered(self, gang: GangEviction) -> list[tuple[str, str]]:
         """Nobody waits for its hooks any more; what they have answered instead, by the names of pods."""
@@ -239,17 +245,17 @@ class Evictor:
         if len(gang.pods) == 1:
             return ""
         unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in reversed(gang.pods)}
-        answers = await together(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
+        answers = await gather(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
         return next((answer for answer in answers if answer), "")
 
     async def _evict(self, gang: GangEviction, move: EvictPods) -> Outcome:
         """All but the bearer at once; the bearer once none of them was refused."""
-        refused = [why for why in await together(self._evicted(*one) for one in move.pods) if why]
+        refused = [why for why in await gather(self._evicted(*one) for one in move.pods) if why]
         if not refused and move.bearer:
             refused = [why for why in [await self._evicted(*move.bearer)] if why]
         if not refused:
             event: Event = "evicting" if gang.may_stay else "limit-over"
-            return Outcome(gang.job, event, gang.departure.why, gang.departure.leaving)
+            return Outcome(gang.job, event, gang.record.why, gang.record.leaving)
         now = self._clock.now()
         self._rests[gang.job] = now.after(RETRY)
         late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
@@ -258,7 +264,7 @@ class Evictor:
     async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False, tries: int = TRIES) -> str:
         """Asks for one pod to end; why it was refused, "" where it was not, or was gone."""
         try:
-            await self._deeds.evict(pod, grace, dry=dry)
+            await self._pods.evict(pod, grace, dry=dry)
         except NotFoundError:
             return ""
         except ConflictError as conflict:
@@ -290,6 +296,6 @@ class Evictor:
                 return Outcome(gang.job, "failed", unkept[0].reason)
         *others, bearer = move.pods
         nothing = {names.EVICT: None, names.CHECKPOINT_BY: None}
-        await together(self._annotate(pod, dict(nothing)) for pod in others)
+        await gather(self._annotate(pod, dict(nothing)) for pod in others)
         await self._annotate(bearer, dict(nothing))
-        return Outcome(gang.job, "called-off", move.why, gang.departure.leaving)
+        return Outcome(gang.job, "called-off", move.why, gang.record.leaving)

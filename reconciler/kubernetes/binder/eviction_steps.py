@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from reconciler.kubernetes.binder.budgets import Budgets, forbidden
-from reconciler.kubernetes.binder.intents import Pods, departure_in, marked_gangs, members_of
-from reconciler.kubernetes.binder.records import EvictionRecord, departure_on
+from reconciler.kubernetes.binder.intents import Pods, eviction_record_in, marked_gangs, members_of
+from reconciler.kubernetes.binder.records import EvictionRecord, eviction_record_on
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.saves import Hook, checkpointed_at, hook_of, saves, termination_of
@@ -33,7 +33,7 @@ class TimeUp(NamedTuple):
     over_at: Instant
 
 
-Asked = EvictStep | Shrink | Release | TimeUp
+EvictionRequest = EvictStep | Shrink | Release | TimeUp
 
 
 class TellPods(NamedTuple):
@@ -87,7 +87,7 @@ class GangEviction(NamedTuple):
     """
 
     job: JobName
-    departure: EvictionRecord
+    record: EvictionRecord
     pods: tuple[Pod, ...]
     forbidden: str = ""
     needed: bool = True
@@ -95,22 +95,22 @@ class GangEviction(NamedTuple):
     @property
     def intent(self) -> Intent:
         """What was asked."""
-        return self.departure.intent
+        return self.record.intent
 
     @property
     def may_stay(self) -> bool:
         """Where budgets forbid it to the end, it stays. One that has run for its time limit leaves as soon as they allow it."""
-        return self.departure.limit is None
+        return self.record.limit is None
 
     @property
     def bearer(self) -> Pod | None:
         """The pod on which it stands how far it has come; the last to go."""
-        return next((pod for pod in self.pods if pod.metadata.uid == self.departure.uid), None)
+        return next((pod for pod in self.pods if pod.metadata.uid == self.record.uid), None)
 
     @property
     def has_begun(self) -> bool:
         """Some of it was evicted: it can't stay any more."""
-        gone = len(self.pods) < self.departure.count or any(pod.metadata.deletion_timestamp for pod in self.pods)
+        gone = len(self.pods) < self.record.count or any(pod.metadata.deletion_timestamp for pod in self.pods)
         return self.intent.stage == "ends" and gone
 
 
@@ -118,12 +118,12 @@ def leavings(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) -> Iterat
     """Every gang of which something was asked, in the order of their names."""
     waiting = {gang.name for gang in cluster.gangs if not gang.bound}
     for gang in marked_gangs(cluster, pods):
-        departure = departure_in(gang, pods)
-        if departure is None:
+        record = eviction_record_in(gang, pods)
+        if record is None:
             continue
-        there = leaving_pods(gang, pods, departure.leaving if departure.intent.kind == "shrink" else None)
-        whom = departure.intent.beneficiary
-        yield GangEviction(gang.name, departure, there, forbidden(there, budgets), whom is None or whom in waiting)
+        there = leaving_pods(gang, pods, record.leaving if record.intent.kind == "shrink" else None)
+        whom = record.intent.beneficiary
+        yield GangEviction(gang.name, record, there, forbidden(there, budgets), whom is None or whom in waiting)
 
 
 def leaving_pods(gang: PodGang, pods: Pods, only: Collection[str] | None) -> tuple[Pod, ...]:
@@ -131,7 +131,7 @@ def leaving_pods(gang: PodGang, pods: Pods, only: Collection[str] | None) -> tup
     return tuple(pod for _, pod in members_of(gang, pods) if pod.holds and (only is None or pod.metadata.uid in only))
 
 
-def departure_by(step: Asked, pods: Sequence[Pod], now: Instant) -> EvictionRecord:
+def eviction_record_of(step: EvictionRequest, pods: Sequence[Pod], now: Instant) -> EvictionRecord:
     """What a step asks of these pods, by when; the first of them is to remember it."""
     bearer = pods[0].metadata.uid
     match step:
@@ -153,7 +153,7 @@ def departure_by(step: Asked, pods: Sequence[Pod], now: Instant) -> EvictionReco
             return EvictionRecord(bearer, intent, f"its time limit of {limit} is over", limit=limit)
 
 
-def uids_of(gang: PodGang, step: Asked) -> frozenset[str] | None:
+def uids_of(gang: PodGang, step: EvictionRequest) -> frozenset[str] | None:
     """The pods that a step means; None: all of the gang."""
     if not isinstance(step, Shrink):
         return None
@@ -173,13 +173,13 @@ def next_moves(gang: GangEviction, now: Instant) -> tuple[Move, ...]:
     if not gang.needed:
         why = f"{gang.intent.beneficiary} does not wait for what it holds any more"
         return (CancelEviction(_bearer_last(gang), why, in_vain=False),)
-    unsaved = [pod for pod in gang.pods if _is_to_save(pod, gang.departure)]
+    unsaved = [pod for pod in gang.pods if _is_to_save(pod, gang.record)]
     if unsaved and now < gang.intent.deadline:
         if untold := _untold(gang):
             return (TellPods(untold),)
         calls = (Call(pod, hook) for pod in unsaved if (hook := hook_of(pod)))
         return (*calls, Wait(f"{count(len(unsaved), 'pod')} may save their work until {gang.intent.deadline}"))
-    if now < gang.intent.deadline and gang.departure.limit is not None:
+    if now < gang.intent.deadline and gang.record.limit is not None:
         return (Wait(f"until {gang.intent.deadline}: it may run for so long"),)
     late = f"has not saved its work by {gang.intent.deadline}" if unsaved else "has saved what it can"
     return (_refused(gang, now) or BeginEviction(gang.bearer, late),)
@@ -213,21 +213,21 @@ def _bearer_last(gang: GangEviction) -> tuple[Pod, ...]:
 
 
 def _untold(gang: GangEviction) -> tuple[Pod, ...]:
-    return tuple(pod for pod in gang.pods if not (pod.metadata.deletion_timestamp or _is_told(pod, gang.departure)))
+    return tuple(pod for pod in gang.pods if not (pod.metadata.deletion_timestamp or _is_told(pod, gang.record)))
 
 
-def _is_told(pod: Pod, departure: EvictionRecord) -> bool:
+def _is_told(pod: Pod, record: EvictionRecord) -> bool:
     """It bears a record of the same request."""
-    known, asked = departure_on(pod), departure.intent
+    known, asked = eviction_record_on(pod), record.intent
     return known is not None and (known.intent.id, known.intent.asked_at) == (asked.id, asked.asked_at)
 
 
-def _is_to_save(pod: Pod, departure: EvictionRecord) -> bool:
+def _is_to_save(pod: Pod, record: EvictionRecord) -> bool:
     """It says that it can, runs, and has not since it was asked: to the second, which is as people write times."""
-    if not (departure.asks_to_save and saves(pod.metadata) and pod.status.phase == "Running"):
+    if not (record.asks_to_save and saves(pod.metadata) and pod.status.phase == "Running"):
         return False
     if pod.metadata.deletion_timestamp:
         return False
     at = checkpointed_at(pod.metadata)
-    asked_at = departure.intent.asked_at
+    asked_at = record.intent.asked_at
     return at is None or at < asked_at - asked_at % 1000

@@ -11,9 +11,9 @@ import msgspec
 from reconciler.kubernetes.binder.records import (
     EvictionRecord,
     NominationRecord,
-    departure_on,
     doubts_on,
-    marked,
+    eviction_record_on,
+    marked_pods,
     promise_on,
 )
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
@@ -55,7 +55,7 @@ def in_flight_of(cluster: KubernetesCluster, pods: Pods, starts: Iterable[Intent
         read = _Read.of(gang, pods)
         remarks += [(gang.name, remark) for remark in read.remarks]
         if gang.job.placement:
-            intents += _asked(gang, gang.job, read.departures)
+            intents += _asked(gang, gang.job, read.evictions)
         promise = _newest_promise(gang.job, read.promises, nodes)
         promised += [promise] if promise else []
         reservations += [] if gang.job.placement else _newest_reservation(gang.job, read.promises, nodes)
@@ -67,28 +67,28 @@ def in_flight_of(cluster: KubernetesCluster, pods: Pods, starts: Iterable[Intent
 
 def marked_gangs(cluster: KubernetesCluster, pods: Pods) -> Iterator[PodGang]:
     """The gangs on whose pods something is written."""
-    keys = marked(pods)
+    keys = marked_pods(pods)
     return (gang for gang in cluster.gangs if keys and any((one.namespace, one.name) in keys for one in gang.members))
 
 
 class _Read(NamedTuple):
     """The records on the pods of one gang that say what they are."""
 
-    departures: tuple[EvictionRecord, ...]
+    evictions: tuple[EvictionRecord, ...]
     promises: tuple[NominationRecord, ...]
     remarks: tuple[Remark, ...]
 
     @classmethod
     def of(cls, gang: PodGang, pods: Pods) -> _Read:
-        departures: list[EvictionRecord] = []
+        evictions: list[EvictionRecord] = []
         promises: list[NominationRecord] = []
         remarks: list[Remark] = []
         for _, pod in members_of(gang, pods):
-            departure, promise = departure_on(pod), promise_on(pod)
-            departures += [departure] if departure and pod.holds else []
+            record, promise = eviction_record_on(pod), promise_on(pod)
+            evictions += [record] if record and pod.holds else []
             promises += [promise] if promise else []
             remarks += [Remark("record-not-believed", doubt) for doubt in doubts_on(pod)]
-        return cls(tuple(departures), tuple(promises), tuple(remarks))
+        return cls(tuple(evictions), tuple(promises), tuple(remarks))
 
 
 def members_of(gang: PodGang, pods: Pods) -> Iterator[tuple[MemberPod, Pod]]:
@@ -99,19 +99,19 @@ def members_of(gang: PodGang, pods: Pods) -> Iterator[tuple[MemberPod, Pod]]:
             yield member, pod
 
 
-def departure_in(gang: PodGang, pods: Pods) -> EvictionRecord | None:
+def eviction_record_in(gang: PodGang, pods: Pods) -> EvictionRecord | None:
     """What was asked of a gang that holds something, as far as it has come; None: nothing."""
-    return _departure(gang.job, _Read.of(gang, pods).departures) if gang.job and gang.job.placement else None
+    return _eviction_record(gang.job, _Read.of(gang, pods).evictions) if gang.job and gang.job.placement else None
 
 
-def _departure(job: Job, departures: Iterable[EvictionRecord]) -> EvictionRecord | None:
+def _eviction_record(job: Job, evictions: Iterable[EvictionRecord]) -> EvictionRecord | None:
     """What was asked of this attempt: that it stops, rather than that it shrinks; the newest, as far as it has come.
 
     Of several that say the same the first, in the order of the gang's pods.
     """
     fitting = [
         known
-        for known in departures
+        for known in evictions
         if known.intent.kind in ("stop", "shrink")
         and (known.intent.job, known.intent.attempt) == (job.name, job.attempt)
         and (known.intent.kind == "stop" or known.leaving)
@@ -127,18 +127,18 @@ def _how_far(known: EvictionRecord) -> tuple[bool, int, int]:
     return intent.kind == "stop", intent.asked_at, _STAGES.index(intent.stage)
 
 
-def _asked(gang: PodGang, job: Job, departures: Iterable[EvictionRecord]) -> Iterator[Intent]:
-    departure = _departure(job, departures)
-    if departure is None or (departure.limit is not None and departure.intent.stage == "saves"):
+def _asked(gang: PodGang, job: Job, evictions: Iterable[EvictionRecord]) -> Iterator[Intent]:
+    record = _eviction_record(job, evictions)
+    if record is None or (record.limit is not None and record.intent.stage == "saves"):
         return  # who only knows that its time limit is near runs until then, and rounds know the limit
-    if departure.intent.kind == "stop":
-        yield departure.intent
+    if record.intent.kind == "stop":
+        yield record.intent
         return
     # Numbers of tasks are given anew when a pod goes; uids stay.
-    leaving = {(one.group, one.task_index) for one in gang.members if one.uid in departure.leaving}
+    leaving = {(one.group, one.task_index) for one in gang.members if one.uid in record.leaving}
     tasks = tuple(task for task in job.placement if (task.group, task.index) in leaving)
     if tasks:
-        yield msgspec.structs.replace(departure.intent, tasks=tasks)
+        yield msgspec.structs.replace(record.intent, tasks=tasks)
 
 
 def _newest_promise(job: Job, promises: Iterable[NominationRecord], nodes: set[NodeName]) -> Intent | None:

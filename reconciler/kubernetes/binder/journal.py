@@ -132,7 +132,7 @@ def read(text: str) -> StartJournal:
     return StartJournal(JobName(record.job), record.attempt, Instant(record.at), pods, limit)
 
 
-def held(pod: PodBinding, of: GangBinding | StartJournal) -> dict[str, str]:
+def hold_annotations(pod: PodBinding, of: GangBinding | StartJournal) -> dict[str, str]:
     """The annotations that say what a pod of this start holds, and for how long at most."""
     said = {names.ATTEMPT: str(of.attempt)}
     if of.limit is not None:

@@ -10,13 +10,13 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.binder.intents import Pods, members_of
-from reconciler.kubernetes.binder.pod_deeds import PodDeeds
+from reconciler.kubernetes.binder.pod_writes import PodWriter
 from reconciler.kubernetes.binder.records import NominationRecord, promise_on, written
 from reconciler.kubernetes.binder.reservation_store import DeclaredStore
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.fencing import Leading
+from reconciler.kubernetes.client.concurrency import gather
+from reconciler.kubernetes.client.fencing import LeaderSource
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError
-from reconciler.kubernetes.client.together import together
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.resource import PODS
@@ -56,7 +56,7 @@ def promise_after(known: NominationRecord, steps: Iterable[Keeping], now: Instan
     return known
 
 
-def nominated(gang: PodGang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[Pod, str]]:
+def nominated_pods(gang: PodGang, pods: Pods, tasks: Iterable[TaskPlacement]) -> Iterator[tuple[Pod, str]]:
     """The pods that wait whose status is to say another node than it does: that where each is promised to be, "" for none."""
     node_of = {(task.group, task.index): task.node for task in tasks}
     for member, pod in members_of(gang, pods):
@@ -72,10 +72,10 @@ class Nominator:
     """
 
     def __init__(
-        self, api: Api, leading: Leading, clock: Clock, log: FilteringBoundLogger, namespace: str = names.NAMESPACE
+        self, api: Api, leading: LeaderSource, clock: Clock, log: FilteringBoundLogger, namespace: str = names.NAMESPACE
     ) -> None:
         self._api = api
-        self._deeds = PodDeeds(api, leading)
+        self._pods = PodWriter(api, leading)
         self._clock = clock
         self._log = log
         self.declared = DeclaredStore(api, leading, namespace, log)
@@ -91,7 +91,7 @@ class Nominator:
         for step in steps:
             by_job[step.job].append(step)
         shown = [known for known in promised if known.job not in by_job and known.job in gangs]
-        done = await together(
+        done = await gather(
             (
                 *(self._kept(job, found, gangs.get(job), pods) for job, found in by_job.items()),
                 *(self._shown(gangs[known.job], known, pods) for known in shown),
@@ -136,7 +136,7 @@ class Nominator:
             cleared = await self._nominate(gang, pods, ())
             target = next((pod for pod in cleared if pod.key == target.key), target)
         await self._written(target, steps, now)
-        await together(self._cleared(pod) for pod in bearers[1:])
+        await gather(self._cleared(pod) for pod in bearers[1:])
         if tasks:
             await self._nominate(gang, pods, tasks)
         return True
@@ -160,10 +160,10 @@ class Nominator:
 
     async def _patch(self, pod: Pod, promise: NominationRecord) -> None:
         value = written(promise) if promise.intent or promise.reservation else None
-        await self._deeds.annotate(pod, {names.PROMISE: value}, pod.metadata.resource_version)
+        await self._pods.annotate(pod, {names.PROMISE: value}, pod.metadata.resource_version)
 
     async def _nominate(self, gang: PodGang, pods: Pods, tasks: Iterable[TaskPlacement]) -> list[Pod]:
-        return await together(self._deeds.nominate(pod, node) for pod, node in nominated(gang, pods, tasks))
+        return await gather(self._pods.nominate(pod, node) for pod, node in nominated_pods(gang, pods, tasks))
 
 
 def _gives(steps: Iterable[Keeping]) -> bool:

@@ -17,7 +17,7 @@ from reconciler.kubernetes.client.refusals import (
 )
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 
 Failure = Literal["gone", "conflict", "stale-leader", "refused", "unsent", "unknown"]
 Answer = Literal["bound"] | Failure
@@ -48,7 +48,7 @@ class GangOutcome(NamedTuple):
         return all(pod.answer == "bound" for pod in self.pods)
 
 
-def judged(pod: PodBinding, said: Mapping[str, str], seen: Pod) -> PodOutcome | PodBinding:
+def binding_outcome(pod: PodBinding, said: Mapping[str, str], seen: Pod) -> PodOutcome | PodBinding:
     """What became of a binding whose answer does not say it, by the pod as it is; a binding: nothing yet, try again so."""
     meta = seen.metadata
     if meta.uid != pod.uid:

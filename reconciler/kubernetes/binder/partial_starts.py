@@ -11,7 +11,7 @@ from reconciler.kubernetes.binder.journal import (
     JournalUnreadableError,
     PodBinding,
     StartJournal,
-    held,
+    hold_annotations,
     is_there,
     read,
 )
@@ -108,7 +108,7 @@ def mark_of(release: ReleasePods) -> str:
     return msgspec.json.encode(_Mark(release.job, release.attempt, release.why)).decode()
 
 
-def unfinished(
+def partial_start(
     pods: Collection[Pod],
     now: Instant,
     ground: BindableNodes,
@@ -214,7 +214,7 @@ def _state(journal: StartJournal, binding: PodBinding, pod: Pod | None, ground: 
         return "gone"
     if not pod.spec.node_name:
         return "gone" if pod.is_over else _waiting(binding, pod, ground)
-    return "there" if is_there(pod, binding, held(binding, journal)) else "elsewhere"
+    return "there" if is_there(pod, binding, hold_annotations(binding, journal)) else "elsewhere"
 
 
 def _waiting(binding: PodBinding, pod: Pod, ground: BindableNodes) -> State:

@@ -90,12 +90,12 @@ def _unpacked(value: str) -> bytes:
     return plain
 
 
-def marked(pods: Mapping[tuple[str, str], Pod]) -> set[tuple[str, str]]:
+def marked_pods(pods: Mapping[tuple[str, str], Pod]) -> set[tuple[str, str]]:
     """The pods on which something is written, be it believed or not: few of many."""
     return {key for key, pod in pods.items() if not pod.metadata.annotations.keys().isdisjoint(_WRITTEN)}
 
 
-def departure_on(pod: Pod) -> EvictionRecord | None:
+def eviction_record_on(pod: Pod) -> EvictionRecord | None:
     """What was asked of the pod's gang, as far as this pod says; None: nothing that is to be believed."""
     return _on(pod, names.EVICT, EvictionRecord)
 

@@ -8,7 +8,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.fencing import Leading
+from reconciler.kubernetes.client.fencing import LeaderSource
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
 from reconciler.kubernetes.objects.resource import Resource
 from solver.model.document import decode, encode
@@ -24,7 +24,7 @@ class DeclaredStore:
     A leader reads it once, and after its own writes: nobody else writes it.
     """
 
-    def __init__(self, api: Api, leading: Leading, namespace: str, log: FilteringBoundLogger) -> None:
+    def __init__(self, api: Api, leading: LeaderSource, namespace: str, log: FilteringBoundLogger) -> None:
         self._api = api
         self._leading = leading
         self._namespace = namespace

@@ -14,13 +14,13 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.executing import ExecFailedError, execute
 from reconciler.kubernetes.client.pace import Sleep
+from reconciler.kubernetes.client.pod_exec import ExecFailedError, execute
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.objects.saves import Hook, HttpHook, main_container
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import Clock
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.quantities import Instant
 
 Address = IPv4Address | IPv6Address

@@ -19,7 +19,7 @@ from reconciler.kubernetes.binder.partial_starts import (
     Unreadable,
     Whole,
     mark_of,
-    unfinished,
+    partial_start,
 )
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError, NotFoundError
@@ -28,7 +28,7 @@ from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 
 NOT_WRITTEN: Final = (KubernetesError, NotLeaderError, StaleEpochError)
 
@@ -66,7 +66,7 @@ class StartRecovery:
     async def finish(self, pods: Collection[Pod], ground: BindableNodes) -> RecoveryOutcome:
         """All pods, and where they may be, as the watches show them."""
         binder = self._binder
-        found = unfinished(pods, self._clock.now(), ground, binder.remembered, binder.underway, self._roll_forward_s)
+        found = partial_start(pods, self._clock.now(), ground, binder.remembered, binder.underway, self._roll_forward_s)
         async with asyncio.TaskGroup() as work:
             again = work.create_task(binder.send_again(found.again))
             for release in found.release:

@@ -43,7 +43,7 @@ class Source(Protocol):
         """What it says now. Raises CredentialsError."""
 
 
-class Fixed:
+class FixedSource:
     """A source that stays what it is."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -143,6 +143,6 @@ class Credentials:
         raise CredentialsError(str(self._failure)) from self._failure
 
 
-def fixed(server: str, authority: str, clock: Clock) -> Credentials:
+def fixed_credentials(server: str, authority: str, clock: Clock) -> Credentials:
     """To a server that this authority (PEM) vouches for, without a token."""
-    return Credentials(Fixed(Configuration(host=server, ca_cert_data=authority)), clock)
+    return Credentials(FixedSource(Configuration(host=server, ca_cert_data=authority)), clock)

@@ -18,15 +18,20 @@ from reconciler.kubernetes.client.refusals import CredentialsError
 
 EXEC_S: Final = 60.0
 """A plugin that waits for a browser or a lost network is ended. Clouds' token services answer within seconds."""
+ANSWER_BYTES_MAX: Final = 2**20
+"""Of standard output; an ExecCredential has some kilobytes. What prints without end would have all memory within its time."""
 SHOWN_MAX: Final = 500
 """Of what a plugin says on standard error, the end is shown: the reason stands last."""
+_SAID_BYTES_MAX: Final = 4 * SHOWN_MAX  # as many characters, whatever they are
+_STANDARD_ERROR: Final = 2
 VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
 class ExecPlugin(ExecProvider):
     """The official client composes command, arguments and environment; running it here adds a limit and errors that say what to do.
 
-    The official `run` waits for ever, and for a plugin whose standard error fills its pipe. Raises CredentialsError.
+    The official `run` waits for ever, for a plugin whose standard error fills its pipe, too, and takes whatever is printed. Raises
+    CredentialsError.
     """
 
     args: list[str]
@@ -79,10 +84,10 @@ class ExecPlugin(ExecProvider):
         return status
 
     async def _ended(self) -> tuple[int, bytes, bytes]:
-        pipe = asyncio.subprocess.PIPE
+        pipe, loop = asyncio.subprocess.PIPE, asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self.args, env=self.env, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe,
+            process, output = await loop.subprocess_exec(
+                _Output, *self.args, env=self.env, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe,
                 start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
@@ -90,20 +95,53 @@ class ExecPlugin(ExecProvider):
             raise self._error(f"can't be started: {why}", b"", self._hint or "Install it, or correct PATH") from error
         try:
             async with asyncio.timeout(EXEC_S):
-                answer, said = await process.communicate()
+                await output.over
         except TimeoutError as error:
             raise self._error(
                 f"had not ended after {EXEC_S:g} s and was killed", b"", "Log in by hand first"
             ) from error
+        except _TooLongError as error:
+            problem = f"printed more than {ANSWER_BYTES_MAX >> 20} MiB and was killed"
+            raise self._error(problem, b"", "Run it by hand: nothing else may be on its standard output") from error
         finally:
             # Its children too: they would hold the pipes. Also where whoever waited for it was cut off.
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        return process.returncode or 0, answer, said
+                os.killpg(process.get_pid(), signal.SIGKILL)
+            await output.exited.wait()
+            process.close()
+        return process.get_returncode() or 0, bytes(output.answer), output.said
 
     def _error(self, problem: str, said: bytes, fix: str) -> CredentialsError:
         end = said.decode(errors="replace").strip()[-SHOWN_MAX:]
         return CredentialsError(
             f"{self._place}: the exec plugin {self.args[0]} {problem}{f': {end}' if end else ''}. {fix}"
         )
+
+
+class _TooLongError(Exception):
+    """There is more on standard output than an ExecCredential may have."""
+
+
+class _Output(asyncio.SubprocessProtocol):
+    """All of standard output, up to its limit, and the end of standard error. `over`: both pipes are closed, and it has ended."""
+
+    def __init__(self) -> None:
+        self.answer = bytearray()
+        self.said = b""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.exited = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == _STANDARD_ERROR:
+            self.said = (self.said + data)[-_SAID_BYTES_MAX:]
+        elif len(self.answer) + len(data) <= ANSWER_BYTES_MAX:
+            self.answer += data
+        elif not self.over.done():
+            self.over.set_exception(_TooLongError())
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's)
+        if not self.over.done():
+            self.over.set_result(None)

@@ -13,8 +13,8 @@ class Leader(Protocol):
         """The annotations that say under whom, and under which epoch, something is written."""
 
 
-class Leading(Protocol):
+class LeaderSource(Protocol):
     """An election, as those see it who write."""
 
     def leadership(self) -> Leader:
-        """To be asked right before each write. Raises NotLeaderError (reconciler.protocols.stores) where none may be sent now."""
+        """To be asked right before each write. Raises NotLeaderError (reconciler.protocols.ledger) where none may be sent now."""

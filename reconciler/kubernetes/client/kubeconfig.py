@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,12 +51,12 @@ def from_kubeconfig(paths: Path | Sequence[Path], clock: Clock, context: str | N
 
 def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Which kubeconfigs kubectl would merge: those of KUBECONFIG that are there, else that of the home folder."""
-    named = tuple(Path(name).expanduser() for name in environment.get("KUBECONFIG", "").split(":") if name)
+    named = tuple(Path(name).expanduser() for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name)
     return tuple(path for path in named if path.exists()) or named[:1] or (Path.home() / ".kube" / "config",)
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedKubeconfig:
     """The files as one. `users_from`: in which file a user stands."""
 
     content: dict[str, Any]
@@ -69,7 +70,7 @@ class Kubeconfig:
         several = (paths,) if isinstance(paths, Path) else tuple(paths)
         self._place = ", ".join(str(path) for path in several)
         self._clock = clock
-        self._merged = merged(several)
+        self._merged = merge_kubeconfigs(several)
         self._name = context or self._merged.content.get("current-context")
         self._context = self._named("contexts", "context", self._name)
         self._cluster = self._named("clusters", "cluster", self._context.get("cluster"))
@@ -124,7 +125,8 @@ class Kubeconfig:
             if name and entry["name"] == name:
                 found: dict[str, Any] = entry[one]
                 return found
-        raise self._error(f"there is no {one} {name!r}", "Choose one: kubectl config use-context NAME")
+        names = ", ".join(sorted(entry["name"] for entry in self._merged.content[several])) or "there is none at all"
+        raise self._error(f"there is no {one} {name!r}", f"Choose one: {names}")
 
     def _error(self, problem: str, fix: str) -> CredentialsError:
         return CredentialsError(f"{self._place}: {problem}. {fix}")
@@ -164,7 +166,7 @@ class _Loader(KubeConfigLoader):
         config = self._user["auth-provider"]["config"].value
         ends = oidc.ends_at(str(config["id-token"])) if config.get("id-token") else 0.0
         if ends is not None and ends - self._now_s() <= oidc.REFRESH_BEFORE_S:
-            self.refreshed = await oidc.refreshed(self._place, config)
+            self.refreshed = await oidc.refresh_tokens(self._place, config)
             config.update(self.refreshed)
             ends = oidc.ends_at(self.refreshed["id-token"])
         if ends is not None:
@@ -179,7 +181,7 @@ class _Loader(KubeConfigLoader):
         return int(self._clock.now()) / 1000
 
 
-def merged(paths: Sequence[Path]) -> Merged:
+def merge_kubeconfigs(paths: Sequence[Path]) -> MergedKubeconfig:
     """The files as kubectl merges them: the first that names something wins, and paths are seen from the file that names them.
 
     The official merger takes the last current-context, sees a user's files from the cluster's folder, splits paths at `:`, and
@@ -198,7 +200,7 @@ def merged(paths: Sequence[Path]) -> Merged:
                     content[several].append({"name": name, one: _resolved(path, one, entry)})
                     if one == "user":
                         users_from[name] = path
-    return Merged(content, users_from)
+    return MergedKubeconfig(content, users_from)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import LEASES
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.quantities import Instant
 
 T = TypeVar("T")

@@ -66,7 +66,7 @@ class Issuer(OpenIDRequestor):
         return base64.b64encode(f"{quote_plus(self._client_id)}:{quote_plus(self._client_secret)}".encode()).decode()
 
 
-async def refreshed(place: str, config: dict[str, Any]) -> dict[str, str]:
+async def refresh_tokens(place: str, config: dict[str, Any]) -> dict[str, str]:
     """The tokens that the issuer gives for the refresh token: `id-token` and `refresh-token`. Raises CredentialsError."""
     if not config.get("refresh-token"):
         raise CredentialsError(f"{place}: the ID token has ended, and there is no refresh-token. Log in anew")

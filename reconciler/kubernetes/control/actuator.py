@@ -16,8 +16,8 @@ from reconciler.kubernetes.binder.eviction_steps import TimeUp
 from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.partial_starts import BindableNodes
 from reconciler.kubernetes.binder.start_recovery import StartRecovery
+from reconciler.kubernetes.client.informer import Key
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError, UnreachableError
-from reconciler.kubernetes.client.watching import Key
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.devices import Devices
 from reconciler.kubernetes.control.limits import times_up

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from reconciler.kubernetes.client.followed import Followed, Seams, WatchState
-from reconciler.kubernetes.client.watching import Change
+from reconciler.kubernetes.client.informer import Change
+from reconciler.kubernetes.client.kind_watch import KindWatch, WatchContext, WatchState
 from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
@@ -37,12 +37,12 @@ class ClusterCache:
     kinds are registered by `watch`, before `run`. `whose`: which pods are jobs.
     """
 
-    def __init__(self, seams: Seams, whose: PodOwnership = OURS) -> None:
-        self._seams = seams
+    def __init__(self, context: WatchContext, whose: PodOwnership = OURS) -> None:
+        self._context = context
         self._world = ClusterModel(whose)
         self.devices = PodClaims(self._world)
         """What claims have, and may have."""
-        self._followed: list[Followed[Any]] = []
+        self._followed: list[KindWatch[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
         self.nodes = self.watch(
@@ -61,18 +61,18 @@ class ClusterCache:
 
     def watch(
         self, resources: Sequence[Resource], kind: type[T], heard: Heard[T] | None = None, *, needed: bool = False
-    ) -> Followed[T]:
+    ) -> KindWatch[T]:
         """Follow one more kind, decoded as `kind`; `resources` are its names, the newest first.
 
         `heard` is told of each change, and says whether it makes a difference; without it every change does. What `needed` means is
-        said at `Followed`.
+        said at `KindWatch`.
         """
 
         def told(changes: Sequence[Change[T]]) -> None:
             if any([heard(change) for change in changes] if heard else changes):  # a list: all of them are to be heard
                 self.changed.set()
 
-        followed = Followed(self._seams, resources, kind, told, needed=needed)
+        followed = KindWatch(self._context, resources, kind, told, needed=needed)
         self._followed.append(followed)
         return followed
 

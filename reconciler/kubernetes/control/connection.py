@@ -16,12 +16,13 @@ from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.binder.start_recovery import StartRecovery
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import Credentials
-from reconciler.kubernetes.client.followed import Seams
+from reconciler.kubernetes.client.kind_watch import WatchContext
 from reconciler.kubernetes.client.leader import Election, Timing
 from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.devices import Devices
+from reconciler.kubernetes.control.observer import Observer
 from reconciler.kubernetes.control.partitioner import MIG_CONFIGS, MigPartitioner
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.watch_status import say_what_is_behind
@@ -32,7 +33,6 @@ from reconciler.kubernetes.status.teller import Teller
 
 LEASE_QPS = 10.0, 20
 """Renewals have a session and a pace of their own, so that they never wait behind thousands of bindings."""
-
 
 Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 """What works for ever beside passes, where this process may come to lead."""
@@ -58,7 +58,9 @@ class ClusterConnection:
 
 
 @asynccontextmanager
-async def connected(where: ClusterConnection, handed: Handed, beside: Sequence[Beside] = ()) -> AsyncIterator[PodPlane]:
+async def acting_plane(
+    where: ClusterConnection, handed: Handed, beside: Sequence[Beside] = ()
+) -> AsyncIterator[PodPlane]:
     """The plane, once everything in the cluster was read. Raises KubernetesError where a person has to act, also in the block."""
     memory, clock, chance, log = handed.memory, handed.clock, handed.chance, handed.log
     pace = RateLimiter(where.qps, where.burst, clock)
@@ -68,7 +70,7 @@ async def connected(where: ClusterConnection, handed: Handed, beside: Sequence[B
         Api(where.credentials, RateLimiter(*LEASE_QPS, clock), chance) as of_lease,
         Hooks(api, clock, log) as hooks,
     ):
-        mirror = ClusterCache(Seams(api, clock, chance, log))
+        mirror = ClusterCache(WatchContext(api, clock, chance, log))
         async with alongside(mirror.run()):
             await mirror.ready()
             # What it all means takes seconds the first time, in which no lease could be renewed.
@@ -115,3 +117,20 @@ async def alongside(*works: Coroutine[None, None, None]) -> AsyncIterator[None]:
                     task.cancel()
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
+
+
+@asynccontextmanager
+async def observing_plane(where: ClusterConnection, handed: Handed, observer: Observer) -> AsyncIterator[PodPlane]:
+    """The plane, once everything in the cluster was read; what was observed is kept when the block ends.
+
+    Raises KubernetesError where a person has to act, also in the block, and StoreUnusableError.
+    """
+    clock, chance, log = handed.clock, handed.chance, handed.log
+    async with Api(where.credentials, RateLimiter(where.qps, where.burst, clock), chance) as api:
+        mirror = ClusterCache(WatchContext(api, clock, chance, log), whose=observer.whose)
+        async with alongside(mirror.run(), say_what_is_behind(mirror, log)):
+            await mirror.ready()
+            try:
+                yield PodPlane(mirror, handed, observer=observer)
+            finally:
+                await observer.save()

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.binder.intents import Pods
 from reconciler.kubernetes.binder.journal import GangBinding, JournalUnreadableError, PodBinding, read
-from reconciler.kubernetes.client.together import together
+from reconciler.kubernetes.client.concurrency import gather
 from reconciler.kubernetes.dra.allocator import NoDevices
 from reconciler.kubernetes.dra.claim_status import Allotment, Key, readiness, releases
 from reconciler.kubernetes.dra.claims import ClaimOutcome, Claims
@@ -56,15 +56,15 @@ class Devices:
         wanted = {gang.job for gang in gangs}
         self._noted = {job: said for job, said in self._noted.items() if job in wanted}
         found = [self._decided(gang, pods) for gang in gangs]
-        done = await together(self._written(one, pods) for one in found if one is not None)
+        done = await gather(self._written(one, pods) for one in found if one is not None)
         return tuple(gang for gang in done if gang is not None)
 
     async def give_back(self, pods: Pods) -> int:
         """What nobody needs any more is free; how many claims."""
-        await together(self._voided(key) for key in sorted(self._unknown))
+        await gather(self._voided(key) for key in sorted(self._unknown))
         by_uid = {pod.metadata.uid: pod for pod in pods.values()}
         found = releases(self.seen.stock.claims, by_uid, self._waiting | _begun(pods), self.clock.now())
-        for outcome in await together(self.claims.release(release) for release in found):
+        for outcome in await gather(self.claims.release(release) for release in found):
             if outcome.answer not in ("done", "conflict"):  # a conflict: it is not as it was seen, and looked at again
                 self.log.warning("claim-not-released", claim="/".join(outcome.key), error=outcome.why)
         return len(found)

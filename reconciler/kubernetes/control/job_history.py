@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,12 +12,14 @@ from reconciler.kubernetes.binder.intents import Pods
 from reconciler.kubernetes.control.signs import all_run_since, controllers_of, ended_as, ended_at, is_evicted, ran_from
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.wire import Pod
-from solver.model.inflight import StopPurpose
+from solver.model.inflight import Ended, StopPurpose
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName, JobSpec
 
 KEPT: Final = Duration(7 * 86_400_000)
 """So long a job stays in the history after its end: a record that only grows would fill memory and disk in the end."""
+
+FROM_THE_BEGINNING: Final = Instant(0)
 
 
 class _Known(NamedTuple):
@@ -234,3 +236,30 @@ def _last_of(gang: PodGang, pods: Pods) -> list[Pod | None]:
     """The pods that it had, as they are now; None for those that are gone, be it that others have their names."""
     found = [(member.uid, pods.get((member.namespace, member.name))) for member in gang.members]
     return [pod if pod and pod.metadata.uid == uid else None for uid, pod in found]
+
+
+class EndedGangs:
+    """Looks at the cluster in every pass of one leader; a gang that ended while nobody led is not known.
+
+    Gangs that run at the first look count from when their kubelets began them, without attempts that were over by then.
+    """
+
+    def __init__(self) -> None:
+        self._history = JobHistory(since=FROM_THE_BEGINNING)
+
+    def look(self, now: Instant, gangs: Mapping[JobName, PodGang], pods: Pods) -> tuple[Ended, ...]:
+        """Who has ended since the last look. One that comes back and ends again is told again, with what it ran in all."""
+        self._history.look(now, gangs, pods)
+        ended = tuple(found for job in self._history.take_ended() for found in _ended(job))
+        if ended:
+            self._history.forget(now)
+        return ended
+
+
+def _ended(job: RecordedJob) -> Iterator[Ended]:
+    """Not one that was sent away, and has not done its work by that; nor one that never ran, or has no GPUs."""
+    if not job.attempts or job.attempts[-1].stopped_for is not None or not job.spec.gpus:
+        return
+    ran = sum(one.ended_at - one.started_at for one in job.attempts if one.ended_at is not None)
+    spec = job.spec
+    yield Ended(spec.queue, spec.gpus, job.submitted_at, job.name, Duration(ran), spec.priority_class)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reconciler.kubernetes.binder.eviction_steps import TimeUp
-from reconciler.kubernetes.binder.intents import departure_in, members_of
+from reconciler.kubernetes.binder.intents import eviction_record_in, members_of
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.objects.limits import began_at
 from reconciler.kubernetes.objects.saves import saves
@@ -31,7 +31,7 @@ def times_up(sight: Sight, policy: Policy, now: Instant) -> Iterator[TimeUp]:
         notice = policy.grace(job) if any(saves(pod.metadata) for pod in pods) else Duration(0)
         if now + notice < over_at:
             continue
-        asked = departure_in(gang, sight.pods)
+        asked = eviction_record_in(gang, sight.pods)
         if asked is None or asked.intent.kind == "shrink":
             yield TimeUp(job.name, job.attempt, job.time_limit, max(over_at, now))
 

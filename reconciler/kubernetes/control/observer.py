@@ -21,7 +21,7 @@ from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.model.clock import Clock
 from reconciler.protocols.rounds import RoundRecord
-from reconciler.protocols.stores import StoreUnusableError
+from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import Node
 from solver.model.document import encode
 from solver.model.quantities import Instant

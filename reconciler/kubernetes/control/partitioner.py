@@ -14,7 +14,7 @@ from reconciler.kubernetes.binder.journal import GangBinding
 from reconciler.kubernetes.binder.records import written
 from reconciler.kubernetes.binder.reservation_store import CONFIG_MAPS
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.fencing import Leading
+from reconciler.kubernetes.client.fencing import LeaderSource
 from reconciler.kubernetes.client.refusals import KubernetesError, UnreachableError
 from reconciler.kubernetes.control.geometry import bindable, geometry_of, wishes_of, with_geometry
 from reconciler.kubernetes.control.sight import Sight
@@ -25,7 +25,7 @@ from reconciler.kubernetes.mig.change import (
     Made,
     MigChange,
     change_on,
-    ended,
+    ended_change,
     fate_of,
     made_lately,
 )
@@ -102,7 +102,7 @@ class MigPartitioner:
     """
 
     api: Api
-    leading: Leading
+    leading: LeaderSource
     configs: tuple[str, str]
     clock: Clock
     note: Callable[[str, str, str], object]
@@ -182,7 +182,7 @@ class MigPartitioner:
     async def _settle(self, wire: KubeNode, now: Instant) -> None:
         change = change_on(wire)
         fate = fate_of(wire, change, now) if change else None
-        if change and fate and fate != change.fate and await self._write(wire, ended(change, fate, now), {}):
+        if change and fate and fate != change.fate and await self._write(wire, ended_change(change, fate, now), {}):
             words = _WORDS[fate].format(change.config)
             self._tell(NodeName(wire.metadata.name), _REASONS[fate], words, warning=fate != "made")
 

@@ -14,7 +14,7 @@ from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
 from reconciler.kubernetes.control.plane import PodPlane
-from reconciler.kubernetes.control.sight import Sight, claims_of, seen, snapshot_from
+from reconciler.kubernetes.control.sight import Sight, claims_of, cluster_sight, snapshot_from
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import Facts
@@ -138,7 +138,7 @@ async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:
     budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
     begun = plane.hands.binder.remembered if plane.hands else ()
     deadline, now = policy.scheduling.start_deadline, plane.handed.clock.now()
-    sight = seen(plane.mirror.cluster(), pods, budgets, deadline, now, begun)
+    sight = cluster_sight(plane.mirror.cluster(), pods, budgets, deadline, now, begun)
     policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
     if plane.hands:
         sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))

@@ -12,12 +12,12 @@ from reconciler.documents.clusters import chosen, clusters_of
 from reconciler.gitops.source.errors import GitSourceError
 from reconciler.gitops.source.tree import Revision
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.fencing import Leading
+from reconciler.kubernetes.client.fencing import LeaderSource
 from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.status.policy_mirror import PolicyMirror
 from reconciler.kubernetes.status.policy_parts import Copy, PolicyRevision, copy_of
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 
 LOOK_EVERY_S = 2.0
 """How often it is looked whether there is another revision, or an attempt that failed is made again."""
@@ -44,7 +44,7 @@ class PolicyPublication:
         self._shown: tuple[dict[str, str], str] | None = None
         self._said = ""
 
-    async def run(self, api: Api, leading: Leading) -> None:
+    async def run(self, api: Api, leading: LeaderSource) -> None:
         """For ever. What can't be read or written is told once, and tried again: rounds do not depend on it."""
         mirror = PolicyMirror(api, self._namespace, leading)
         while True:
@@ -56,7 +56,7 @@ class PolicyPublication:
                 self._tell(str(error))
             await self._sleep(LOOK_EVERY_S)
 
-    async def _look(self, mirror: PolicyMirror, leading: Leading) -> None:
+    async def _look(self, mirror: PolicyMirror, leading: LeaderSource) -> None:
         revision = self._policies.current().revision
         showing = leading.leadership().stamp, revision
         if showing != self._shown:

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from typing import Final
 
-from reconciler.control.runner import INTERRUPTIONS, LoopStatus, Pace, interrupted
+from reconciler.control.runner import INTERRUPTIONS, LoopStatus, Pace, status_after
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.plane import PodPlane
@@ -17,7 +17,8 @@ from reconciler.kubernetes.control.sight import NOTHING_SEEN, Sight
 from reconciler.kubernetes.control.watch_status import followed_in
 from reconciler.model.clock import Clock
 from reconciler.model.watch_status import FollowedKind
-from reconciler.protocols.stores import NotLeaderError, StoreUnusableError
+from reconciler.protocols.ledger import NotLeaderError
+from reconciler.protocols.store_errors import StoreUnusableError
 
 PACE: Final = Pace(debounce_s=0.05, apart_s=0.1, poll_s=2.0)
 """A gang's pods come one by one: what is looked at too early is a gang that is not whole, and costs little."""
@@ -110,7 +111,7 @@ class PodRunner:
             plane.mirror.cluster()  # so that whoever leads next needs no seconds for what has changed since
             return replace(self.status, condition="standing-by", message=str(other))
         except INTERRUPTIONS as error:
-            return interrupted(self.status, error)
+            return status_after(self.status, error)
         except KubernetesError as error:
             return replace(self.status, condition="backend-unreachable", message=str(error))
         except StoreUnusableError as error:

@@ -15,11 +15,11 @@ from reconciler.kubernetes.control.starts import starts_of
 from reconciler.kubernetes.mig.geometry import Geometry
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.jobs import PodGang
-from reconciler.lifecycle.interventions.effects import about, held
+from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.inflight import ConvergenceClock, Ended, InFlight, Intent, Repartitioning, Reservation, Usage
 from solver.model.inflight import Counter as Tally
 from solver.model.quantities import Duration, Instant
@@ -58,7 +58,7 @@ NOTHING_SEEN = Sight(KubernetesCluster((), (), ()), {}, {})
 """Before the first look."""
 
 
-def seen(
+def cluster_sight(
     cluster: KubernetesCluster,
     pods: Pods,
     budgets: Budgets,
@@ -153,7 +153,7 @@ def _jobs(
     claims = {claim.job: claim for claim in claims_of(sight)}
     records = records_of(sight)
     protected = protected_gangs(sight.cluster, sight.pods, sight.budgets)
-    boosts, waiting = about(by_hand, "boost", "job", now), held(by_hand, records, policy, now)
+    boosts, waiting = about(by_hand, "boost", "job", now), held_jobs(by_hand, records, policy, now)
     of_job = _by_job(sight.intents)
     for record, job in zip(records, as_protected(sight.cluster.jobs, protected), strict=True):
         claim = claims.get(job.name)

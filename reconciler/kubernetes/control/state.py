@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reconciler.control.passes import accrue, record_news
-from reconciler.kubernetes.control.lengths import Lengths
+from reconciler.kubernetes.control.job_history import EndedGangs
 from reconciler.kubernetes.control.sight import Remembered, Sight
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.gone_pods import GonePods
+from reconciler.protocols.history import Event, History
+from reconciler.protocols.ledger import Claim, Ledger
 from reconciler.protocols.rounds import RoundRecord
-from reconciler.protocols.stores import Claim, Event, History, Ledger
 from solver.model.cluster import Node
 from solver.model.inflight import ConvergenceClock, Ended
 from solver.model.quantities import Duration, Instant
@@ -59,7 +60,7 @@ class KubernetesState:
     """The epoch of the cluster in which it was looked last."""
     _evictions: dict[JobName, tuple[Instant, ...]] = field(default_factory=dict)
     _ended: dict[tuple[JobName, Instant], Ended] = field(default_factory=dict)
-    _lengths: Lengths = field(default_factory=Lengths)
+    _ended_gangs: EndedGangs = field(default_factory=EndedGangs)
     _is_read: bool = False
     _revision: str = ""
 
@@ -88,8 +89,8 @@ class KubernetesState:
         """
         now, gangs = self.clock.now(), sight.gangs
         if epoch != self._led:
-            self._led, self._lengths = epoch, Lengths()
-        ended = self._lengths.look(now, gangs, sight.pods)
+            self._led, self._ended_gangs = epoch, EndedGangs()
+        ended = self._ended_gangs.look(now, gangs, sight.pods)
         if ended:
             self.gone_pods.keep_ended(self._epoch, ended)
             self._keep_ended(ended)

@@ -14,10 +14,10 @@ from reconciler.model.job_record import JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
-from reconciler.protocols.holdings import JobHoldings
+from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
-from reconciler.protocols.stores import Claim, History
+from reconciler.protocols.ledger import Claim, JobHoldings
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.inflight import Intent, Reservation
 from solver.model.quantities import Instant

@@ -7,7 +7,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.kubernetes.client.followed import WatchState
+from reconciler.kubernetes.client.kind_watch import WatchState
 from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.model.watch_status import FollowedKind, behind

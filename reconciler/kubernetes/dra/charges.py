@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from reconciler.kubernetes.dra.claim_demand import Alternative, ClaimDemand
 from reconciler.kubernetes.dra.expressions import SelectorError
-from reconciler.kubernetes.dra.inventory import GpuDevice, as_gpu
+from reconciler.kubernetes.dra.inventory import GpuDevice, gpu_device
 from reconciler.kubernetes.dra.pools import Device
 from reconciler.kubernetes.objects.remarks import Refusal
 from solver.model.cluster import GpuType
@@ -32,9 +32,9 @@ class _Cost(NamedTuple):
     has_whole: bool
 
 
-def asked_of(claims: Sequence[ClaimDemand], devices: Iterable[Device]) -> ClaimCharge | Refusal:
+def charge_of(claims: Sequence[ClaimDemand], devices: Iterable[Device]) -> ClaimCharge | Refusal:
     """What the claims come to, by all devices of the cluster; devices of other drivers than NVIDIA's count for nothing."""
-    known = [(device, found) for device in devices if (found := as_gpu(device))]
+    known = [(device, found) for device in devices if (found := gpu_device(device))]
     every = tuple(sorted({found.gpu_type for _, found in known}))
     total = ClaimCharge()
     for claim in claims:

@@ -74,7 +74,7 @@ class RefusedClaimError(Exception):
         self.refusal = refusal
 
 
-def wanted_of(claim: ResourceClaim, classes: Mapping[str, DeviceClass], expressions: Expressions) -> ClaimDemand:
+def demand_of(claim: ResourceClaim, classes: Mapping[str, DeviceClass], expressions: Expressions) -> ClaimDemand:
     """What the claim wants; raises RefusedClaimError."""
     name = "/".join(claim.key)
     asked = claim.spec.devices

@@ -11,16 +11,16 @@ import msgspec
 from reconciler.kubernetes.binder.binding import Leads, still
 from reconciler.kubernetes.binder.outcomes import Failure, failure_of
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.concurrency import gather
 from reconciler.kubernetes.client.refusals import (
     KubernetesError,
     NotFoundError,
 )
-from reconciler.kubernetes.client.together import together
 from reconciler.kubernetes.dra.claim_status import Allotment, ClaimRelease, Key
 from reconciler.kubernetes.dra.wire import CLAIMS, FINALIZER, Allocation, Consumer, ResourceClaim
 from reconciler.kubernetes.objects.wire import read
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 
 Answer = Literal["done"] | Failure
 """What became of a claim. `gone`: this claim is no more, or is leaving. `conflict`: somebody gave it other devices. `stale-leader`:
@@ -51,7 +51,7 @@ class Claims:
         by_claim: dict[Key, list[Allotment]] = {}
         for one in wanted:
             by_claim.setdefault(one.claim.key, []).append(one)
-        told = await together(self._in_turn(several) for several in by_claim.values())
+        told = await gather(self._in_turn(several) for several in by_claim.values())
         return tuple(outcome for outcomes in told for outcome in outcomes)
 
     async def _in_turn(self, wanted: Iterable[Allotment]) -> list[ClaimOutcome]:

@@ -56,17 +56,17 @@ def look_of(driver: str, attributes: dict[str, Attribute], capacity: dict[str, C
     for name, attribute in attributes.items():
         value = _value(attribute)
         if value is not None:
-            domain, short = qualified(name, driver)
+            domain, short = qualified_name(name, driver)
             seen.setdefault(domain, {})[short] = value
     sizes: dict[str, dict[str, Any]] = {}
     for name, there in capacity.items():
-        domain, short = qualified(name, driver)
+        domain, short = qualified_name(name, driver)
         sizes.setdefault(domain, {})[short] = quantity(there.value)
     return DeviceTraits(driver, seen, sizes)
 
 
 @lru_cache(maxsize=4096)
-def qualified(name: str, driver: str) -> tuple[str, str]:
+def qualified_name(name: str, driver: str) -> tuple[str, str]:
     """Domain and name of an attribute or capacity."""
     domain, slash, short = name.partition("/")
     return (domain, short) if slash else (driver, name)

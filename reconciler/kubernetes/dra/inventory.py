@@ -41,7 +41,7 @@ Use = Literal["ours", "others", ""]
 """Who uses a device: claims that Quorate gave it to, others, or nobody."""
 
 
-def as_gpu(device: Device) -> GpuDevice | None:
+def gpu_device(device: Device) -> GpuDevice | None:
     """The device as a GPU or an instance of one; None: it is neither, or does not say what it is."""
     said = device.look.attributes.get(DRIVER, {})
     gpu_type = type_of_product(str(said.get("productName", "")))
@@ -67,7 +67,7 @@ def gpus_of(devices: Iterable[Device], use: Callable[[Device], Use]) -> Publishe
     instances: dict[GpuId, list[tuple[MigInstance, bool]]] = {}
     of_others: set[GpuId] = set()
     for device in devices:
-        found = as_gpu(device)
+        found = gpu_device(device)
         if found is None:
             continue
         types[found.gpu_type] = None

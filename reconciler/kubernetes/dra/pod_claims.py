@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.kubernetes.dra.charges import ClaimCharge, asked_of, asked_of_given
+from reconciler.kubernetes.dra.charges import ClaimCharge, asked_of_given, charge_of
 from reconciler.kubernetes.dra.claim_demand import ClaimDemand
 from reconciler.kubernetes.dra.claim_status import Key
-from reconciler.kubernetes.dra.inventory import GpuDevice, Use, as_gpu, gpus_of
+from reconciler.kubernetes.dra.inventory import GpuDevice, Use, gpu_device, gpus_of
 from reconciler.kubernetes.dra.pools import DeviceId
 from reconciler.kubernetes.dra.prospects import NodeDevices
 from reconciler.kubernetes.dra.stock import Stock, may_use
@@ -182,7 +182,7 @@ class PodClaims:
             ever = self.stock.nodes_ever(wishes)
             others = [node for node in self.stock.published.nodes if node.metadata.name not in ever]
             nodes = tuple(node for node in self.stock.published.nodes if node.metadata.name in ever)
-            asked = asked_of(wishes, devices)
+            asked = charge_of(wishes, devices)
             # A node without any GPU needs not be left out for who asks for some: of thousands of nodes few are named then.
             needs_gpus = isinstance(asked, ClaimCharge) and bool(asked.gpus or asked.mig)
             leaves_out = any(self._has_gpus(node) for node in others) if needs_gpus else bool(others)
@@ -195,7 +195,7 @@ class PodClaims:
 
     def _given(self, claims: Iterable[ResourceClaim]) -> list[GpuDevice]:
         known = (self.stock.published.device(device) for claim in claims for device in devices_of(claim))
-        return [found for device in known if device and (found := as_gpu(device))]
+        return [found for device in known if device and (found := gpu_device(device))]
 
 
 def _with(pod: Pod, **changes: object) -> Pod:

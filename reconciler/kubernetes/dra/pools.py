@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from reconciler.kubernetes.dra.expressions import DeviceTraits, look_of, qualified
+from reconciler.kubernetes.dra.expressions import DeviceTraits, look_of, qualified_name
 from reconciler.kubernetes.dra.wire import (
     Attribute,
     Consumption,
@@ -181,7 +181,7 @@ def _device(spec: SliceSpec, device: WireDevice) -> Device:
 
 @lru_cache(maxsize=4096)
 def _full(name: str, driver: str) -> str:
-    return "/".join(qualified(name, driver))
+    return "/".join(qualified_name(name, driver))
 
 
 def _consumed(spec: SliceSpec, consumptions: Iterable[Consumption]) -> Iterable[tuple[CounterId, Number]]:

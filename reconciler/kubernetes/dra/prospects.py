@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from reconciler.kubernetes.dra.claim_demand import Alternative, ClaimDemand, selector_refusal
-from reconciler.kubernetes.dra.expressions import SelectorError, qualified
+from reconciler.kubernetes.dra.expressions import SelectorError, qualified_name
 from reconciler.kubernetes.dra.pools import CounterId, Device, Number, Pool
 from reconciler.kubernetes.dra.wire import Attribute, DeviceTaint, DeviceToleration
 from reconciler.kubernetes.objects.remarks import Refusal
@@ -113,11 +113,11 @@ def prospect_of(there: NodeDevices, claims: Sequence[ClaimDemand], kinds: dict[H
 
 def value_of(device: Device, attribute: str) -> Hashable:
     """An attribute's value, unlike any of another type; None where the device has none."""
-    found = device.attributes.get("/".join(qualified(attribute, device.id.driver)))
+    found = device.attributes.get("/".join(qualified_name(attribute, device.id.driver)))
     return _typed(found) if found else None
 
 
-def tolerated(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> bool:
+def is_tolerated(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> bool:
     """Whether a claim may be given a device in spite of this taint; effects that are not known keep nobody away."""
     if taint.effect not in ("NoSchedule", "NoExecute"):
         return True
@@ -150,9 +150,11 @@ def _fits(device: Device, wanted: Alternative, wrongs: dict[Refusal, None]) -> F
             wrongs[selector_refusal(f"{condition.place}, device {device.id}", wrong)] = None
             return "barred"
     driver = device.id.driver
-    if not all(device.capacity.get("/".join(qualified(key, driver)), -1) >= least for key, least in wanted.capacity):
+    if not all(
+        device.capacity.get("/".join(qualified_name(key, driver)), -1) >= least for key, least in wanted.capacity
+    ):
         return "no"
-    if device.is_shared or not all(tolerated(taint, wanted.tolerations) for taint in device.taints):
+    if device.is_shared or not all(is_tolerated(taint, wanted.tolerations) for taint in device.taints):
         return "barred"
     return "yes"
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoDevices
-from reconciler.kubernetes.dra.claim_demand import ClaimDemand, RefusedClaimError, wanted_of
+from reconciler.kubernetes.dra.claim_demand import ClaimDemand, RefusedClaimError, demand_of
 from reconciler.kubernetes.dra.claim_status import Allotment, Key, claims_of, has_room_for, is_ours
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import DeviceId
@@ -214,7 +214,7 @@ class Stock:
     def _wants(self, claim: ResourceClaim) -> ClaimDemand:
         uid = claim.metadata.uid
         if uid not in self._wanted:
-            self._wanted[uid] = wanted_of(claim, self._classes, self._expressions)
+            self._wanted[uid] = demand_of(claim, self._classes, self._expressions)
         return self._wanted[uid]
 
     def _current(self) -> DeviceUsage:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from reconciler.kubernetes.binder.records import UnreadableRecordError, read_record
-from reconciler.kubernetes.mig.slots import Slots, offered, offers_of
+from reconciler.kubernetes.mig.slots import Slots, offered_slots, offers_of
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.wire import KubeNode
 from solver.model.cluster import GpuType
@@ -72,7 +72,7 @@ def fate_of(node: KubeNode, change: MigChange, now: Instant) -> Fate | None:
     if change.fate and change.fate != "taken-over":
         return change.fate
     state = node.metadata.labels.get(names.MIG_STATE, "")
-    if state == "success" and offered(node) == offers_of(change.slots):
+    if state == "success" and offered_slots(node) == offers_of(change.slots):
         return "made"
     if state == "failed":
         return "failed"
@@ -89,6 +89,6 @@ def made_lately(change: MigChange | None, now: Instant) -> tuple[Made, ...]:
     return tuple(made for made in change.before if made.at > now - HOUR) if change else ()
 
 
-def ended(change: MigChange, fate: Fate, now: Instant) -> MigChange:
+def ended_change(change: MigChange, fate: Fate, now: Instant) -> MigChange:
     """The change with what became of it."""
     return msgspec.structs.replace(change, fate=fate, ended_at=now)

@@ -44,7 +44,7 @@ def changed_between(now: Slots, then: Slots) -> int:
     return max(len(now), len(then)) - (before & after).total()
 
 
-def offered(node: KubeNode) -> Mapping[str, int]:
+def offered_slots(node: KubeNode) -> Mapping[str, int]:
     """How many of each resource of the device plugin a node has, those of which it has any."""
     ours = ((name, said) for name, said in node.status.capacity.items() if _is_gpu(name))
     return {name: int(said) for name, said in ours if str(said).isdecimal() and int(said)}

@@ -124,7 +124,7 @@ class Places:
 
     def _found(self, task: PodTask) -> Plain:
         nodes, refusals = allowed_nodes(self, task)
-        liked, remarks = liking(self, task.pod)
+        liked, remarks = type_preferences(self, task.pod)
         types, limited = as_types(self, nodes, task.shape, liked)
         return Plain(nodes, refusals, remarks, liked, types, limited)
 
@@ -240,7 +240,7 @@ def as_types(
     return ordered, None if is_said else places.as_set(nodes & places.with_gpus)
 
 
-def liking(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
+def type_preferences(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
     """How much a pod likes each GPU type: preferred node affinity, where all nodes of a type are liked alike."""
     preferred = (
         pod.spec.affinity.node_affinity.preferred if pod.spec.affinity and pod.spec.affinity.node_affinity else ()

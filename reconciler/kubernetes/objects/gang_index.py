@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects.controllers import Controller
-from reconciler.kubernetes.objects.gangs import At, LivePods, gathered
+from reconciler.kubernetes.objects.gangs import At, LivePods, gang_pods
 from reconciler.kubernetes.objects.membership import GangKey, Membership, membership_of
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
@@ -99,7 +99,7 @@ class GangIndex:
         if not pods:
             self._named.pop(named, None)
             return {}
-        gangs = gathered(named, pods.values(), self._groups, self._controllers, self._task)
+        gangs = gang_pods(named, pods.values(), self._groups, self._controllers, self._task)
         found = {gang.key: replace(gang, queue_else=self._whose.queue) for gang in gangs}
         self._found[named] = tuple(found)
         return found

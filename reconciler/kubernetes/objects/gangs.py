@@ -146,7 +146,7 @@ class LivePods:
             yield Refusal("several-classes", message, f"Name one, or write the label {names.PRIORITY_CLASS}.")
 
 
-def gathered(
+def gang_pods(
     named: GangKey,
     pods: Iterable[tuple[Membership, Pod]],
     groups: Groups,

@@ -82,7 +82,7 @@ class SeenNode(NamedTuple):
         return said or (self.gpu_type.lower() if self.gpus else "cpu")
 
 
-def seen(wire: KubeNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
+def seen_node(wire: KubeNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
     """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked.
 
     `declared_type`: the type of its GPUs where somebody says it who goes before its labels. `published`: its GPUs for claims.

@@ -11,7 +11,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.amounts import amount, up
 from reconciler.kubernetes.objects.limits import limit_refusals, own_limit
 from reconciler.kubernetes.objects.remarks import Refusal
-from reconciler.kubernetes.objects.requests import MOST, Requests, asking, requests_in
+from reconciler.kubernetes.objects.requests import MOST, Requests, request_key, requests_in
 from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -82,7 +82,7 @@ def label_priority(meta: Meta) -> str:
 
 
 def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
-    written = asking(pod.spec)
+    written = request_key(pod.spec)
     try:
         asked = requests_in(written)
     except ValueError as wrong:

@@ -34,10 +34,10 @@ class _Asking(Wire, frozen=True):
 
 def requests_of(spec: PodSpec) -> Requests:
     """Each resource with how much of it the pod needs on its node; raises ValueError for what is no quantity. Not to be changed."""
-    return requests_in(asking(spec))
+    return requests_in(request_key(spec))
 
 
-def asking(spec: PodSpec) -> bytes:
+def request_key(spec: PodSpec) -> bytes:
     """What of a pod says how much it needs: what follows from it is worth remembering, since most pods ask for what others ask."""
     return msgspec.json.encode(_Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources))
 

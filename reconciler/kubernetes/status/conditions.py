@@ -74,7 +74,7 @@ class PodConditionUpdate(NamedTuple):
     said: ConditionText
 
 
-def told_of(
+def condition_updates(
     gangs: Iterable[PodGang], verdicts: Iterable[Verdict], pods: Pods, now: Instant
 ) -> Iterator[PodConditionUpdate]:
     """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell."""

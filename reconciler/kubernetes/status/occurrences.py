@@ -100,10 +100,10 @@ def the_pod(member: MemberPod) -> Regarding:
 def of_bindings(bound: Iterable[PodBinding]) -> Iterator[Occurrence]:
     """Pods that have been bound."""
     for one in bound:
-        yield scheduled(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
+        yield scheduled_occurrence(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
 
 
-def scheduled(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:
+def scheduled_occurrence(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:
     """A pod has been bound."""
     what = ", ".join(devices)
     return Occurrence(pod, "Scheduled", "Binding", f"bound to {node}{f' with {what}' if what else ''}")
@@ -140,7 +140,7 @@ def of_releases(releases: Iterable[ReleasePods]) -> Iterator[Occurrence]:
             )
 
 
-def standing(told: Iterable[PodConditionUpdate], cluster: KubernetesCluster) -> Iterator[Occurrence]:
+def standing_occurrences(told: Iterable[PodConditionUpdate], cluster: KubernetesCluster) -> Iterator[Occurrence]:
     """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes."""
     first: dict[JobName, PodConditionUpdate] = {}
     for one in told:

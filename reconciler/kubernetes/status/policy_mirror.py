@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.client.fencing import Leading
+from reconciler.kubernetes.client.fencing import LeaderSource
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.status.policy_parts import INDEX, MIRROR, REVISION, Copy
@@ -32,7 +32,7 @@ class _List(msgspec.Struct, frozen=True):
 class PolicyMirror:
     """Writes copies into one namespace; one call at a time, and by the leader alone."""
 
-    def __init__(self, api: Api, namespace: str, leading: Leading) -> None:
+    def __init__(self, api: Api, namespace: str, leading: LeaderSource) -> None:
         self._api = api
         self._namespace = namespace
         self._leading = leading

@@ -13,16 +13,16 @@ from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.wire import Pod
-from reconciler.kubernetes.status.conditions import PodConditionUpdate, told_of
+from reconciler.kubernetes.status.conditions import PodConditionUpdate, condition_updates
 from reconciler.kubernetes.status.events import Events
-from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing
+from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing_occurrences
 from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
 from reconciler.kubernetes.status.queue_status import QueueStatusWriter
 from reconciler.kubernetes.status.queues import PolicyState, queues_of
 from reconciler.kubernetes.status.series import OnChange
 from reconciler.kubernetes.status.writes import WriteCount, all_over
 from reconciler.model.clock import Clock
-from reconciler.protocols.stores import NotLeaderError
+from reconciler.protocols.ledger import NotLeaderError
 from solver.model.snapshot import Snapshot
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
@@ -158,5 +158,5 @@ class Teller:
 
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpdate, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
-    told = tuple(told_of(facts.cluster.gangs, facts.plan.verdicts, facts.pods, facts.snapshot.time))
-    return told, on_change.fresh(standing(told, facts.cluster))
+    told = tuple(condition_updates(facts.cluster.gangs, facts.plan.verdicts, facts.pods, facts.snapshot.time))
+    return told, on_change.fresh(standing_occurrences(told, facts.cluster))

@@ -12,17 +12,18 @@ from typing import Final
 
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, Manifest, StepFolder, step_folder
 from reconciler.lifecycle.checkpoints.publication import manifest_of
-from reconciler.lifecycle.checkpoints.retention import expired
+from reconciler.lifecycle.checkpoints.retention import expired_checkpoints
 from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
 from reconciler.lifecycle.checkpoints.turns import storage_of
-from reconciler.lifecycle.checkpoints.verification import Verification, verifying
+from reconciler.lifecycle.checkpoints.verification import Verification, verification_steps
 from reconciler.model.checkpoint_findings import AnyFinding
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.checkpoints import CheckpointRegistry
-from reconciler.protocols.stores import Claim, Event
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import Claim
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from solver.plan.reason import count
@@ -37,7 +38,6 @@ PARTIAL_AGE_MAX = Duration(24 * 3_600_000)
 
 BYTES_PER_STEP = 2**30
 """What is read again in one step, so that publishing never waits for long."""
-
 
 READING_MAX = 64
 """How many checkpoints are being read at once, each with an open file and its manifest in memory."""
@@ -147,7 +147,7 @@ class Keeper:
     ) -> Iterator[Event]:
         checkpoints = tuple(one for one in self.registry.of(job) if one.storage == policy.name)
         needed = {one.key for one in checkpoints if running is not None and one.resumed_by == running}
-        for checkpoint in expired(checkpoints, policy, needed, now):
+        for checkpoint in expired_checkpoints(checkpoints, policy, needed, now):
             self.registry.delete(epoch, checkpoint.key)
             self._reading.pop(checkpoint.key, None)
             _remove(storage, StepFolder(checkpoint.attempt, checkpoint.step))
@@ -174,7 +174,9 @@ class Keeper:
             try:
                 if checkpoint.key not in self._reading:
                     storage = self.open_storage(checkpoint.url.removesuffix(f"/{folder}"))
-                    self._reading[checkpoint.key] = verifying(storage, checkpoint.job, folder, checkpoint.digest)
+                    self._reading[checkpoint.key] = verification_steps(
+                        storage, checkpoint.job, folder, checkpoint.digest
+                    )
                 while left > 0:
                     left -= next(self._reading[checkpoint.key])
                 self._turn += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.model.checkpoint_record import CheckpointRecord
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.quantities import MILLI_PER_GPU, Instant
 
 

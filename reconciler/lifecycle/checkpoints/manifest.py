@@ -108,11 +108,11 @@ def whole(job: JobName, folder: StepFolder, parts: Iterable[ManifestPart]) -> Ma
         if size > 0 and sorted(ranks) == list(range(size)):
             listed = tuple(ranks[rank] for rank in range(size))
             written_at = max(part.written_at for part in listed)
-            return sealed(Manifest(job, folder.attempt, folder.step, size, listed, written_at))
+            return seal(Manifest(job, folder.attempt, folder.step, size, listed, written_at))
     return None
 
 
-def sealed(manifest: Manifest) -> Manifest:
+def seal(manifest: Manifest) -> Manifest:
     """With its digest."""
     bare = msgspec.structs.replace(manifest, digest="")
     return msgspec.structs.replace(bare, digest=digest(bare))
@@ -136,7 +136,7 @@ def read_manifest(content: bytes, job: JobName, folder: StepFolder) -> Manifest:
         manifest = decode(content, Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WrongManifestError(str(error)) from error
-    if whole(job, folder, manifest.parts) != sealed(manifest):
+    if whole(job, folder, manifest.parts) != seal(manifest):
         raise WrongManifestError(
             f"it is not that of step {folder.step} of attempt {folder.attempt} of {job}, or not whole"
         )

@@ -9,7 +9,7 @@ from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord
 from solver.model.quantities import Instant
 
 
-def expired(
+def expired_checkpoints(
     checkpoints: Sequence[CheckpointRecord], policy: CheckpointPolicy, needed: Collection[CheckpointKey], now: Instant
 ) -> tuple[CheckpointRecord, ...]:
     """Those of one job, newest first, that go now.

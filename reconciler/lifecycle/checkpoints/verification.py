@@ -12,7 +12,7 @@ from reconciler.lifecycle.checkpoints.manifest import (
     StepFolder,
     WrongManifestError,
     read_manifest,
-    sealed,
+    seal,
     written,
 )
 from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage
@@ -34,7 +34,7 @@ Verification = Generator[int, None, tuple[AnyFinding, ...]]
 
 def verify(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> tuple[AnyFinding, ...]:
     """Everything that is wrong with the checkpoint that was published with a digest; () for an intact one."""
-    verification = verifying(storage, job, folder, digest)
+    verification = verification_steps(storage, job, folder, digest)
     while True:
         try:
             next(verification)
@@ -43,7 +43,7 @@ def verify(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> t
             return found
 
 
-def verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> Verification:
+def verification_steps(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> Verification:
     """The same a piece at a time. `storage` is the job's own folder. Raises StorageUnusableError, also where that folder is gone.
 
     What is judged corrupt is never read again: a file system that is not mounted for a while must not cost a job its work.
@@ -67,7 +67,7 @@ def _verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) 
     except WrongManifestError as error:
         return (UnreadableManifest(str(error)),)
     # Byte for byte: what reads the same but was written by somebody else was not published.
-    if content != written(manifest) or not manifest.digest == digest == sealed(manifest).digest:
+    if content != written(manifest) or not manifest.digest == digest == seal(manifest).digest:
         return (WrongDigest(),)
     return (yield from _shards(storage, folder, manifest))
 

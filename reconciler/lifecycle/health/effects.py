@@ -14,12 +14,12 @@ NEVER: Final = Instant.parse("9999-12-31T00:00:00Z")
 """When something is over that only a person ends."""
 
 
-def closed(records: Iterable[NodeHealth]) -> frozenset[str]:
+def closed_places(records: Iterable[NodeHealth]) -> frozenset[str]:
     """The nodes and GPUs on which nothing new is to start."""
     return frozenset(part.part or record.node for record, part in _closed_parts(records))
 
 
-def drained(records: Iterable[NodeHealth]) -> dict[str, str]:
+def drained_places(records: Iterable[NodeHealth]) -> dict[str, str]:
     """The nodes and GPUs that what runs there is to leave, and why."""
     return {
         part.part or record.node: f"{_name(record, part)} is drained ({part.reason})"

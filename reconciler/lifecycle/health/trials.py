@@ -15,7 +15,7 @@ from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.model.health_policy import NodeTest
 from reconciler.model.health_record import HealthTrial, NodeHealth
 from reconciler.protocols.backend import ENDED, AttemptKey, StartGang, TaskStatus
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
@@ -46,7 +46,7 @@ def claims_of(records: Iterable[NodeHealth]) -> Iterator[Claim]:
             yield Claim(trial_name(record.node), int(trial.at), (_place(record.node, trial),), since=trial.at)
 
 
-def followed(trial: HealthTrial, test: NodeTest | None, seen: AttemptReport, now: Instant) -> HealthTrial:
+def updated_trial(trial: HealthTrial, test: NodeTest | None, seen: AttemptReport, now: Instant) -> HealthTrial:
     """The trial as it stands now. It has failed if it takes too long, or if policy knows no test any more."""
     if trial.ended_at is not None:
         return trial

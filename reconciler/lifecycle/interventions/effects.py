@@ -37,7 +37,7 @@ def about(
     }
 
 
-def held(
+def held_jobs(
     interventions: Iterable[Intervention], records: Iterable[JobRecord], policy: Policy, now: Instant
 ) -> Mapping[JobName, HeldByHand]:
     """The jobs that are held, each by the hold that lasts longest. A queue that the policy does not know holds its own jobs."""

@@ -13,7 +13,7 @@ from reconciler.lifecycle.jobs.idleness import activity_of, is_idle
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Activity
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent, IntentKind
 from solver.model.quantities import Instant
 from solver.model.workload import TaskPlacement

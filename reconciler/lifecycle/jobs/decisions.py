@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.lifecycle.jobs.claim_context import ClaimContext
-from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, DeviceReadiness
-from reconciler.lifecycle.jobs.drain import settle_drained
+from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, DeviceReadiness, gpus_of
 from reconciler.lifecycle.jobs.evidence import NO_EVIDENCE, Evidence
-from reconciler.lifecycle.jobs.failures import after_failure, after_stuck, after_time_limit, settle_failure
-from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE, asked_by_people, resent, settle_stop
-from reconciler.lifecycle.jobs.limit_warning import settle_warning
+from reconciler.lifecycle.jobs.failures import (
+    after_failure,
+    after_stuck,
+    after_time_limit,
+    goes_on_without,
+    settle_failure,
+)
+from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE, asked_by_people, resent, retold, settle_stop
+from reconciler.lifecycle.jobs.orders import warning_of
 from reconciler.lifecycle.jobs.replicas import settle_replicas
 from reconciler.lifecycle.jobs.settlements import (
+    AskToLeave,
     AskToStop,
     Cancel,
     ConfirmGrown,
@@ -27,6 +35,7 @@ from reconciler.lifecycle.jobs.settlements import (
     Cull,
     ForgetAttempt,
     GiveBack,
+    RecordMarks,
     Retry,
     Send,
     Settlement,
@@ -38,10 +47,10 @@ from reconciler.lifecycle.jobs.standstill import settle_stuck
 from reconciler.lifecycle.jobs.states import by_job, require_transition, state_after, state_of
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.protocols.backend import StopGang
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent
 from solver.model.quantities import Instant
-from solver.model.workload import JobName
+from solver.model.workload import JobName, TaskPlacement
 
 
 def settlements(
@@ -119,7 +128,7 @@ def _settle_live(holding: ClaimContext) -> tuple[Settlement, ...]:
     failed = () if holding.is_service else settle_failure(holding)
     if failed:
         return failed
-    over = _ask_by_limit(holding) or settle_drained(holding)
+    over = _ask_by_limit(holding) or _settle_drained(holding)
     if over is not None:
         return (over,)
     replicas = settle_replicas(holding) if holding.is_service else ()
@@ -135,7 +144,7 @@ def _settle_live(holding: ClaimContext) -> tuple[Settlement, ...]:
         *_settle_growth(holding),
         *_settle_shrink(holding),
         # One after the other: each takes the place of what was remembered before.
-        *(settle_warning(holding) or settle_stuck(holding)),
+        *(_settle_warning(holding) or settle_stuck(holding)),
     )
 
 
@@ -186,3 +195,39 @@ def _lawful(record: JobRecord, state: JobState, decided: tuple[Settlement, ...])
         if after is not None:
             state = require_transition(record.name, state, after)
     return decided
+
+
+def _settle_drained(holding: ClaimContext) -> AskToLeave | AskToStop | None:
+    """What is asked of a gang that is not asked to stop; None: nothing, or some of it leaves already."""
+    reasons = {task: why for task in holding.staying for why in _why_drained(holding, task)}
+    if not reasons or holding.leaving:
+        return None
+    job, attempt, tasks = holding.claim.job, holding.claim.attempt, tuple(reasons)
+    cause = "; ".join(sorted(set(reasons.values())))
+    if holding.claim.running_since is not None and goes_on_without(holding, tasks):
+        return AskToLeave(job, attempt, tasks, cause)
+    return AskToStop(job, attempt, cause, "requeue")
+
+
+def _why_drained(holding: ClaimContext, task: TaskPlacement) -> list[str]:
+    """Of the node rather than of each of its GPUs."""
+    drained = holding.ground.drained
+    places = (task.node, *sorted(gpus_of((task,))))
+    return [drained[place] for place in places if place in drained][:1]
+
+
+def _settle_warning(holding: ClaimContext) -> tuple[Settlement, ...]:
+    """What follows for a gang that runs and is not asked to stop; () where its limit is far, or all its tasks know."""
+    claim, warning = holding.claim, holding.record.spec.time_limit_warning
+    limit = claim.limit_reached_at
+    if warning is None or limit is None or limit - holding.now > warning.before:
+        return ()
+    warned_at = claim.marks.warned_at
+    if warned_at is not None:
+        return retold(holding, warning_of(claim, holding.record, warned_at))
+    # What came first has the lower number, by which tasks know what is new.
+    warned_at = Instant(max(holding.now, (claim.marks.stuck_at or 0) + 1))
+    marks = msgspec.structs.replace(claim.marks, warned_at=warned_at)
+    order = warning_of(claim, holding.record, warned_at)
+    cause = f"its time limit of {claim.time_limit} is over at {limit}; its tasks are told"
+    return (RecordMarks(claim.job, claim.attempt, marks, "time-limit-near", cause, order),)

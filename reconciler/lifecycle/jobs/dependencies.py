@@ -51,7 +51,7 @@ def _is_met(dependency: Dependency, tally: Tally | None) -> bool:
     return tally is not None and standing_of(dependency, tally) == "met"
 
 
-def abandoned(
+def abandoned_jobs(
     records: Iterable[JobRecord], holding: Collection[JobName], tallies: Mapping[JobName, Tally]
 ) -> Iterator[Abandon]:
     """The jobs that can never begin any more. What has begun goes on: what it waited for had come true, and stays so."""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from reconciler.lifecycle.interventions.effects import HeldByHand
 from reconciler.lifecycle.jobs.dependencies import Depends, unmet
-from reconciler.lifecycle.jobs.throttle import Throttled, throttled
+from reconciler.lifecycle.jobs.throttle import Throttled, throttled_elements
 from reconciler.model.failure import FailureKind
 from reconciler.model.job_groups import Tally
 from reconciler.model.job_record import JobRecord
@@ -65,7 +65,7 @@ def blocks(
     found = {
         record.name: block for record in records for block in _first(_blocks_of(record, now, tallies, unread, held))
     }
-    return {**found, **throttled(records, holding, found)}
+    return {**found, **throttled_elements(records, holding, found)}
 
 
 def _blocks_of(

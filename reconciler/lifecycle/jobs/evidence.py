@@ -12,7 +12,7 @@ from reconciler.lifecycle.jobs.tail import last_lines
 from reconciler.model.job_record import JobRecord
 from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import AttemptKey
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import Node
 
 

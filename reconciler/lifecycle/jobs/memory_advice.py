@@ -34,12 +34,12 @@ def _about_the_node(task: TaskStatus, group: TaskGroup, nodes: tuple[Node, ...])
     wanted = nice(Memory(int(task.memory.peak * HEADROOM)))
     # Of one that was ended for it, how it ended says what it used.
     asked = f" of the {limit} that it asked for" if limit else ""
-    used = "" if task.memory.exceeded else f"It used {rounded(task.memory.peak)}{asked}. "
+    used = "" if task.memory.exceeded else f"It used {rounded_memory(task.memory.peak)}{asked}. "
     fit = [node for node in nodes if node.memory >= wanted and _is_of(node, group)]
     if fit:
         return f"{used}Ask for `memory: {wanted}` in group {group.name}: {count(len(fit), 'node')} can have that."
     most = max((node.memory for node in nodes if _is_of(node, group)), default=Memory(0))
-    return f"{used}No node has {wanted}: the largest has {rounded(most)}. Let each task do less."
+    return f"{used}No node has {wanted}: the largest has {rounded_memory(most)}. Let each task do less."
 
 
 def _about_gpus(task: TaskStatus, group: TaskGroup, nodes: tuple[Node, ...]) -> str:
@@ -52,13 +52,13 @@ def _about_gpus(task: TaskStatus, group: TaskGroup, nodes: tuple[Node, ...]) -> 
     if group.shape.gpu_memory is not None or group.shape.gpu_fraction is not None or group.shape.mig is not None:
         return f"Its part of a GPU had no memory left: ask for a larger part, or {otherwise}."
     if larger:
-        return f"Its {own.gpu_type} had no memory left ({rounded(had)}): {otherwise}; or ask for {_smallest(larger)}."
+        return f"Its {own.gpu_type} had no memory left ({rounded_memory(had)}): {otherwise}; or ask for {_smallest(larger)}."
     return f"Its {own.gpu_type} had no memory left, and the cluster declares no GPU with more: {otherwise}."
 
 
 def _smallest(larger: dict[GpuType, Memory]) -> str:
     memory, gpu_type = min((memory, gpu_type) for gpu_type, memory in larger.items())
-    return f"{gpu_type} ({rounded(memory)})"
+    return f"{gpu_type} ({rounded_memory(memory)})"
 
 
 def _is_of(node: Node, group: TaskGroup) -> bool:
@@ -73,6 +73,6 @@ def nice(memory: Memory) -> Memory:
     return Memory(-(-memory // step) * step)
 
 
-def rounded(memory: Memory) -> str:
+def rounded_memory(memory: Memory) -> str:
     """In Gi with one decimal, or in whole Mi below 1 Gi: exact bytes tell a reader nothing."""
     return f"{memory / _GI:.1f}Gi".replace(".0Gi", "Gi") if memory >= _GI else f"{memory // 2**20}Mi"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.lifecycle.checkpoints.save_status import request_number
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import GrowGang, Order, StartGang, StopGang, StopTasks, TellGang
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobState
 from reconciler.protocols.backend import Order, TaskStatus, TellGang
-from reconciler.protocols.marks import Marks
+from reconciler.protocols.ledger import Marks
 from solver.model.inflight import StopPurpose
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Dependency, JobName, TaskPlacement

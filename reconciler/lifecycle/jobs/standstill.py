@@ -16,7 +16,7 @@ from reconciler.lifecycle.jobs.idleness import NEWS_MAX
 from reconciler.lifecycle.jobs.orders import dump_of
 from reconciler.lifecycle.jobs.settlements import AskToStop, RecordMarks, Settlement
 from reconciler.protocols.backend import TaskStatus
-from reconciler.protocols.marks import Marks
+from reconciler.protocols.ledger import Marks
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Stuck
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from reconciler.model.job_record import TERMINAL, WAITING, JobRecord, JobState
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent, Reservation
 from solver.model.workload import JobName, Phase
 

@@ -21,7 +21,7 @@ class Throttled(Document, frozen=True, tag_field="block", tag="throttled"):
         return f"array {self.array} runs {self.running} of at most {self.limit} at a time; lower indices go first"
 
 
-def throttled(
+def throttled_elements(
     records: Iterable[JobRecord], holding: Collection[JobName], blocked: Collection[JobName]
 ) -> dict[JobName, Throttled]:
     """The elements that must wait for others of their array.

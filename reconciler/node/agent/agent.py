@@ -17,9 +17,9 @@ from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.backends.baremetal.wire import AGENT_PATH, MESSAGE_BYTES_MAX
 from reconciler.model.clock import Clock
-from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.identity import AgentIdentity
 from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, renew
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.agent.pace import AgentPace
 from reconciler.node.agent.session import Session
 from reconciler.protocols.backend import BackendUnreachableError
@@ -40,7 +40,7 @@ class NodeAgent:
 
     def __init__(
         self,
-        deeds: NodeDeeds,
+        orders: OrderHandler,
         servers: Sequence[Server],
         identity: AgentIdentity,
         clock: Clock,
@@ -49,7 +49,7 @@ class NodeAgent:
         pace: AgentPace = AgentPace(),  # noqa: B008  (it is frozen)
         chance: random.Random | None = None,
     ) -> None:
-        self._deeds = deeds
+        self._orders = orders
         self._servers = servers
         self._identity = identity
         self._log = log
@@ -103,7 +103,7 @@ class NodeAgent:
                 max_size=MESSAGE_BYTES_MAX,
             ) as connection:
                 self._log.info("connected", server=f"{host}:{port}")
-                session = Session(connection, self._deeds, self._address, self._pace, self._chance, self._worker)
+                session = Session(connection, self._orders, self._address, self._pace, self._chance, self._worker)
                 await session.serve()
         except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError, KeyFileError) as error:
             self._log.warning("disconnected", server=f"{host}:{port}", message=str(error))

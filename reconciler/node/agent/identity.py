@@ -10,7 +10,7 @@ from typing import Final
 from cryptography import x509
 
 from reconciler.backends.baremetal.authority_file import blocks
-from reconciler.backends.baremetal.certificates import LIFE, CertificateError, NodeIdentity, named, read_key
+from reconciler.backends.baremetal.certificates import LIFE, CertificateError, NodeIdentity, identity_of, read_key
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
@@ -46,7 +46,7 @@ class AgentIdentity:
 
         Raises KeyFileError.
         """
-        context = believing(self.authorities)
+        context = client_context(self.authorities)
         try:
             context.load_cert_chain(self.path)
         except (OSError, ssl.SSLError) as error:
@@ -63,7 +63,7 @@ def read_identity(path: Path) -> AgentIdentity:
         raise KeyFileError(f"{path}: {error}. Delete it and join again") from error
 
 
-def believing(authorities: bytes) -> ssl.SSLContext:
+def client_context(authorities: bytes) -> ssl.SSLContext:
     """A client's context that believes these authorities (PEM) and nobody else."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -78,7 +78,7 @@ def _identity(path: Path, content: bytes) -> AgentIdentity:
     certificate = x509.load_pem_x509_certificate(certificates[0])
     if read_key(content).public_key() != certificate.public_key():
         raise CertificateError("its certificate is another key's")
-    return AgentIdentity(path, certificate, named(certificate), b"".join(certificates[1:]))
+    return AgentIdentity(path, certificate, identity_of(certificate), b"".join(certificates[1:]))
 
 
 def renewal_time(number: int, until: Instant) -> Instant:

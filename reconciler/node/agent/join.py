@@ -21,8 +21,8 @@ from reconciler.backends.baremetal.certificates import (
     CertificateError,
     Key,
     fingerprint,
+    identity_of,
     key_pem,
-    named,
     new_key,
     pem_of,
     read_key,
@@ -41,7 +41,7 @@ from reconciler.backends.baremetal.join_wire import (
     RenewalAsked,
 )
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private, write_private
-from reconciler.node.agent.identity import AgentIdentity, believing, read_identity
+from reconciler.node.agent.identity import AgentIdentity, client_context, read_identity
 from solver.model.cluster import NodeName
 from solver.model.document import decode, encode
 
@@ -119,7 +119,7 @@ def _key_in(path: Path) -> Key:
 def _kept(path: Path, node: NodeName, key: Key, issued: Issued) -> AgentIdentity:
     try:
         certificate = x509.load_pem_x509_certificate(issued.certificate.encode())
-        for_this = certificate.public_key() == key.public_key() and named(certificate).node == node
+        for_this = certificate.public_key() == key.public_key() and identity_of(certificate).node == node
     except (ValueError, CertificateError) as error:
         raise ControlPlaneUnreachableError(f"the certificate that came can't be used: {error}") from error
     if not for_this:
@@ -157,7 +157,7 @@ def _asked(host: str, port: int, authorities: bytes, asked: Asked) -> Issued:
     try:
         with connect(
             f"wss://{host}:{port}{JOIN_PATH}",
-            ssl=believing(authorities),
+            ssl=client_context(authorities),
             server_hostname=CONTROL_PLANE,
             open_timeout=TIMEOUT_S,
             max_size=_ANSWER_BYTES_MAX,

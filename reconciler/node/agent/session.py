@@ -28,7 +28,7 @@ from reconciler.backends.baremetal.wire import (
     Type,
     Welcome,
 )
-from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.agent.pace import AgentPace
 from reconciler.node.agent.terminals import AttachedLines
 from reconciler.protocols.backend import BackendUnreachableError, Cursor
@@ -46,7 +46,7 @@ class Session:
     def __init__(
         self,
         connection: ClientConnection,
-        deeds: NodeDeeds,
+        orders: OrderHandler,
         address: str,
         pace: AgentPace,
         chance: random.Random,
@@ -55,7 +55,7 @@ class Session:
         self.welcome = False
         """Whether a control plane that leads has answered."""
         self._connection = connection
-        self._deeds = deeds
+        self._orders = orders
         self._address = address
         self._pace = pace
         self._chance = chance
@@ -65,12 +65,12 @@ class Session:
         # not arrive after the word that it is.
         self._in_order = asyncio.Lock()
         self._reading: set[asyncio.Task[None]] = set()
-        self._terminals = AttachedLines(deeds, self._say)
+        self._terminals = AttachedLines(orders, self._say)
 
     async def serve(self) -> None:
         """Until the connection ends. Raises ConnectionClosed, StateFolderError, msgspec.MsgspecError."""
-        epoch = await self._work(self._deeds.epochs.seen)
-        await self._say(Hello(PROTOCOL, self._deeds.node, epoch, self._address))
+        epoch = await self._work(self._orders.epochs.seen)
+        await self._say(Hello(PROTOCOL, self._orders.node, epoch, self._address))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._obey())
@@ -88,7 +88,7 @@ class Session:
             said: ToAgent = decode(await self._connection.recv(), ToAgent)  # type: ignore[arg-type]
             match said:
                 case Welcome() | Declare():
-                    await self._work(self._deeds.note, said)
+                    await self._work(self._orders.note, said)
                     self.welcome = True
                     self._news.set()
                 case ReadLog():
@@ -99,7 +99,7 @@ class Session:
                     await self._terminals.hear(said)
                 case _:
                     async with self._in_order:
-                        await self._say(await self._work(self._deeds.do, said))
+                        await self._say(await self._work(self._orders.do, said))
                     self._news.set()
 
     async def _report(self) -> None:
@@ -110,7 +110,7 @@ class Session:
             if not self.welcome:
                 continue
             async with self._in_order:
-                changes = await self._work(self._deeds.changes, cursor)
+                changes = await self._work(self._orders.changes, cursor)
                 if whole or changes.cursor != cursor or changes.facts:
                     await self._say(Report(changes, whole))
             cursor, whole = changes.cursor, False
@@ -123,7 +123,7 @@ class Session:
 
     async def _read(self, asked: ReadLog) -> None:
         with suppress(ConnectionClosed):  # Whoever asked has gone; `_obey` notices.
-            await self._say(await asyncio.to_thread(self._deeds.read_log, asked))
+            await self._say(await asyncio.to_thread(self._orders.read_log, asked))
 
     async def _rest(self, longest_s: float) -> None:
         # Not wait_for, which may lose a cancellation that comes together with what it waits for (CPython issue 86296).

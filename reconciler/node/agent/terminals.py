@@ -10,7 +10,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown, Type
-from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.local.terminals import LocalLine
 from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 
@@ -18,8 +18,8 @@ from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window
 class AttachedLines:
     """Those of one connection; `close` lets go of all."""
 
-    def __init__(self, deeds: NodeDeeds, say: Callable[[Answer], Coroutine[Any, Any, None]]) -> None:
-        self._deeds = deeds
+    def __init__(self, orders: OrderHandler, say: Callable[[Answer], Coroutine[Any, Any, None]]) -> None:
+        self._orders = orders
         self._say = say
         self._lines: dict[int, LocalLine] = {}
         self._showing: dict[asyncio.Task[None], int] = {}
@@ -62,7 +62,7 @@ class AttachedLines:
     async def _attach(self, asked: Attach) -> None:
         try:
             line = await asyncio.to_thread(
-                self._deeds.open_terminal, asked.job, asked.attempt, asked.group, asked.index
+                self._orders.open_terminal, asked.job, asked.attempt, asked.group, asked.index
             )
         except NoTerminalError as error:
             await self._say(Attached(asked.id, str(error)))

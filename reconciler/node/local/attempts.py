@@ -1,4 +1,4 @@
-"""What is on disk of one attempt: the orders that were accepted for it, and by which task lives now."""
+"""What is on disk of one attempt: the orders accepted for it, where supervisors look for them, and by which task lives now."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from reconciler.node.local.folders import order_name, task_folder_name
-from reconciler.protocols.backend import GrowGang, StartGang
+from reconciler.protocols.backend import GrowGang, StartGang, StopTasks, TellGang, TellReason
 from reconciler.supervisor import taskfiles
+from reconciler.supervisor.taskfiles import LEAVE, TELLS, write_durably
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.document import Document, decode, encode
 from solver.model.quantities import Instant, Memory
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 TaskKey = tuple[str, int]
 """Group and index."""
+
+TELLS_KEPT: Final = 16
+"""Supervisors look five times a second, so older ones have been told long ago."""
 
 
 class Accepted(Document, frozen=True):
@@ -151,3 +155,46 @@ def read_document(path: Path, kind: type[T]) -> T | None:
         return decode(path.read_bytes(), kind)
     except FileNotFoundError:
         return None
+
+
+def accept_leaves(attempt: Path, order: StopTasks, orders: Orders, at: Instant) -> None:
+    """Keep the order for each task that was not told so before, and whose newest life is not younger than it."""
+    grace_s = order.grace.seconds
+    for task in order.tasks:
+        told, life = orders.leaves.get((task.group, task.index)), orders.lives.get((task.group, task.index))
+        if told is not None and told.growth >= order.growth:
+            continue
+        # Into the newest life, where its supervisor looks; a life that comes later finds it in `leaves`.
+        came = life.accepted.growth if life else 0
+        if came <= order.growth:
+            folder = make_life_folder(attempt, task, came)
+            request = LeaveRequest(order.job, order.attempt, task.group, task.index, order.growth, at, grace_s)
+            write_durably(str(folder / LEAVE), encode(request).decode())
+
+
+class TellOrder(Document, frozen=True):
+    """One order as accepted: for the tasks that came into the attempt with a growth up to `growth`."""
+
+    number: int
+    reason: TellReason
+    until: Instant
+    signal: str
+    growth: int
+    at: Instant
+
+
+class TellOrders(Document, frozen=True):
+    """The newest orders, oldest first."""
+
+    tells: tuple[TellOrder, ...]
+
+
+def accept_tell(attempt: Path, order: TellGang, orders: Orders, at: Instant) -> None:
+    """Keep an order for the supervisors, unless one with its number or a higher one came before, or no task is known yet."""
+    path = attempt / Path(TELLS).name
+    known = read_document(path, TellOrders)
+    tells = known.tells if known else ()
+    if not orders.accepted or (tells and tells[-1].number >= order.number):
+        return
+    tell = TellOrder(order.number, order.reason, order.until, order.signal, max(orders.accepted), at)
+    write_durably(str(path), encode(TellOrders((*tells, tell)[-TELLS_KEPT:])).decode())

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from reconciler.backends.attempt_removal import forget_each
 from reconciler.model.clock import Clock
 from reconciler.model.masking import read_log_masked
 from reconciler.node.local.attempts import (
@@ -17,6 +16,8 @@ from reconciler.node.local.attempts import (
     Orders,
     StopRequest,
     TaskLife,
+    accept_leaves,
+    accept_tell,
     make_life_folder,
     order_files,
     read_document,
@@ -28,13 +29,10 @@ from reconciler.node.local.folders import StateFolders, stop_file, task_folder_n
 from reconciler.node.local.gangfile import write_gang
 from reconciler.node.local.gpus import DeclaredGpus, NodeGpus
 from reconciler.node.local.journal import LocalJournal
-from reconciler.node.local.leaves import accept_leaves
 from reconciler.node.local.machine import Equipment
 from reconciler.node.local.mps import MpsWatch, clients_of, shares_of
-from reconciler.node.local.spawn import Supervisors, free_port
-from reconciler.node.local.task_status import status_of
-from reconciler.node.local.tasks import record_lost, standing, was_started
-from reconciler.node.local.tells import accept_tell
+from reconciler.node.local.supervisors import Supervisors, free_port
+from reconciler.node.local.tasks import local_status, record_lost, status_of, was_started
 from reconciler.node.local.terminals import LocalLine
 from reconciler.node.local.terms import Terms
 from reconciler.protocols.backend import (
@@ -54,6 +52,7 @@ from reconciler.protocols.backend import (
     TaskLeft,
     TaskStatus,
     TellGang,
+    forget_each,
 )
 from reconciler.supervisor import taskfiles
 from solver.model.cluster import DeviceId, Node, NodeName
@@ -272,7 +271,7 @@ class LocalBackend:
         if ended is not None and ended.growth == life.accepted.growth:
             return ended
         told = [request.at for request in (orders.leave_of(life), stop) if request]
-        stands = standing(life.folder, min(told, default=None), self._clock.now())
+        stands = local_status(life.folder, min(told, default=None), self._clock.now())
         status = status_of(life, self._cleanup.settled(life, stands, self._clock.now()))
         self._journal.note_task(attempt, part, status, self._clock.now())
         return status

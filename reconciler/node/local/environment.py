@@ -41,7 +41,7 @@ def task_environments(
     Tasks that join a gang are told of it as it is with them; what the others see here can't be changed, so GANG_FILE is.
     """
     on_node: dict[str, int] = {}
-    gang, ordered = ranked(order), set(order.tasks)
+    gang, ordered = tasks_by_rank(order), set(order.tasks)
     for rank, task in enumerate(gang):
         local_rank = on_node.get(task.node, 0)
         on_node[task.node] = local_rank + 1
@@ -92,7 +92,7 @@ def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Map
     if task.mig:
         return str(device_index.get(task.devices[0], ""))
     launches = group_of(order, task).launcher
-    gang = [each for each in ranked(order) if each.mig is None] if launches else [task]
+    gang = [each for each in tasks_by_rank(order) if each.mig is None] if launches else [task]
     here = (device for each in gang for device in each.devices if device in device_index)
     return ",".join(dict.fromkeys(str(device_index[device]) for device in here))
 
@@ -125,7 +125,7 @@ def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> 
     return share
 
 
-def ranked(order: StartGang | GrowGang) -> list[TaskPlacement]:
+def tasks_by_rank(order: StartGang | GrowGang) -> list[TaskPlacement]:
     """The tasks of the whole gang in the order of their ranks."""
     gang = (*order.beside, *order.tasks) if isinstance(order, GrowGang) else order.tasks
     return in_rank_order(gang, order.spec)
@@ -140,7 +140,7 @@ def others_of(order: StartGang | GrowGang, task: TaskPlacement) -> list[str]:
     """The folders, beside its own, of the tasks that must run before it begins: of a launcher all others of its machine."""
     if not group_of(order, task).launcher:
         return []
-    others = (each for each in ranked(order) if each != task)
+    others = (each for each in tasks_by_rank(order) if each != task)
     here = (each for each in others if order.meeting is None or each.node == task.node)
     return [task_folder_name(each.group, each.index) for each in here]
 

@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import msgspec
 
+from reconciler.node.local.attempts import TaskLife
 from reconciler.node.local.progress import said_progress
 from reconciler.node.local.strays import kill_strays
-from reconciler.protocols.backend import Activity, MemoryUse, Progress, TaskState
+from reconciler.protocols.backend import Activity, MemoryUse, Progress, TaskState, TaskStatus
 from reconciler.supervisor import shim, taskfiles
 from reconciler.supervisor.delivery import take_away
 from reconciler.supervisor.memory import written
@@ -69,7 +70,7 @@ class LocalTaskStatus:
     told: int = 0
 
 
-def standing(folder: Path, attempt_stopped_at: int | None, now: int) -> LocalTaskStatus:
+def local_status(folder: Path, attempt_stopped_at: int | None, now: int) -> LocalTaskStatus:
     """Derive how a task stands; settles as `lost` one whose supervisor vanished, once nothing of it runs any more."""
     ended = _read(folder / taskfiles.EXIT, TaskExit)
     if ended is None and _lock_is_held(folder / taskfiles.LOCK):
@@ -190,3 +191,23 @@ def _read(path: Path, kind: type[T]) -> T | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
+
+
+def status_of(life: TaskLife, stands: LocalTaskStatus) -> TaskStatus:
+    """The status of a task that stands so; one of which nobody noted since when, since its order came."""
+    return TaskStatus(
+        job=life.accepted.order.job,
+        attempt=life.accepted.order.attempt,
+        group=life.task.group,
+        index=life.task.index,
+        node=life.task.node,
+        state=stands.state,
+        at=life.accepted.at if stands.at is None else Instant(stands.at),
+        exit_code=stands.exit_code,
+        detail=stands.detail,
+        growth=life.accepted.growth,
+        activity=stands.activity,
+        progress=stands.progress,
+        memory=stands.memory,
+        told=stands.told,
+    )

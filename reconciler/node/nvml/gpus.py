@@ -11,7 +11,7 @@ import msgspec
 from reconciler.node.local.attempts import read_document
 from reconciler.node.local.gpus import PartitionOrders
 from reconciler.node.nvml.driver import BusId, Driver, DriverError, GpuUuid, Mig
-from reconciler.node.nvml.numbers import Seats, seated
+from reconciler.node.nvml.numbers import Seats, seat_boards
 from reconciler.node.nvml.partitioning import PartitionRequest, partition
 from reconciler.node.nvml.profiles import Vocabulary, vocabulary_of
 from reconciler.protocols.backend import GpuPartitioned, PartitionGpu
@@ -91,7 +91,7 @@ class NvmlGpus:
     def seats(self) -> Seats:
         """Who is which number, those included that are here for the first time. Raises OSError."""
         known = read_document(self._seats_file, Seats) or ()
-        now = seated(known, self._found())
+        now = seat_boards(known, self._found())
         if now != known:
             taskfiles.write_durably(str(self._seats_file), encode(now).decode())
         return now

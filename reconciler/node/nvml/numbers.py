@@ -23,7 +23,7 @@ Seats = tuple[Seat, ...]
 """By number. Kept on disk; a GPU that is gone keeps its seat until another board is in its slot."""
 
 
-def seated(known: Seats, found: Mapping[GpuUuid, BusId]) -> Seats:
+def seat_boards(known: Seats, found: Mapping[GpuUuid, BusId]) -> Seats:
     """The seats with what was found now: who has one keeps it, a new board takes that of its slot, else the next one."""
     here = {seat.uuid for seat in known} & found.keys()
     new = {bus: uuid for uuid, bus in found.items() if uuid not in here}

@@ -17,7 +17,16 @@ from reconciler.node.nvml.driver import (
     ResetNeededError,
 )
 from reconciler.node.nvml.profiles import Vocabulary
-from reconciler.node.nvml.steps import Create, CreateCompute, Destroy, DestroyCompute, SetMode, Step, going, next_step
+from reconciler.node.nvml.steps import (
+    Create,
+    CreateCompute,
+    Destroy,
+    DestroyCompute,
+    SetMode,
+    Step,
+    instances_to_remove,
+    next_step,
+)
 from solver.model.cluster import DeviceId, MigInstance
 
 STEPS_MAX: Final = 64
@@ -79,7 +88,7 @@ def objection(
     for device in sorted(wish.used):
         if wish.takes(device):
             return f"a task uses {device}"
-    leaving = going(mig, wanted)
+    leaving = instances_to_remove(mig, wanted)
     for instance in leaving:
         if not words.name_of(instance.place):
             at = f"profile {instance.place.profile} at {instance.place.start}"

@@ -76,6 +76,6 @@ def _next_made(instances: Collection[Instance], wanted: Collection[InstancePlace
     return None
 
 
-def going(mig: Mig, wanted: Collection[InstancePlacement] | None) -> tuple[Instance, ...]:
+def instances_to_remove(mig: Mig, wanted: Collection[InstancePlacement] | None) -> tuple[Instance, ...]:
     """The instances that are not among the wanted ones."""
     return tuple(instance for instance in mig.instances if wanted is None or instance.place not in wanted)

@@ -19,7 +19,7 @@ from reconciler.alerts.post import retry_after
 from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
 from reconciler.model.job_record import JobRecord
 from reconciler.model.webhook_delivery import BACKOFF_MAX, RETRY_AFTER_MAX, DeliveryResult, DeliveryState
-from reconciler.protocols.stores import Event, KeptEvent
+from reconciler.protocols.history import Event, KeptEvent
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName
 from tests.contracts.stores import NOW, SPEC

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.alerts.alert import Alert
-from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_POLICY, FIELDS, escaped, filled, wrong_fields
+from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_POLICY, FIELDS, escaped, render_template, wrong_fields
 from solver.model.quantities import Instant
 
 ALERT = Alert(
@@ -24,10 +24,10 @@ ALERT = Alert(
 def test_fields_are_filled() -> None:
     template = "{job} was {kind} for {beneficiary} in attempt {attempt} at {time}: {cause}"
     assert (
-        filled(template, ALERT)
+        render_template(template, ALERT)
         == "train was evicted for serve in attempt 2 at 1970-01-01T00:00:00Z: it gives up 4 GPUs"
     )
-    assert filled(DEFAULT_OF_JOB, ALERT) == "train of ada in research: evicted. it gives up 4 GPUs"
+    assert render_template(DEFAULT_OF_JOB, ALERT) == "train of ada in research: evicted. it gives up 4 GPUs"
     assert wrong_fields(DEFAULT_OF_JOB) == wrong_fields(DEFAULT_OF_POLICY) == ()
 
 
@@ -54,8 +54,8 @@ def test_every_field_is_one_of_an_alert() -> None:
 )
 def test_what_str_format_would_have_followed_is_refused_and_reaches_nothing(attack: str) -> None:
     assert wrong_fields(attack)
-    assert "class" not in filled(attack, ALERT).replace("__class__", "")
-    assert len(filled(attack, ALERT)) < 100
+    assert "class" not in render_template(attack, ALERT).replace("__class__", "")
+    assert len(render_template(attack, ALERT)) < 100
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_str_format_would_have_followed_is_refused_and_reaches_nothing(atta
     ],
 )
 def test_a_value_is_text_and_nothing_else(value: str, never: str) -> None:
-    said = filled("{cause}", msgspec.structs.replace(ALERT, cause=value))
+    said = render_template("{cause}", msgspec.structs.replace(ALERT, cause=value))
     assert never not in said
     assert "\x1b" not in said
 

@@ -16,7 +16,7 @@ from reconciler.alerts.sender import Sender
 from reconciler.api.git_services import GitServices, Planning
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.api.services import Services
 from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
@@ -33,8 +33,8 @@ from reconciler.model.retry_policy import RetryPolicy
 from reconciler.model.review_findings import Review
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable
+from reconciler.protocols.ledger import Claim
 from reconciler.protocols.rounds import RoundRecord
-from reconciler.protocols.stores import Claim
 from reconciler.store.store import SqlStore, open_store
 from solver.model.cluster import GpuType
 from solver.model.inflight import Intent

@@ -9,7 +9,7 @@ from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.policy import AccessPolicy, RoleBinding
 from reconciler.api.guard import Guard
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.client import Client
 from solver.model.workload import QueueName
 from tests.reconciler.api.conftest import TOKEN, Site

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.agent_views import agent_views
+from reconciler.api.agent_routes import agent_views
 from reconciler.api.guard import Guard
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import fingerprint, pem_of
 from reconciler.backends.baremetal.join_token import read_token

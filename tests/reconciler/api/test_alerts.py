@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from reconciler.alerts.policy import AlertPolicy, Webhook
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.main import run
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations

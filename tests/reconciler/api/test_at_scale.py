@@ -11,7 +11,7 @@ from sqlalchemy import event
 from reconciler.client import Client
 from reconciler.model.job_groups import Batch, NewGroup, NewJob
 from reconciler.model.job_record import ArrayElement, JobOutcome
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
 from solver.model.workload import JobName, TaskPlacement

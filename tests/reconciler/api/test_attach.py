@@ -18,7 +18,7 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.api.attach_payloads import Detached
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import ApiProblem
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
 from reconciler.protocols.terminals import NoTerminalError, TerminalEnd, Window

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from reconciler.api.serve import ApiServer
-from reconciler.protocols.stores import Event
+from reconciler.api.server import ApiServer
+from reconciler.protocols.history import Event
 from tests.house.tracked import ROOT
 from tests.reconciler.api.conftest import NOW, TOKEN, Site
 

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from reconciler.api import limited_http
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import LOG_BYTES_MAX
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.connections.limits import ConnectionLimits, RequestTimeouts
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from reconciler.protocols.terminals import NO_TERMINALS
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.local_worlds import eventually

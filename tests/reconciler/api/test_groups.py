@@ -10,10 +10,9 @@ from reconciler.lifecycle.jobs.containers import WITH_CONTAINERS
 from reconciler.lifecycle.jobs.throttle import Throttled
 from reconciler.protocols.backend import Unstartable
 from solver.model.cluster import NodeName
-from solver.model.container import Container
 from solver.model.document import encode
 from solver.model.node_sets import NodeSet
-from solver.model.workload import Dependency, JobArray, JobName
+from solver.model.workload import Container, Dependency, JobArray, JobName
 from tests.reconciler.api.conftest import Site, spec
 
 

@@ -17,7 +17,7 @@ from reconciler.access.policy import AccessPolicy, IdentitySettings, OidcIssuer
 from reconciler.api.app import create_app
 from reconciler.api.guard import Guard, InsecureBindingError
 from reconciler.api.rules import RULES
-from reconciler.api.serve import AddressError, ApiServer
+from reconciler.api.server import AddressError, ApiServer
 from tests.reconciler.api.conftest import TOKEN, Site
 from tests.reconciler.api.web import WEB
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from reconciler.analysis.backtest.past import read_history
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
 from reconciler.client import ApiError, Client
+from reconciler.documents.schemas import data_folder
 from reconciler.model.job_record import JobOutcome
-from reconciler.model.package_data import shipped
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, TOKEN, Site, spec
@@ -63,7 +63,7 @@ def test_an_export_is_replayed(
     assert "3 jobs written" in capsys.readouterr().err
     (one,) = read_history(out).jobs
     assert (one.job.name, one.job.user, one.job.submitted_at, one.duration) == ("job-2", "user-1", NOW, 60 * MINUTE)
-    tried = ["simulate", "--history", str(out), "--days", "1", "--policies", str(shipped("policies")), "-o", "json"]
+    tried = ["simulate", "--history", str(out), "--days", "1", "--policies", str(data_folder("policies")), "-o", "json"]
     assert run(tried) == ExitCode.OK
     captured = capsys.readouterr()
     (figures,) = json.loads(captured.out)["policies"]

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.access.policy import AccessPolicy, BreakGlass
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.client import ApiError, Client
 from reconciler.model.clock import SystemClock
 from reconciler.model.health_record import HealthFinding, NodeHealth, PartHealth

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.client import ApiError, Client
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.workload import JobName
 from tests.reconciler.api.conftest import NOW, TOKEN, Site, spec
 from tests.reconciler.api.web import WEB

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.api.guard import Guard
 from reconciler.api.rules import RULES
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.client import Client
 from tests.reconciler.api.conftest import TOKEN, Site
 from tests.reconciler.api.web import WEB

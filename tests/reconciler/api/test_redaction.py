@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.api.redaction import bare_spec
-from solver.model.container import Container
 from solver.model.document import encode
 from solver.model.shape import Shape
-from solver.model.workload import JobSpec, QueueName, SecretUse, TaskGroup
+from solver.model.workload import Container, JobSpec, QueueName, SecretUse, TaskGroup
 
 OPEN = {
     "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type", "data",

@@ -11,12 +11,12 @@ import pytest
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.api.policy_payloads import ApprovalAsked, PlanAsked
 from reconciler.api.rules import RULES
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.model.job_record import JobOutcome
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.document import encode
 from solver.model.workload import JobArray, JobName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES

@@ -12,7 +12,7 @@ from reconciler.api.guard import Guard
 from reconciler.api.job_routes import BODY_BYTES_MAX
 from reconciler.api.payloads import HeldDevice
 from reconciler.api.problems import NotReadyError, RequestRefusedError
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
@@ -21,15 +21,14 @@ from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.facts import GpuFacts, NodeFacts
 from reconciler.model.job_groups import NewJob
 from reconciler.model.job_record import JobOutcome
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from reconciler.store.jobs import SqlJobSource
 from solver.model.cluster import MigInstance
-from solver.model.container import Container
 from solver.model.document import digest
 from solver.model.inflight import Counter, InFlight, Repartitioning
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.model.workload import JobName, MigSlot, QueueName, TaskPlacement
+from solver.model.workload import Container, JobName, MigSlot, QueueName, TaskPlacement
 from solver.plan.estimates import EndUnknown
 from solver.plan.plan import Starts, Waits
 from solver.plan.reasons import QuotaMax

@@ -15,8 +15,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from reconciler.api.rules import RULES
-from reconciler.api.serve import ApiServer
-from reconciler.protocols.stores import Event
+from reconciler.api.server import ApiServer
+from reconciler.protocols.history import Event
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.drawn import DRAWING

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reconciler.access.token_file import TokenFileError, default_token_file, read_or_make_token, read_token
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.client import NotAuthorisedError, connect
 from tests.reconciler.api.conftest import TOKEN
 

@@ -14,12 +14,12 @@ import pytest
 from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.guard import Guard
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.api.watch_routes import WatchRoutes, message
 from reconciler.client import Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobOutcome
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.document import decode
 from solver.model.quantities import Instant
 from solver.model.workload import JobName

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from reconciler.api.guard import Guard
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from tests.reconciler.api.conftest import TOKEN, WEBHOOK_SECRET, Site
 from tests.reconciler.api.web import WEB
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from reconciler.backends.simulated.backend import SimulatedBackend
-from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.backends.simulated.behaviour import KIND
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.backends.simulated.faults import KIND
+from reconciler.model.clock import VirtualClock
 from reconciler.protocols.backend import Cursor, Epoch, TellReason
 from tests.contracts.backend_world import start, stop, tell
 from tests.contracts.simulated_worlds import NODES, SimulatedWorld

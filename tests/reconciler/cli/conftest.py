@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.main import run
 from reconciler.model.clock import SystemClock
 from solver.model.cluster import DeviceId, Node

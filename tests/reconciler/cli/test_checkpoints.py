@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.model.checkpoint_findings import MissingShard, WrongHash
 from reconciler.model.checkpoint_record import CheckpointRecord
 from solver.model.quantities import Memory

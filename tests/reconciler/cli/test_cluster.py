@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reconciler.api.payloads import NodeView
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.nodes import health_words, parts_of, state_of
 from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.exits import ExitCode
 from tests.reconciler.api.conftest import Site
 from tests.reconciler.cli.conftest import Quorate, submitted

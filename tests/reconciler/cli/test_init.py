@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from reconciler.cli.install_source import UnknownSourceError
+from reconciler.documents.schemas import data_folder
 from reconciler.gitops.source.tree import read_revision
-from reconciler.model.package_data import shipped
 from tests.reconciler.cli.conftest import Quorate
 
 SOURCE = f"git+https://git.example.com/lab/quorate@{'0a' * 20}"
@@ -69,7 +69,7 @@ def test_every_document_points_editors_at_a_schema(quorate: Quorate, tmp_path: P
         schema = (document.parent / hint.partition("$schema=")[2]).resolve()
         kind = next(yaml.safe_load_all(document.read_text()))["kind"]
         assert schema == tmp_path / ".quorate" / "schemas" / f"{kind.lower()}.json"
-        assert schema.read_text() == (shipped("schemas") / schema.name).read_text()
+        assert schema.read_text() == (data_folder("schemas") / schema.name).read_text()
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import json
 import msgspec
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.why import why_lines
 from reconciler.client import connect
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import Activity, TaskStatus
-from reconciler.protocols.marks import Marks
-from reconciler.protocols.stores import Claim, Event
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import Claim, Marks
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.inflight import Intent
 from solver.model.quantities import Cpu, Duration, Memory, MilliGpu

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.model.job_record import JobOutcome
 from solver.model.workload import JobName
 from tests.contracts.local_worlds import eventually

@@ -188,7 +188,7 @@ def test_a_stream_that_is_closed_is_an_empty_one(command: str, exit_code: int, t
 
 def test_only_what_speaks_to_kubernetes_imports_its_client() -> None:
     """A control plane of one machine or of agents has neither its memory nor its seconds."""
-    names = "reconciler.server.serve", "reconciler.server.agent_cluster", "reconciler.cli.kubernetes_options"
+    names = "reconciler.server.process", "reconciler.server.agent_cluster", "reconciler.cli.kubernetes_options"
     listing = (
         f"import sys; import {', '.join(names)}; print([n for n in ('aiohttp', 'kubernetes') if n in sys.modules])"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.inputs import read_policies
 from reconciler.documents.schemas import validator_of
 from solver.model.document import encode

@@ -9,10 +9,9 @@ import pytest
 
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
-from reconciler.documents.schemas import validator_of
-from reconciler.model.package_data import shipped
+from reconciler.documents.schemas import data_folder, validator_of
 
-POLICIES = str(shipped("policies"))
+POLICIES = str(data_folder("policies"))
 ROWS = ["2017-10-09 00:00:00,3600,16,0,one", "2017-10-09 00:10:00,600,8,0,two", "2017-10-09 00:20:00,600,32,0,two"]
 
 GOLDEN = """\

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reconciler.api.aliases import aliased
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.documents.snapshot import read_snapshot
 from solver.model.document import encode
 from solver.model.quantities import Instant

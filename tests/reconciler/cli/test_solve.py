@@ -11,12 +11,11 @@ from reconciler.analysis.reports.plain_text import plain_of
 from reconciler.analysis.reports.proof import proof_of
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
-from reconciler.documents.schemas import validator_of
-from reconciler.model.package_data import shipped
+from reconciler.documents.schemas import data_folder, validator_of
 from solver.plan.plan import Certificate, LayerResult
 
-POLICIES = shipped("policies")
-MORNING = shipped("cluster-state") / "examples" / "morning.json"
+POLICIES = data_folder("policies")
+MORNING = data_folder("cluster-state") / "examples" / "morning.json"
 
 
 def test_the_example_morning_in_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from reconciler.cli.exits import ExitCode
-from reconciler.protocols.stores import StoreUnusableError
+from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.server.folder import StateFolder
-from reconciler.store.password import read_password
+from reconciler.store.engines import read_password
 from reconciler.store.schema import SCHEMA_VERSION
 from reconciler.store.store import open_store
 from solver.model.workload import JobName

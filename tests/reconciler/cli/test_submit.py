@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from solver.model.document import encode
 from solver.model.workload import JobName
 from tests.reconciler.api.conftest import Site

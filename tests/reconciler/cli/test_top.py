@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.api.top import TopLine
 from reconciler.api.top_routes import line_of
 from reconciler.api.views import job_viewer

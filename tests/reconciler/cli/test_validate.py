@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.model.package_data import shipped
+from reconciler.documents.schemas import data_folder
 from tests.reconciler.cli.conftest import Quorate
 
 QUEUE = """\
@@ -88,7 +88,7 @@ def test_warnings_alone_are_valid(quorate: Quorate, tmp_path: Path) -> None:
 
 
 def test_the_shipped_example_is_valid(quorate: Quorate) -> None:
-    assert quorate("validate", str(shipped("policies").parent)) == (0, "valid\n", "")
+    assert quorate("validate", str(data_folder("policies").parent)) == (0, "valid\n", "")
 
 
 def test_a_folder_without_policy_is_an_error(quorate: Quorate, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from threading import Timer
 
 import pytest
 
-from reconciler.api.serve import ApiServer
+from reconciler.api.server import ApiServer
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.wait import POLL_S
 from reconciler.model.job_record import JobOutcome

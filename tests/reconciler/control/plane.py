@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 
 from reconciler.backends.simulated.backend import SimulatedBackend
-from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.backends.simulated.behaviour import KIND, Faults
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.backends.simulated.faults import KIND, Faults
 from reconciler.control.control import ControlPlane, PolicyInForce
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import Pass
@@ -20,6 +19,7 @@ from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.states import state_of
+from reconciler.model.clock import VirtualClock
 from reconciler.model.job_record import JobState
 from reconciler.protocols.backend import Cursor, TaskState
 from reconciler.store.store import open_store

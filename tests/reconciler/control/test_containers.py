@@ -6,9 +6,8 @@ import msgspec
 
 from reconciler.model.facts import NodeFacts
 from solver.model.cluster import NodeName
-from solver.model.container import Container
 from solver.model.shape import Shape
-from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
+from solver.model.workload import Container, JobName, JobSpec, QueueName, TaskGroup
 from solver.plan.plan import Inadmissible
 from solver.plan.refusals import NeverFits
 from tests.reconciler.control.plane import Site

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.lifecycle.jobs.dependencies import Depends, abandoned, standing_of
+from reconciler.lifecycle.jobs.dependencies import Depends, abandoned_jobs, standing_of
 from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.throttle import Throttled
 from reconciler.model.expansion import expand_array
@@ -63,7 +63,7 @@ def test_a_condition_is_met_open_or_hopeless(tally: Tally, met: str, hopeless: s
 def test_what_nobody_knows_is_waited_for() -> None:
     record = JobRecord(JobName("b"), spec("true", Dependency(JobName("a"))), "ada", NOW)
     assert blocks([record], NOW, (), {})[record.name] == Depends(record.spec.depends_on)
-    assert list(abandoned([record], (), {})) == []
+    assert list(abandoned_jobs([record], (), {})) == []
 
 
 def test_a_job_begins_only_after_what_it_depends_on(site: Site) -> None:
@@ -177,7 +177,7 @@ def played(graph: Graph) -> list[str]:
     ]
     for _ in range(2 * len(records)):
         tallies = {record.name: _tally(record) for record in records}
-        gone = {each.job for each in abandoned(records, (), tallies)}
+        gone = {each.job for each in abandoned_jobs(records, (), tallies)}
         held = blocks(records, NOW, (), tallies)
         assert not gone - held.keys(), "what is abandoned was never offered"
         records = [_step(record, record.name in gone, record.name in held) for record in records]

@@ -15,7 +15,7 @@ from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobRecord
 from reconciler.model.retry_policy import Backoff, FailurePattern, RetryPolicy, RetryRule
 from reconciler.protocols.backend import TaskState, TaskStatus
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

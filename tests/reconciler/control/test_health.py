@@ -18,7 +18,7 @@ from reconciler.model.facts import GpuFacts, NodeFacts, Xid
 from reconciler.model.health_policy import EccActions, HealthPolicy, NodeTest, StragglerRule
 from reconciler.model.health_record import HealthTrial, NodeHealth, PartHealth
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration
 from solver.model.shape import Shape

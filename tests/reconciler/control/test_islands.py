@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reconciler.control.islands import contradictions, told_cliques, with_told_islands
+from reconciler.control.islands import contradictions, reported_cliques, with_reported_islands
 from reconciler.model.facts import GpuFacts, NodeFacts
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
@@ -43,7 +43,7 @@ def facts(name: str, *cliques: str | None) -> NodeFacts:
 def test_a_node_is_in_a_clique_if_all_its_gpus_that_answer_are(
     cliques: tuple[str | None, ...], told: dict[NodeName, str]
 ) -> None:
-    assert told_cliques({N1: facts("n1", *cliques)}) == told
+    assert reported_cliques({N1: facts("n1", *cliques)}) == told
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_node_is_in_a_clique_if_all_its_gpus_that_answer_are(
     ],
 )
 def test_islands_that_are_told_make_a_tree(nodes: list[Node], expected: dict[str, tuple[str, str]]) -> None:
-    placed = with_told_islands(nodes, {N1: "c", N2: "c"})
+    placed = with_reported_islands(nodes, {N1: "c", N2: "c"})
     assert {known.name: (known.island, known.rack) for known in placed} == expected
     topology_of(placed)
 

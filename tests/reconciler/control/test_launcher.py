@@ -20,7 +20,7 @@ from reconciler.lifecycle.jobs.settlements import (
 )
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import TaskState, TaskStatus
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant

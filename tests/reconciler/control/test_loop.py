@@ -11,7 +11,7 @@ from reconciler.control.control import Solved
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import PlanRefusedError
 from reconciler.protocols.backend import BackendUnreachableError, StopGang
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from reconciler.analysis.backtest.past import read_recorded
 from reconciler.analysis.traces import TraceUnreadableError
-from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.control.control import LEASE
 from reconciler.documents.snapshot import read_snapshot
 from reconciler.kubernetes.control.observer import SAVE_EVERY_S, ObservedFiles, Observer
@@ -22,8 +21,9 @@ from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.pod_ownership import OURS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
+from reconciler.model.clock import VirtualClock
 from reconciler.protocols.rounds import RoundRecord
-from reconciler.protocols.stores import StoreUnusableError
+from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName

@@ -74,7 +74,7 @@ def test_a_task_begins_once_its_instance_is_made(divided: Site) -> None:
     site.rest()
     assert (site.state("small"), site.ran("small")) == ("running", ["running"])
     assert told(site, "n1/0") == ["partitions", "partitioned"]
-    assert site.store.ledger.repartitions() == ()
+    assert site.store.ledger.partitionings.in_flight() == ()
     assert site.cluster.mishaps == []
 
 
@@ -86,7 +86,7 @@ def test_the_next_one_finds_an_instance_that_is_being_made(divided: Site) -> Non
     submit(site, "small", "3g.40gb")
     plan = site.one_pass().plan
     assert {step.device for step in plan.steps if isinstance(step, Repartition)} == {"n1/1"}
-    (asked, _) = site.store.ledger.repartitions()
+    (asked, _) = site.store.ledger.partitionings.in_flight()
     assert asked.instances == (MigInstance("3g.40gb", 0), MigInstance("3g.40gb", 4))
     snapshot = site.one_pass().snapshot
     assert snapshot.nodes[0].gpus[0].instances is None, "as it is"
@@ -103,7 +103,7 @@ def test_a_lost_order_is_sent_again(divided: Site) -> None:
     site.faults(lost=0.0)
     site.rest()
     assert site.state("small") == "running"
-    assert len(site.store.ledger.repartitioned_since(site.clock.now().after(-HOUR_S * 1000))) == 1, (
+    assert len(site.store.ledger.partitionings.begun_since(site.clock.now().after(-HOUR_S * 1000))) == 1, (
         "one change, asked often"
     )
 
@@ -201,7 +201,7 @@ def test_a_leader_that_was_replaced_partitions_nothing(divided: Site) -> None:
     step = Repartition(site.declared[0].name, DeviceId("n1/0"), (SMALL,))
     with pytest.raises(StaleEpochError):
         PlanExecutor(old, epoch).act(Plan("", "", (step,), (), Certificate("none", (), 0.0, "", 0)))
-    assert (site.store.ledger.repartitions(), partitioned(site)) == ((), [])
+    assert (site.store.ledger.partitionings.in_flight(), partitioned(site)) == ((), [])
 
 
 def test_a_recorded_round_with_a_change_in_flight_is_solved_again_alike(divided: Site) -> None:

@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.control import renewal
 from reconciler.control.control import ControlPlane, NoPolicyError, PolicyInForce, Solved
 from reconciler.control.passes import PlanRefusedError
 from reconciler.control.recording import solver_with
 from reconciler.control.runner import LoopStatus, Pace, Runner
 from reconciler.model.clock import SystemClock
-from reconciler.protocols.stores import StoreUnreachableError
+from reconciler.protocols.store_errors import StoreUnreachableError
 from reconciler.store.history import SqlHistory
 from reconciler.store.ledger import SqlLedger
 from solver.model.quantities import Duration
@@ -183,7 +182,7 @@ def test_who_has_kept_its_lease_in_a_long_pass_leads_when_the_store_is_away_for_
 
 
 def test_who_hangs_in_a_pass_is_followed_in_the_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "PASS_S_MAX", 0.5)
+    monkeypatch.setattr("reconciler.control.runner.PASS_S_MAX", 0.5)
     lease, over = Duration(200), threading.Event()
 
     def never(snapshot: Snapshot, policy: Policy) -> Solved:

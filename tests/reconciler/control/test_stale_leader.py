@@ -13,7 +13,7 @@ from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import StaleEpochError, StopGang
-from reconciler.protocols.stores import Claim, NotLeaderError
+from reconciler.protocols.ledger import Claim, NotLeaderError
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration
 from solver.model.workload import JobName

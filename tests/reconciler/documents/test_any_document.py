@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.documents.files import Files
 from reconciler.documents.job import read_job
 from reconciler.documents.repository import read_repository
-from reconciler.documents.schemas import FOLDER_OF_KIND, Schema, followed, schema_of
+from reconciler.documents.schemas import FOLDER_OF_KIND, Schema, resolve_reference, schema_of
 from reconciler.documents.snapshot import read_snapshot
 from reconciler.model.problem import InvalidDocumentsError
 
@@ -28,7 +28,7 @@ ODD_SCALARS = st.one_of(
 
 def values(schema: Schema, base: str) -> st.SearchStrategy[Any]:
     """Values near a schema: mostly what it asks for, now and then something else in any place."""
-    schema, base = followed(schema, base)
+    schema, base = resolve_reference(schema, base)
     if "properties" in schema:
         fields = {name: values(field, base) for name, field in schema["properties"].items()}
         near: st.SearchStrategy[Any] = st.fixed_dictionaries({}, optional={**fields, "wrong": ODD_SCALARS})

@@ -16,7 +16,7 @@ from reconciler.analysis.backtest.figures import Simulation
 from reconciler.analysis.backtest.history_file import HistoryHead, RecordedJob
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
-from reconciler.documents.schemas import KINDS, Schema, followed, schema_of
+from reconciler.documents.schemas import KINDS, Schema, resolve_reference, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.gitops.policytests.conduct import PolicyTestReport
 from reconciler.model.checkpoint_policy import CheckpointPolicy
@@ -89,7 +89,7 @@ SPECS = {
 
 def differences(kind: inspect.Type, schema: Schema, base: str, at: str, internal: frozenset[str]) -> Iterator[str]:
     """Everything in which a type and a schema differ, with the path to it."""
-    schema, base = followed(schema, base)
+    schema, base = resolve_reference(schema, base)
     if isinstance(kind, inspect.UnionType):
         yield from union_differences(kind, schema, base, at)
     elif isinstance(kind, inspect.StructType):
@@ -113,7 +113,7 @@ def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: st
     members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
     if {"type": "null"} in schema.get("anyOf", ()):
         (schema,) = (way for way in schema["anyOf"] if way != {"type": "null"})
-        schema, base = followed(schema, base)
+        schema, base = resolve_reference(schema, base)
     if len(members) == 1:
         yield from differences(members[0], schema, base, at, frozenset())
         return
@@ -122,7 +122,7 @@ def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: st
         return
     ways = {}
     for way in schema["oneOf"]:
-        inner, inner_base = followed(way, base)
+        inner, inner_base = resolve_reference(way, base)
         tags = {name: field["const"] for name, field in inner["properties"].items() if "const" in field}
         ways[tuple(tags.items())] = (inner, inner_base)
     for member in members:
@@ -178,7 +178,7 @@ def default_differences(field: inspect.Field, schema: Schema, base: str, at: str
     factory = field.default_factory
     default = field.default if factory is msgspec.NODEFAULT else factory()
     written = None if default in UNSET else json.loads(encode(default))
-    schema, _ = followed(schema, base)
+    schema, _ = resolve_reference(schema, base)
     if schema.get("default") != written:
         yield f"{at}: default {written!r} in the type, {schema.get('default')!r} in the schema"
 

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.documents.job import read_job
 from reconciler.model.problem import InvalidDocumentsError
-from solver.model.container import Container
+from solver.model.workload import Container
 
 LAUNCHED = """\
 apiVersion: quorate.dev/v1

@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.documents.files import read_folder
 from reconciler.documents.repository import compiled_of_nothing, read_repository
+from reconciler.documents.schemas import data_folder
 from reconciler.documents.text import BYTES_MAX
-from reconciler.model.package_data import shipped
 from reconciler.model.problem import InvalidDocumentsError
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Memory, MilliGpu
@@ -18,7 +18,7 @@ from tests.reconciler.documents.repository import POOL, codes, queue, reading, t
 
 
 def test_the_shipped_example_is_valid() -> None:
-    example = read_repository(read_folder(shipped("policies").parent))
+    example = read_repository(read_folder(data_folder("policies").parent))
     assert example.problems == ()
     compiled = example.checked()
     assert [node.name for node in compiled.nodes] == sorted(node.name for node in compiled.nodes)

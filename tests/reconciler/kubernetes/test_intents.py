@@ -20,7 +20,7 @@ from reconciler.kubernetes.binder.records import (
     read_record,
     written,
 )
-from reconciler.kubernetes.control.sight import Remembered, seen, snapshot_from
+from reconciler.kubernetes.control.sight import Remembered, cluster_sight, snapshot_from
 from reconciler.kubernetes.objects.wire import Pod, read
 from solver.checker.check import violations
 from solver.model.cluster import DeviceId, NodeName
@@ -223,7 +223,7 @@ def test_what_was_promised_stays_kept_until_it_is_bound() -> None:
 
 def _bound(pods: list[Sent], nodes: list[Sent], policy: Policy) -> dict[str, list[str]]:
     by_key = {known.key: known for known in (read(one, Pod) for one in pods)}
-    sight = seen(cluster(nodes, pods), by_key, {}, policy.scheduling.start_deadline, NOW)
+    sight = cluster_sight(cluster(nodes, pods), by_key, {}, policy.scheduling.start_deadline, NOW)
     snapshot = snapshot_from(NOW, sight, policy, (), Remembered())
     plan = solve(snapshot, policy, None)
     assert violations(snapshot, policy, plan) == ()

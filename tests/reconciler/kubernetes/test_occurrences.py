@@ -15,8 +15,8 @@ from reconciler.kubernetes.status.occurrences import (
     of_evictions,
     of_plan,
     of_releases,
-    scheduled,
-    standing,
+    scheduled_occurrence,
+    standing_occurrences,
 )
 from reconciler.kubernetes.status.series import (
     BURST,
@@ -151,7 +151,7 @@ def test_nodes_say_how_they_are_partitioned_and_what_is_left_out() -> None:
     assert one.regarding == Regarding("Node", "", "n0", "n0")
     assert one.note == "GPU n0/1 is partitioned anew: 3g.40gb@0"
     unknown = cluster([node("odd", labels={"nvidia.com/gpu.product": ""})], [])
-    (refused,) = standing([], unknown)
+    (refused,) = standing_occurrences([], unknown)
     assert (refused.regarding.name, refused.reason, refused.warning) == ("odd", "NodeRefused", True)
 
 
@@ -163,7 +163,9 @@ def test_one_pod_of_a_waiting_gang_says_why() -> None:
     said, bad = ConditionText("QuotaMax", "waits: queue q is full"), ConditionText("Refused", "refused: no queue")
     two = [PodConditionUpdate(TRAIN, "vision", name, f"uid-of-{name}", "7", said) for name in ("a", "b")]
     found = list(
-        standing([*two, PodConditionUpdate(SERVE, "vision", "serve", "uid-of-serve", "7", bad)], cluster([], []))
+        standing_occurrences(
+            [*two, PodConditionUpdate(SERVE, "vision", "serve", "uid-of-serve", "7", bad)], cluster([], [])
+        )
     )
     assert [(one.regarding, one.reason, one.note, one.warning) for one in found] == [
         (the("a"), "Waiting", "waits: queue q is full", False),
@@ -183,7 +185,7 @@ def test_what_is_so_is_told_once_and_again_when_it_says_something_else() -> None
     assert len(book.fresh([waiting("queue q is on hold")])) == 1
 
 
-BOUND = scheduled(the("a"), NodeName("n0"), ["n0/0"])
+BOUND = scheduled_occurrence(the("a"), NodeName("n0"), ["n0/0"])
 
 
 def test_the_same_again_is_counted_in_one_event() -> None:

@@ -22,7 +22,7 @@ from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.git_record import Suspension
 from reconciler.node.local.terms import Terms
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from reconciler.server.crew import Crew
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory

@@ -11,20 +11,20 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.control.control import NoPolicyError
 from reconciler.control.runner import Runner
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.requirements import FastForward, RevisionCandidate, RevisionHold, Valid
 from reconciler.gitops.source.standing_policy import StandingPolicy
-from reconciler.protocols.stores import StoreUnreachableError, StoreUnusableError
+from reconciler.model.clock import VirtualClock
+from reconciler.protocols.store_errors import StoreUnreachableError, StoreUnusableError
+from reconciler.server.crew import with_restarts
 from reconciler.server.folder import StateFolder
 from reconciler.server.parts import ServerThread
 from reconciler.server.pruning import Pruning
 from reconciler.server.settings import Settings
 from reconciler.server.shared_policy import SharedPolicy
 from reconciler.server.store_access import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
-from reconciler.server.thread_restarts import persevering
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from tests.contracts.test_history import record_of
@@ -117,11 +117,11 @@ def test_a_thread_begins_anew_while_the_store_is_away_and_ends_as_it_ends() -> N
             raise failures.pop()
 
     log = structlog.get_logger()
-    persevering(ServerThread("m", work, lambda: None), log, rests.append)()
+    with_restarts(ServerThread("m", work, lambda: None), log, rests.append)()
     assert rests == [1.0, 1.0]
     failures.append(StoreUnusableError("the disk is full"))
     with pytest.raises(StoreUnusableError, match="disk is full"):
-        persevering(ServerThread("m", work, lambda: None), log, rests.append)()
+        with_restarts(ServerThread("m", work, lambda: None), log, rests.append)()
 
 
 def test_the_loop_goes_on_when_the_store_is_there_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, inspect, text
 
-from reconciler.protocols.stores import StoreUnusableError
+from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.store import migrations
 from reconciler.store.integrity import problems_of
 from reconciler.store.migrations import BASELINE, DowngradeRefusedError, downgrade

@@ -12,7 +12,9 @@ from sqlalchemy import make_url, text
 
 from hack.postgresql.server import private_server
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.stores import Event, NotLeaderError, StoreUnreachableError, StoreUnusableError
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import NotLeaderError
+from reconciler.protocols.store_errors import StoreUnreachableError, StoreUnusableError
 from reconciler.store import engines
 from reconciler.store.database import Database
 from reconciler.store.store import SqlStore, open_store

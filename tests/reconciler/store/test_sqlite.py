@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from reconciler.protocols.stores import StoreFullError, StoreUnusableError
+from reconciler.protocols.store_errors import StoreFullError, StoreUnusableError
 from reconciler.store.database import Database
 from reconciler.store.reserve import DiskReserve
 from reconciler.store.schema import metadata

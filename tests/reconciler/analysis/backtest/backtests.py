@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.analysis.backtest.compare import Backtest, PolicyCandidate
+from reconciler.analysis.backtest.backtest import Backtest, PolicyCandidate
 from reconciler.analysis.backtest.figures import PolicyFigures, Simulation
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName

@@ -15,7 +15,7 @@ from reconciler.analysis.backtest.past import read_history, write_history
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.documents.schemas import validator_of
 from reconciler.model.job_record import JobOutcome, JobRecord
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from solver.model.document import encode
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape

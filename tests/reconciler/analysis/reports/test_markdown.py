@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from reconciler.analysis.reports.markdown import BYTES_MAX, markdown, marker
-from reconciler.analysis.reports.markup import SHOWN_CHARACTERS_MAX, code
+from reconciler.analysis.reports.markdown import BYTES_MAX, SHOWN_CHARACTERS_MAX, code, markdown, marker
 from reconciler.analysis.reports.outline import Outline
 from reconciler.analysis.reports.paths import UNKNOWN
 from reconciler.analysis.reports.plain_text import one_line

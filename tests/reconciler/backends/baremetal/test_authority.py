@@ -18,16 +18,16 @@ from reconciler.backends.baremetal.authority import UntrustedError
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import (
     CertificateError,
-    asking,
     new_key,
     new_root,
     node_certificate,
+    node_of_request,
     request_for,
     server_certificate,
 )
 from reconciler.backends.baremetal.join_token import JoinTokenError, new_token, read_token
 from reconciler.backends.baremetal.key_files import KeyFileError
-from reconciler.backends.baremetal.roots import Root, kept, standing
+from reconciler.backends.baremetal.roots import Root, roots_in_use, signing_roots
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 from tests.reconciler.backends.baremetal.trust import HOUR, NODE, OTHER, Trust, der
@@ -116,7 +116,7 @@ def test_whoever_names_no_node_or_several_is_none(trust: Trust, names: tuple[x50
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
     with pytest.raises(CertificateError):
-        asking(builder.sign(key, hashes.SHA256()))
+        node_of_request(builder.sign(key, hashes.SHA256()))
     with pytest.raises(UntrustedError, match=r"no certificate of a node|exactly one node"):
         trust.authority.node_of(der(made.sign(root.key, hashes.SHA256())))
 
@@ -124,7 +124,7 @@ def test_whoever_names_no_node_or_several_is_none(trust: Trust, names: tuple[x50
 def test_a_key_of_another_kind_gets_no_certificate() -> None:
     other = ec.generate_private_key(ec.SECP384R1())
     with pytest.raises(CertificateError, match="P-256"):
-        asking(request_for(NODE, other))
+        node_of_request(request_for(NODE, other))
 
 
 def test_revoking_and_joining_anew_end_what_was_there(trust: Trust) -> None:
@@ -162,11 +162,11 @@ def test_one_authority_follows_another_by_age_alone() -> None:
     ):
         now = NOW.after(90 * DAY + int(days * DAY))
         assert _stands([new, old], now) == (signing, trusted), days
-        assert kept([new, old], now) == ([new] if days == 2.0 else [old, new])
+        assert roots_in_use([new, old], now) == ([new] if days == 2.0 else [old, new])
 
 
 def _stands(roots: list[Root], now: Instant) -> tuple[Root, set[x509.Certificate]]:
-    found = standing(roots, now)
+    found = signing_roots(roots, now)
     assert found.trusted[0] == found.signing.certificate
     return found.signing, set(found.trusted)
 

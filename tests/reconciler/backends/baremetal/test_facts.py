@@ -15,9 +15,9 @@ from reconciler.model.clock import Clock
 from reconciler.model.facts import NicFacts, NodeFacts
 from reconciler.model.health_record import HealthTrial, NodeHealth
 from reconciler.node.agent import hardware as hardware_of_agents
-from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.hardware import Hardware
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.local.gpus import NodeGpus
 from reconciler.protocols.backend import BackendChanges, Cursor, TaskStatus
 from solver.model.cluster import NodeName
@@ -57,11 +57,11 @@ def test_a_trial_is_known_and_anything_else_has_to_be_stopped_first() -> None:
 def test_agents_tell_them_over_their_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     up = {node.name: True for node in NODES}
 
-    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, gpus: Callable[[Path], NodeGpus]) -> NodeDeeds:
+    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, gpus: Callable[[Path], NodeGpus]) -> OrderHandler:
         hardware = Hardware(lambda at: NodeFacts(node, at, nics=(NicFacts("ib0", up[node]),)))
-        return NodeDeeds(node, folder, clock, gpus=gpus, hardware=hardware)
+        return OrderHandler(node, folder, clock, gpus=gpus, hardware=hardware)
 
-    monkeypatch.setattr(baremetal_worlds, "NodeDeeds", deeds)
+    monkeypatch.setattr(baremetal_worlds, "OrderHandler", deeds)
     monkeypatch.setattr(hardware_of_agents, "READ_EVERY", Duration(0))
     with baremetal_worlds.baremetal_world(tmp_path) as world:
 

@@ -18,7 +18,7 @@ from reconciler.protocols.backend import (
     TaskState,
     TaskStatus,
 )
-from reconciler.protocols.stores import Claim
+from reconciler.protocols.ledger import Claim
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, TaskPlacement

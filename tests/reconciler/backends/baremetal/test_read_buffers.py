@@ -12,7 +12,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.read_buffers import TLS_RECORD_BYTES, keep_read_buffers_small
-from reconciler.node.agent.identity import believing
+from reconciler.node.agent.identity import client_context
 from tests.reconciler.backends.baremetal.trust import Trust
 
 
@@ -21,7 +21,7 @@ def test_a_message_larger_than_the_buffer_arrives_whole(trust: Trust, monkeypatc
     keep_read_buffers_small()
     assert SSLProtocol.max_size == TLS_RECORD_BYTES
     message = bytes(range(256)) * 1_000
-    context = believing(trust.authority.ca_certificate)
+    context = client_context(trust.authority.ca_certificate)
     assert asyncio.run(_echoed(message, trust.authority.server_context(), context)) == message
 
 

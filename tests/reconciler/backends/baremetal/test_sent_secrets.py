@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reconciler.backends.baremetal.wire import MESSAGE_BYTES_MAX, SECRETS_BYTES_MAX, Do, Refused, SentSecret
-from reconciler.node.agent import deeds
+from reconciler.node.agent import order_handler
 from reconciler.node.agent.secrets import ReceivedSecrets
 from reconciler.node.local.secrets import SecretFolder
 from reconciler.protocols.backend import Epoch, StartGang
@@ -54,7 +54,7 @@ def world(tmp_path: Path, trust: Trust, vault: Path) -> Iterator[BareMetalWorld]
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits a minute."""
-    monkeypatch.setattr(deeds, "SECRETS_FOR", Duration(0))
+    monkeypatch.setattr(order_handler, "SECRETS_FOR", Duration(0))
 
 
 def secretive(world: BareMetalWorld, order: StartGang) -> StartGang:

@@ -21,7 +21,7 @@ from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.backends.baremetal.enrolment import Enrolment, roots_response, serve_joining
 from reconciler.backends.baremetal.join_token import JoinToken, read_token
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
-from reconciler.backends.baremetal.roots import standing
+from reconciler.backends.baremetal.roots import signing_roots
 from reconciler.model.clock import SystemClock
 from reconciler.store.store import SqlStore, open_store
 from solver.model.cluster import NodeName
@@ -59,7 +59,7 @@ class Trust:
 
     def certificate(self, key: Key, node: NodeName = NODE, generation: int = 1) -> x509.Certificate:
         """Signed as for this node, whether it has joined or not."""
-        root = standing(self.file.roots(), self.clock.now()).signing
+        root = signing_roots(self.file.roots(), self.clock.now()).signing
         return node_certificate(root.certificate, root.key, request_for(node, key), generation, self.clock.now())
 
     def joined(self, node: NodeName = NODE) -> None:

@@ -9,19 +9,19 @@ import pytest
 
 from hack.rounds.cases import with_limit
 from hack.rounds.world import World
-from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.optimiser.budget import LEAST_S, RoundBudget
 from reconciler.control.optimiser.limits import margin_s
 from reconciler.control.recording import solver_with
 from reconciler.control.replay import replay
+from reconciler.model.clock import VirtualClock
 from reconciler.protocols.rounds import RoundRecord
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.milp.optimiser import Effort, Program, Solution
 from solver.model.arrays import Floats
 from solver.round.solve import solve
-from tests.reconciler.control.optimiser.test_killable import PROGRAM, START
+from tests.reconciler.control.optimiser.test_parent import PROGRAM, START
 
 EFFORT = Effort(gap=0.0, time_limit_s=10.0, seed=0)
 ASKS_TWICE = World(256, pending=60, full=0.95)

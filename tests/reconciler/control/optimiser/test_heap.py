@@ -12,7 +12,7 @@ ARRAYS = 2_000
 
 SCRIPT = f"""
 import numpy as np
-from reconciler.model.heap import give_back
+from reconciler.control.optimiser.heap import give_back
 
 def resident_kib():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))

@@ -76,7 +76,7 @@ def test_computing_again_has_no_time_limit() -> None:
         return optimise(program, start, effort)
 
     assert replay(recorded(optimise), watching).identical
-    assert limits == [NO_CLOCK_S]
+    assert set(limits) == {NO_CLOCK_S}
 
 
 def test_a_different_plan_is_told_by_its_first_difference() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from reconciler.documents.job import read_job
-from reconciler.documents.slurm.body import SET
 from reconciler.documents.slurm.directives import Directive, ScriptError, directives, has_directives
 from reconciler.documents.slurm.flags import FLAGS
 from reconciler.documents.slurm.job import SCRIPT_BYTES_MAX, BatchJob, Submitter, job_of
+from reconciler.documents.slurm.script import SET
 from tests.house.tracked import ROOT
 
 HERE = Submitter("/submitted/here", {"LR": "0.1", "SECRET": "canary"})

@@ -11,8 +11,8 @@ import pytest
 from reconciler.kubernetes.binder.journal import GangBinding, PodBinding
 from reconciler.kubernetes.binder.records import written
 from reconciler.kubernetes.control.geometry import bindable, enforceable, geometry_of, wishes_of, with_geometry
-from reconciler.kubernetes.control.sight import Remembered, Sight, seen, snapshot_from
-from reconciler.kubernetes.mig.change import DEADLINE, REST, Made, MigChange, ended
+from reconciler.kubernetes.control.sight import Remembered, Sight, cluster_sight, snapshot_from
+from reconciler.kubernetes.mig.change import DEADLINE, REST, Made, MigChange, ended_change
 from reconciler.kubernetes.mig.slots import slots_of
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
@@ -63,7 +63,7 @@ def wants(profile: str = "1g.10gb", name: str = "a", **said: Any) -> Sent:
 def look(nodes: Iterable[Sent], pods: Iterable[Sent], now: Instant = NOW, by: Policy | None = None) -> Sight:
     listed, wires = list(pods), list(nodes)
     known = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in listed)}
-    sight = seen(cluster(wires, listed), known, {}, Duration(300_000), NOW)
+    sight = cluster_sight(cluster(wires, listed), known, {}, Duration(300_000), NOW)
     nodes_read = [read(sent, KubeNode) for sent in wires]
     return with_geometry(sight, geometry_of(by or policy(), sight, nodes_read, now), now)
 
@@ -98,8 +98,8 @@ def test_a_node_that_nobody_uses_is_changed_for_who_needs_an_instance() -> None:
     assert (wish.now, wish.target.count(None)) == ((None, None), 1)
 
 
-RESTING = ended(a_change(), "failed", NOW)
-TAKEN = ended(a_change(), "taken-over", NOW)
+RESTING = ended_change(a_change(), "failed", NOW)
+TAKEN = ended_change(a_change(), "taken-over", NOW)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_once_its_state_and_its_resources_say_so_a_change_is_made() -> None:
 
 def test_a_node_rests_after_a_failure_and_is_asked_again_then() -> None:
     for fate in ("failed", "overdue"):
-        resting = a_node(change=ended(a_change(), fate, NOW), labels={names.MIG_STATE: "failed"})
+        resting = a_node(change=ended_change(a_change(), fate, NOW), labels={names.MIG_STATE: "failed"})
         assert changed(decided(look([resting], [wants()]))[1]) == set()
         later = NOW.after(REST)
         assert changed(decided(look([resting], [wants()], later), later)[1]) == {"n1"}
@@ -186,7 +186,9 @@ def test_nothing_starts_where_the_mig_manager_is_at_work_by_another_hand() -> No
 
 
 def test_changes_of_the_last_hour_are_counted() -> None:
-    done = ended(a_change(before=(Made(NOW.after(-3_600_001), 9), Made(NOW.after(-5), 1), Made(NOW, 3))), "made", NOW)
+    done = ended_change(
+        a_change(before=(Made(NOW.after(-3_600_001), 9), Made(NOW.after(-5), 1), Made(NOW, 3))), "made", NOW
+    )
     sight = look([a_node(change=done)], [wants()])
     assert sum(known.count for known in sight.counters) == 4
     assert {known.name for known in sight.counters if isinstance(known, Counter)} == {"mig-changes"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.kubernetes.binder.eviction_steps import TimeUp, departure_by
+from reconciler.kubernetes.binder.eviction_steps import TimeUp, eviction_record_of
 from reconciler.kubernetes.binder.records import written
 from reconciler.kubernetes.control.limits import times_up, with_idle_limits
 from reconciler.kubernetes.control.sight import Sight, claims_of
@@ -88,7 +88,7 @@ def test_nobody_is_told_twice_and_who_leaves_already_is_not_told() -> None:
     def told(step: Any) -> list[TimeUp]:
         pods = [runs(index) for index in range(3)]
         bearer = sight(*pods).pods["vision", "w0"]
-        record = msgspec.structs.replace(departure_by(step, [bearer], NOW), uid=bearer.metadata.uid)
+        record = msgspec.structs.replace(eviction_record_of(step, [bearer], NOW), uid=bearer.metadata.uid)
         pods[0]["metadata"]["annotations"][names.EVICT] = written(record)
         return up(sight(*pods))
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.backends.simulated.clock import VirtualClock
 from reconciler.kubernetes.binder.records import EvictionRecord, written
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Remembered, Sight, snapshot_from
 from reconciler.kubernetes.control.state import EVICTED, FORGOTTEN_AFTER, HistoryEntry, KubernetesState
 from reconciler.kubernetes.objects import names
+from reconciler.model.clock import VirtualClock
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.stores import Event
+from reconciler.protocols.history import Event
 from reconciler.store.store import SqlStore, open_store
 from solver.model.inflight import DurationQuantile, Ended, Intent
 from solver.model.quantities import Duration, Instant, MilliGpu

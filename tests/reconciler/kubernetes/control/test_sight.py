@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.kubernetes.binder.journal import GangBinding, PodBinding, StartJournal, journal_of, written
-from reconciler.kubernetes.control.sight import Remembered, Sight, claims_of, seen, snapshot_from
+from reconciler.kubernetes.control.sight import Remembered, Sight, claims_of, cluster_sight, snapshot_from
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
 from reconciler.kubernetes.objects import names
@@ -44,7 +44,7 @@ def sight_of(
     listed = list(pods)
     read_pods = {(one.metadata.namespace, one.metadata.name): one for one in (read(sent, Pod) for sent in listed)}
     limits = {"vision": list(budgets)} if budgets else {}
-    return seen(cluster(nodes, listed), read_pods, limits, DEADLINE, NOW, remembered)
+    return cluster_sight(cluster(nodes, listed), read_pods, limits, DEADLINE, NOW, remembered)
 
 
 def snapshot_of_sight(sight: Sight, by_hand: tuple[Intervention, ...] = (), policy: Policy = POLICY) -> Snapshot:

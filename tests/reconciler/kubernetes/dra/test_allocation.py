@@ -11,7 +11,7 @@ from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoDevices
 from reconciler.kubernetes.dra.check import violations
-from reconciler.kubernetes.dra.claim_demand import RefusedClaimError, wanted_of
+from reconciler.kubernetes.dra.claim_demand import RefusedClaimError, demand_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.usage import devices_of
 from reconciler.kubernetes.dra.wire import ResourceClaim
@@ -270,7 +270,7 @@ def test_what_is_written_for_a_device_of_a_node() -> None:
 )
 def test_what_can_t_be_kept_is_refused(request_: dict[str, Any], code: str, message: str) -> None:
     with pytest.raises(RefusedClaimError) as refused:
-        wanted_of(a_claim(request_), CLASSES, Expressions())
+        demand_of(a_claim(request_), CLASSES, Expressions())
     assert refused.value.refusal.code == code
     assert message in refused.value.refusal.message
     assert refused.value.refusal.fix

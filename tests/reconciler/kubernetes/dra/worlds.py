@@ -8,7 +8,7 @@ from typing import Any
 from hack.kubernetes import devices
 from reconciler.kubernetes.dra.allocation import allocation_of
 from reconciler.kubernetes.dra.allocator import Allocator, Grant, NoDevices
-from reconciler.kubernetes.dra.claim_demand import wanted_of
+from reconciler.kubernetes.dra.claim_demand import demand_of
 from reconciler.kubernetes.dra.expressions import Expressions
 from reconciler.kubernetes.dra.pools import pools_of
 from reconciler.kubernetes.dra.prospects import node_devices
@@ -76,7 +76,7 @@ def given(
     """What a pod with these claims gets on the node, beside what `others` have."""
     pools = pools_of(slices)
     known = Expressions()
-    wanted = [wanted_of(claim, CLASSES, known) for claim in claims]
+    wanted = [demand_of(claim, CLASSES, known) for claim in claims]
     there = node_devices(node or a_node(), pools)
     return (allocator or Allocator()).grant(there, wanted, usage_of(pools, others))
 

@@ -15,12 +15,13 @@ import pytest
 from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
 from reconciler.lifecycle.checkpoints.pending_verification import unread
-from reconciler.lifecycle.checkpoints.resume import checkpoint_environment, resume_point
+from reconciler.lifecycle.checkpoints.resume_point import checkpoint_environment, resume_point
 from reconciler.lifecycle.checkpoints.storage import Storage, StorageUnusableError
 from reconciler.model.checkpoint_policy import CheckpointPolicy, CheckpointRetention
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.stores import Claim, Event
+from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import Claim
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Checkpoint, JobName

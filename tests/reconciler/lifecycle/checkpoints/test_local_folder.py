@@ -20,7 +20,7 @@ from reconciler.lifecycle.checkpoints.local_folder import DEPTH_MAX, LocalFolder
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
 from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
-from reconciler.lifecycle.checkpoints.verification import verify, verifying
+from reconciler.lifecycle.checkpoints.verification import verification_steps, verify
 from reconciler.model.checkpoint_findings import RefusedShard, UnreadableManifest, WrongSize
 from solver.model.quantities import Memory
 from tests.reconciler.lifecycle.checkpoints.storages import JOB, hand_in, publish
@@ -359,7 +359,7 @@ def test_a_shard_that_grows_while_it_is_read_has_an_end(shared: Shared) -> None:
 def test_nothing_stays_open_of_a_verification_that_is_given_up(shared: Shared) -> None:
     digest = publish(shared.url("thief"), 100).digest
     opened = len(os.listdir("/proc/self/fd"))
-    reading = verifying(Storage(shared.url("thief")), JOB, STEP, digest)
+    reading = verification_steps(Storage(shared.url("thief")), JOB, STEP, digest)
     next(reading)
     next(reading)
     assert len(os.listdir("/proc/self/fd")) == opened + 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.lifecycle.checkpoints.retention import counts, expired
+from reconciler.lifecycle.checkpoints.retention import counts, expired_checkpoints
 from reconciler.model.checkpoint_policy import CheckpointPolicy, CheckpointRetention
 from reconciler.model.checkpoint_record import CheckpointKey, CheckpointRecord, CheckpointState
 from solver.model.quantities import Duration, Instant, Memory
@@ -41,7 +41,7 @@ def gone(
     """The places of those that go."""
     policy = CheckpointPolicy("p", "file:///c", retention=retention, verify=verify)
     keys = {checkpoints[place].key for place in needed}
-    return [checkpoints.index(each) for each in expired(checkpoints, policy, keys, NOW)]
+    return [checkpoints.index(each) for each in expired_checkpoints(checkpoints, policy, keys, NOW)]
 
 
 V: CheckpointState = "verified"
@@ -111,7 +111,7 @@ def test_what_must_stay_stays(
     checkpoints = history(*states)
     policy = CheckpointPolicy("p", "file:///c", retention=rule, verify=verify)
     needed = {CheckpointKey(JOB, 1, step) for step in steps}
-    leaving = expired(checkpoints, policy, needed, NOW)
+    leaving = expired_checkpoints(checkpoints, policy, needed, NOW)
     good = [each for each in checkpoints if counts(each, policy)]
     assert not needed & {each.key for each in leaving}
     assert "deleted" not in {each.state for each in leaving}
@@ -119,4 +119,4 @@ def test_what_must_stay_stays(
     if rule.max_age is None:
         assert set(good[: rule.keep]).isdisjoint(leaving)
     stays = tuple(each for each in checkpoints if each not in leaving)
-    assert expired(stays, policy, needed, NOW) == ()
+    assert expired_checkpoints(stays, policy, needed, NOW) == ()

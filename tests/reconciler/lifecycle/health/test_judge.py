@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.lifecycle.health.effects import closed, cordons, drained
+from reconciler.lifecycle.health.effects import closed_places, cordons, drained_places
 from reconciler.lifecycle.health.judge import judge
 from reconciler.lifecycle.health.signs import signs_of
 from reconciler.lifecycle.health.stragglers import Accusation
@@ -208,7 +208,7 @@ def test_one_gang_alone_only_makes_suspect(slow: list[bool], several: Action) ->
     for each in slow:
         ward.lasts(30_000, by=["a"] if each else [])
         assert ward.state in ("well", "node:suspect")
-    assert not closed((ward.health,))
+    assert not closed_places((ward.health,))
 
 
 def test_two_gangs_cordon_a_node_also_one_after_the_other() -> None:
@@ -235,8 +235,8 @@ def test_what_follows_for_nodes_and_for_gpus() -> None:
     for _ in range(6):
         ward.look(FAILED, ready=False, after_ms=MINUTE)
     assert ward.state == "node:drained gpu-0:drained"
-    assert closed((ward.health,)) == {"n1", "gpu-0"}
-    assert drained((ward.health,)) == {
+    assert closed_places((ward.health,)) == {"n1", "gpu-0"}
+    assert drained_places((ward.health,)) == {
         "n1": "node n1 is drained (it is not ready)",
         "gpu-0": "GPU gpu-0 of n1 is drained (a row of its memory could not be remapped)",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.lifecycle.jobs.memory_advice import memory_advice, nice, rounded
+from reconciler.lifecycle.jobs.memory_advice import memory_advice, nice, rounded_memory
 from reconciler.protocols.backend import MemoryUse, TaskStatus
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
@@ -75,4 +75,4 @@ def test_what_to_ask_for_is_what_a_person_would_write(memory: int, shown: str) -
 
 
 def test_what_was_used_is_rounded() -> None:
-    assert [rounded(Memory(size)) for size in (GI // 2, GI, GI * 3 // 2)] == ["512Mi", "1Gi", "1.5Gi"]
+    assert [rounded_memory(Memory(size)) for size in (GI // 2, GI, GI * 3 // 2)] == ["512Mi", "1Gi", "1.5Gi"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.backends.simulated.clock import VirtualClock
+from reconciler.model.clock import VirtualClock
 from reconciler.model.facts import GpuFacts, NicFacts, NodeFacts
-from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.hardware import READ_EVERY, Hardware
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.protocols.backend import Cursor
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Instant
@@ -27,7 +27,7 @@ def test_facts_are_told_when_they_are_news(tmp_path: Path) -> None:
         asked.append(at)
         return msgspec.structs.replace(machine, at=at)
 
-    deeds = NodeDeeds(NODES[0].name, AgentFolder(tmp_path / "agent"), clock, hardware=Hardware(read))
+    deeds = OrderHandler(NODES[0].name, AgentFolder(tmp_path / "agent"), clock, hardware=Hardware(read))
     first = deeds.changes(Cursor(0))
     assert [(facts.node, facts.gpus, facts.at) for facts in first.facts] == [("n1", (GPU,), clock.now())]
     machine = msgspec.structs.replace(machine, nics=(NicFacts("ib0", False),))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from reconciler.backends.baremetal.merge import LEASE
 from reconciler.backends.baremetal.wire import Declare, Done, Lead, Refused, Welcome, meeting_port
 from reconciler.model.clock import SystemClock
-from reconciler.node.agent.deeds import NodeDeeds
 from reconciler.node.agent.folder import AgentFolder, AgentFolderError, Epochs
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.agent.pace import AgentPace
 from reconciler.node.local.gpus import DeclaredGpus
 from reconciler.protocols.backend import Cursor, Epoch
@@ -60,11 +60,11 @@ def test_a_second_agent_is_kept_out_of_a_folder(tmp_path: Path) -> None:
 
 def test_an_agent_that_starts_while_nobody_leads_knows_its_node_and_the_newest_epoch(tmp_path: Path) -> None:
     folder = AgentFolder(tmp_path)
-    first = NodeDeeds(NODES[0].name, folder, SystemClock(), gpus=partial(DeclaredGpus, real_gpus=tmp_path / "none"))
+    first = OrderHandler(NODES[0].name, folder, SystemClock(), gpus=partial(DeclaredGpus, real_gpus=tmp_path / "none"))
     assert first.changes(Cursor(0)).nodes == (), "nobody has said what it is"
     first.note(Welcome(Epoch(6)))
     first.note(Declare(NODES[0]))
-    again = NodeDeeds(NODES[0].name, folder, SystemClock(), gpus=partial(DeclaredGpus, real_gpus=tmp_path / "none"))
+    again = OrderHandler(NODES[0].name, folder, SystemClock(), gpus=partial(DeclaredGpus, real_gpus=tmp_path / "none"))
     assert again.changes(Cursor(0)).nodes == (NODES[0],)
     assert again.do(Lead(1, Epoch(5))) == Refused(1, Epoch(6))
     assert again.do(Lead(2, Epoch(7))) == Done(2)
@@ -73,7 +73,7 @@ def test_an_agent_that_starts_while_nobody_leads_knows_its_node_and_the_newest_e
 
 
 def test_an_agent_does_not_pass_for_another_node(tmp_path: Path) -> None:
-    deeds = NodeDeeds(
+    deeds = OrderHandler(
         NODES[0].name, AgentFolder(tmp_path), SystemClock(), gpus=partial(DeclaredGpus, real_gpus=tmp_path / "none")
     )
     deeds.note(Declare(NODES[1]))

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from reconciler.backends.baremetal.wire import Answer, Attach, Attached, Detach, Next, Shown
-from reconciler.node.agent.deeds import NodeDeeds
+from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.agent.terminals import AttachedLines
 from reconciler.node.local.terminals import LocalLine
 from reconciler.supervisor.taskfiles import TERMINAL
@@ -31,7 +31,7 @@ def test_who_comes_after_somebody_who_has_let_go_sees_what_is_shown(
 
     async def come_and_go() -> None:
         deeds = SimpleNamespace(open_terminal=lambda *_: LocalLine(tmp_path, "the task"))
-        lines = AttachedLines(cast("NodeDeeds", deeds), say)
+        lines = AttachedLines(cast("OrderHandler", deeds), say)
         for number in (1, 2):
             await lines.hear(Attach(number, JobName("job"), 1, "worker", 0))
             task, _ = supervisor.accept()

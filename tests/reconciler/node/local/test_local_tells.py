@@ -20,7 +20,7 @@ import pytest
 from reconciler.node.local.journal import SAME_NEWS_EVERY_MS, LocalJournal
 from reconciler.node.local.progress import said_progress
 from reconciler.protocols.backend import Cursor, Epoch, Progress, StartGang, TaskStatus
-from reconciler.supervisor import dump, processes, telling
+from reconciler.supervisor import dump, processes, teller
 from reconciler.supervisor.memory import Meter, used_bytes, written
 from reconciler.supervisor.taskfiles import MEMORY, REQUEST, TELLS, TOLD, write_durably
 from solver.model.cluster import NodeName
@@ -90,7 +90,7 @@ def test_a_dump_shows_every_process_and_where_it_waits(world: LocalWorld) -> Non
 def test_tells_that_came_between_two_looks_are_all_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supervisor: list[str]
 ) -> None:
-    tells = telling.TaskTeller(growth=1)
+    tells = teller.TaskTeller(growth=1)
     told_of(tmp_path, (1, "checkpoint", 0), (2, "checkpoint", 1), (3, "dump", 1))
     tells.look(leader=1)
     assert json.loads(Path(REQUEST).read_text())["number"] == 2
@@ -101,11 +101,11 @@ def test_tells_that_came_between_two_looks_are_all_done(
 def test_a_full_disk_puts_a_tell_off_and_sends_no_signal_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supervisor: list[str]
 ) -> None:
-    tells = telling.TaskTeller(growth=0)
+    tells = teller.TaskTeller(growth=0)
     told_of(tmp_path, (1, "checkpoint", 0), signal="SIGUSR1")
     for full_for in (REQUEST, TOLD):
         with monkeypatch.context() as full:
-            full.setattr(telling, "write_durably", refuse(full_for))
+            full.setattr(teller, "write_durably", refuse(full_for))
             tells.look(leader=1)
     assert supervisor == ["SIGUSR1"]
     tells.look(leader=1)
@@ -114,7 +114,7 @@ def test_a_full_disk_puts_a_tell_off_and_sends_no_signal_twice(
 
 
 def test_a_task_whose_first_process_has_ended_is_told_nothing(tmp_path: Path, supervisor: list[str]) -> None:
-    tells = telling.TaskTeller(growth=0)
+    tells = teller.TaskTeller(growth=0)
     told_of(tmp_path, (1, "checkpoint", 0), signal="SIGUSR1")
     tells.look(leader=None)
     assert supervisor == []
@@ -257,8 +257,8 @@ def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     (tmp_path / "task").mkdir()
     monkeypatch.chdir(tmp_path / "task")
-    monkeypatch.setattr(telling, "dump", lambda: done.append("dump"))
-    monkeypatch.setattr(telling, "_send", lambda _, name: done.append(name))
+    monkeypatch.setattr(teller, "dump", lambda: done.append("dump"))
+    monkeypatch.setattr(teller, "_send", lambda _, name: done.append(name))
     return done
 
 

@@ -21,10 +21,9 @@ from reconciler.node.local.terms import Terms
 from reconciler.protocols.backend import ENDED, Cursor, Epoch, StartGang, StopGang, TaskStatus
 from reconciler.protocols.terminals import TerminalEnd
 from solver.model.cluster import DeviceId, NodeName
-from solver.model.container import Container
 from solver.model.quantities import Cpu, Duration, Memory
 from solver.model.shape import Shape
-from solver.model.workload import JobName, JobSpec, QueueName, SecretUse, TaskGroup, TaskPlacement
+from solver.model.workload import Container, JobName, JobSpec, QueueName, SecretUse, TaskGroup, TaskPlacement
 from tests.contracts.backend_world import tell
 from tests.contracts.local_worlds import LocalWorld, command_line, eventually, local_world
 from tests.reconciler.node.local.podman_image import IMAGE, digest_of, podman_or_why

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.backends.simulated.clock import VirtualClock
-from reconciler.model.clock import SystemClock
+from reconciler.model.clock import SystemClock, VirtualClock
 from reconciler.node.local.folders import StateFolders
 from reconciler.node.local.retention import AttemptRetention
 from reconciler.protocols.backend import Epoch

@@ -21,10 +21,9 @@ from reconciler.supervisor import remains
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, command_in_container, remove_container, unsayable
 from reconciler.supervisor.delivery import UndeliverableError
 from solver.model.cluster import DeviceId, NodeName
-from solver.model.container import Container
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
-from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.model.workload import Container, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.local_worlds import eventually, local_world
 
 IMAGE = "registry.example.org/train@sha256:" + 64 * "0"

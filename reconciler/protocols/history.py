@@ -1,0 +1,72 @@
+"""What happened: rounds, to be replayed; events, to be read. The conformance suite is tests/contracts/test_history.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from reconciler.protocols.backend import Epoch
+from reconciler.protocols.rounds import RoundRecord, RoundSummary
+from solver.model.document import Document
+from solver.model.quantities import Instant
+
+
+class Event(Document, frozen=True):
+    """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on.
+
+    `attempt`: of the job, where it is of one. `purpose` and `beneficiary`: why a gang was asked to stop, and for which job.
+    """
+
+    time: Instant
+    kind: str
+    subject: str
+    cause: str
+    actor: str
+    state: str = ""
+    attempt: int = 0
+    purpose: str = ""
+    beneficiary: str = ""
+
+
+class KeptEvent(Document, frozen=True):
+    """An event and its number, which rises in the order in which events are kept."""
+
+    number: int
+    event: Event
+
+
+class History(Protocol):
+    """What happened: rounds, to be replayed; events, to be read."""
+
+    def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
+        """Keep a round; returns its number (the record's own number is ignored). Raises StaleEpochError."""
+
+    def round(self, number: int) -> RoundRecord:
+        """One round, whole. Raises KeyError."""
+
+    def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
+        """The newest rounds, newest first; with `before`, of those with a smaller number."""
+
+    def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
+        """Delete the oldest rounds of before an instant, at most so many, and never the newest; returns how many.
+
+        Numbers are never used again, and events stay. Raises StaleEpochError.
+        """
+
+    def record_event(self, event: Event) -> None:
+        """Append an event."""
+
+    def record_events(self, told: Iterable[Event]) -> None:
+        """Append events in this order, all or none: in one write, however many they are."""
+
+    def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
+        """The newest events of a subject, oldest first."""
+
+    def events_before(self, subject: str, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """The newest events of a subject, oldest first; with `before`, of those with a smaller number."""
+
+    def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
+        """The oldest events with a larger number, oldest first; subject "": of all. None is ever added below one that was seen."""
+
+    def newest_event(self) -> int:
+        """The number of the newest event; 0 before the first."""

@@ -1,0 +1,77 @@
+"""Runs a control plane until it is told to stop or fails, and takes it apart again."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from structlog.typing import FilteringBoundLogger
+
+from reconciler.api.guard import Guard
+from reconciler.api.server import ApiServer
+from reconciler.connections.limits import ConnectionLimits, api_limits
+from reconciler.server.api_guard import guard_of
+from reconciler.server.crew import Crew, told_by_signals, with_restarts
+from reconciler.server.garbage_collection import seldom
+from reconciler.server.local_cluster import parts_on_this_machine
+from reconciler.server.parts import Parts
+from reconciler.server.settings import Settings
+
+
+class ServerEndedError(Exception):
+    """The API stopped serving, though nobody asked it to."""
+
+
+def serve(settings: Settings, log: FilteringBoundLogger) -> None:
+    """Run until SIGTERM or SIGINT. What runs goes on when it ends, and the next start on the same folder finds it.
+
+    Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
+    ConnectionLimitsError, UnsafeSecretsError, IdentityError, AllowedSignersError, WebhookSecretError; and whatever ended a
+    thread.
+    """
+    seldom()
+    # Better found wrong before anything is opened.
+    limits = limits_of(settings)
+    with ExitStack() as closing:
+        closing.enter_context(settings.folder.locked())
+        parts = _parts(settings, log, closing)
+        guard = guard_of(settings, parts.services.access)
+        api = closing.enter_context(_api(settings, limits, parts, guard, log))
+        crew = Crew()
+        with told_by_signals(crew.dismiss):
+            state, authentication = str(settings.folder.path), guard.token is not None
+            log.info("listening", url=api.url, state=state, authentication=authentication)
+            for member in parts.members:
+                crew.start(member.name, with_restarts(member, log))
+            crew.wait(lambda: api.alive and parts.store.database.failure is None)
+            log.info("stopping", tasks=parts.ending)
+        for member in parts.members:
+            member.stop()
+        crew.join()
+        if parts.store.database.failure is not None:
+            # A request met it, and the loop not yet: its connection may still live on what it has in memory.
+            raise parts.store.database.failure
+        if not api.alive:
+            raise ServerEndedError(f"{api.url}: the API stopped serving. See the log above; start again")
+    log.info("stopped")
+
+
+def limits_of(settings: Settings) -> ConnectionLimits:
+    """How many connections the API takes. Raises ConnectionLimitsError."""
+    asked = settings.connections
+    return api_limits(asked.connections_max, asked.per_peer_max, beside_agents=settings.agents is not None)
+
+
+def _api(
+    settings: Settings, limits: ConnectionLimits, parts: Parts, guard: Guard, log: FilteringBoundLogger
+) -> ApiServer:
+    timeouts = settings.connections.timeouts
+    return ApiServer(parts.services, guard, settings.host, settings.port, limits=limits, timeouts=timeouts, log=log)
+
+
+def _parts(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
+    if settings.kubernetes is None:
+        return parts_on_this_machine(settings, log, closing)
+    # Its libraries are an extra that need not be there.
+    from reconciler.server.kubernetes_cluster import parts_on_kubernetes
+
+    return parts_on_kubernetes(settings, settings.kubernetes, log, closing)

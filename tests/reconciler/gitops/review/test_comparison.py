@@ -1,0 +1,216 @@
+"""What a review finds: losses and for whom, limits that heal, starts that move, GPUs left over; the same from the same input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from reconciler.control.islands import with_reported_islands
+from reconciler.documents.files import Files
+from reconciler.documents.operations import Operations
+from reconciler.documents.repository import Compiled, read_repository
+from reconciler.gitops.review.comparison import review
+from reconciler.gitops.review.side import ReviewSide, on_inventory
+from reconciler.model.review_findings import Converging, Loss, Review, Stranded
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
+from solver.model.document import encode
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.shape import Shape
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from solver.policy.policy import Policy
+from solver.simulation import projection as onward
+from tests.reconciler.gitops.source.origin import Origin
+from tests.solver.worlds import policies, snapshots
+
+HOUR = 3_600_000
+WHOLE = Shape(8)
+NOW = Instant.parse("2026-11-20T12:00:00Z")
+HEAD = "apiVersion: quorate.dev/v1\nkind: "
+POOL = """NodePool
+metadata: {name: n}
+spec: {gpuType: H100, gpusPerNode: 8, cpu: 96, memory: 1Ti, nodes: {prefix: n, count: %d}}
+"""
+TOPOLOGY = """Topology
+metadata: {name: n}
+spec: {pool: n, shape: {nodesPerIsland: 1, islandsPerRack: 2, racksPerBlock: 1}}
+"""
+SETTINGS = """SchedulingPolicy
+metadata: {name: default}
+spec: {reclaim: guaranteed, convergence: {within: 4h, evict: preemptible}}
+"""
+
+
+def repository(nodes: int, **queues: str) -> dict[str, str]:
+    """A repository of root queues, each by its spec."""
+    files = {
+        f"policies/{name}.yaml": f"{HEAD}Queue\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+        for name, spec in queues.items()
+    }
+    return {**files, "policies/s.yaml": HEAD + SETTINGS, "cluster-state/n.yaml": HEAD + POOL % nodes}
+
+
+def side(name: str, files: dict[str, str]) -> ReviewSide:
+    read = read_repository(Files({path: text.encode() for path, text in files.items()}))
+    return ReviewSide(name, name * 8, read.checked())
+
+
+def job(name: str, queue: str, *, on: str = "", ago_h: int = 1, limit_h: int = 90, shape: Shape = WHOLE) -> Job:
+    """A job of one task; `on` a node it runs, on all of its GPUs."""
+    spec = JobSpec(QueueName(queue), (TaskGroup("worker", 1, shape),), time_limit=Duration(limit_h * HOUR))
+    since = Instant(NOW - ago_h * HOUR)
+    if not on:
+        return Job(JobName(name), since, spec)
+    placed = TaskPlacement("worker", 0, NodeName(on), tuple(DeviceId(f"{on}/{index}") for index in range(8)))
+    limit = Duration(limit_h * HOUR)
+    return Job(JobName(name), since, spec, "", "running", 1, started_at=since, placement=(placed,), time_limit=limit)
+
+
+def lowered(*jobs: Job) -> Review:
+    """Vision holds 24 GPUs; its max is lowered from 24 to 8."""
+    before, after = (f"{{quota: [{{gpuType: H100, guaranteed: 8, max: {most}}}]}}" for most in (24, 8))
+    base, head = (side(name, repository(3, vision=spec)) for name, spec in (("base", before), ("head", after)))
+    return review(snapshot_of(NOW, base.compiled.nodes, jobs), base, head, optimise)
+
+
+def test_a_lowered_quota_says_when_it_is_kept_again_and_who_loses_what_for_it() -> None:
+    held = (job(f"old-{number}", "vision", on=f"n{number}", ago_h=number + 1, limit_h=90) for number in (1, 2, 3))
+    found = lowered(*held)
+    line = QueueName("vision"), GpuType("H100")
+    deadline = Instant(NOW + 4 * HOUR)
+    eight, sixteen = MilliGpu.gpus(8), MilliGpu.gpus(16)
+    assert found.converging == (Converging(*line, eight, sixteen, "preemptible", deadline, deadline),)
+    # The two that have run for 6 and 7 hours by then, and the 5 minutes of starting again.
+    hours = {"old-2": 8 * (3 + 4 + 1 / 12), "old-1": 8 * (2 + 4 + 1 / 12)}
+    losses = {str(known.job): known.loss for known in found.evicted_by_change if known.loss}
+    assert {name: loss.lost_gpu_h for name, loss in losses.items()} == pytest.approx(hours)
+    assert set(losses.values()) == {
+        Loss(deadline, Duration(30_000), "converge", eight, loss.lost_gpu_h) for loss in losses.values()
+    }
+    assert [(known.job, known.before, known.after, known.changed) for known in found.jobs] == [
+        ("old-1", "runs", "runs", True),
+        ("old-2", "runs", "runs", True),
+    ]
+    assert found.has_changes
+
+
+def test_who_ends_before_the_deadline_loses_nothing() -> None:
+    ends = [
+        job(f"ends-{number}", "vision", on=f"n{number}", ago_h=number, limit_h=number + number) for number in (1, 2)
+    ]
+    found = lowered(*ends, job("stays", "vision", on="n3"))
+    assert (found.jobs, [known.kept_at for known in found.converging]) == ((), [NOW + 2 * HOUR])
+
+
+def test_what_runs_where_the_head_has_no_queue_or_no_node_is_told() -> None:
+    """Nobody is evicted for it, so it is among no losses."""
+    quota = "{quota: [{gpuType: H100, guaranteed: 8}]}"
+    base = side("base", repository(3, vision=quota, language=quota))
+    head = side("head", repository(2, language=quota))
+    jobs = (job("vision", "vision", on="n1"), job("language", "language", on="n3"), job("stays", "language", on="n2"))
+    found = review(snapshot_of(NOW, base.compiled.nodes, jobs), base, head, None)
+    eight = MilliGpu.gpus(8)
+    assert found.stranded == (Stranded(JobName("language"), QueueName("language"), eight, (NodeName("n3"),)),)
+    assert [(change.queue, change.before and change.before.used) for change in found.orphaned] == [("vision", eight)]
+    assert not found.evicted_by_change
+    back = review(snapshot_of(NOW, base.compiled.nodes, jobs), head, base, None)
+    assert (back.stranded, back.orphaned) == ((), ())
+
+
+def raised() -> tuple[Snapshot, dict[str, str], dict[str, str]]:
+    """Both queues run a job and wait with one; language comes first, but for its max."""
+    specs = (f"{{weight: 100, quota: [{{gpuType: H100, guaranteed: 0, max: {most}}}]}}" for most in (8, 16))
+    before, after = (repository(2, language=spec, vision="{quota: [{gpuType: H100, guaranteed: 0}]}") for spec in specs)
+    jobs = [
+        job("v-runs", "vision", on="n1", ago_h=1, limit_h=3),
+        job("l-runs", "language", on="n2", ago_h=1, limit_h=7),
+        job("v-next", "vision", limit_h=10),
+        job("l-next", "language", limit_h=10),
+    ]
+    return snapshot_of(NOW, side("base", before).compiled.nodes, jobs), before, after
+
+
+def test_a_raised_quota_lets_a_job_start_earlier_and_another_queue_wait_longer() -> None:
+    snapshot, before, after = raised()
+    found = review(snapshot, side("base", before), side("head", after), optimise)
+    jobs = {str(known.job): known for known in found.jobs}
+    assert {name: known.delay_ms for name, known in jobs.items()} == {"l-next": -4 * HOUR, "v-next": 4 * HOUR}
+    assert jobs["l-next"].starts_after == NOW + 2 * HOUR
+    assert [(known.queue, known.p50_before_s, known.p50_after_s, known.p90_after_s) for known in found.waits] == [
+        ("language", 6 * 3600.0, 2 * 3600.0, 2 * 3600.0),
+        ("vision", 2 * 3600.0, 6 * 3600.0, 6 * 3600.0),
+    ]
+    (changed,) = (known for known in found.queues if known.queue == "language")
+    assert changed.before is not None
+    assert changed.after is not None
+    assert (changed.before.max, changed.after.max, changed.after.used) == tuple(map(MilliGpu.gpus, (8, 16, 8)))
+    (document,) = found.documents
+    assert (document.origin, document.fields[0].origin) == ("policies/language.yaml:3", "policies/language.yaml:4")
+    assert (found.evicted_by_change, found.converging, found.ahead.complete) == ((), (), True)
+
+
+def test_gpus_that_are_partitioned_otherwise_and_what_is_left_free() -> None:
+    before = repository(1, vision="{}")
+    before["cluster-state/n.yaml"] = before["cluster-state/n.yaml"].replace("gpuType: H100", "gpuType: H100-SXM5-80GB")
+    mig = HEAD + "MigGeometry\nmetadata: {name: parts}\nspec: {pool: n, mode: free}\n"
+    base, head = side("base", before), side("head", {**before, "policies/m.yaml": mig})
+    snapshot = snapshot_of(NOW, base.compiled.nodes, [job("part", "vision", shape=Shape(mig="7g.80gb"))])
+    found = review(snapshot, base, head, optimise)
+    assert [(known.before, known.after) for known in found.jobs] == [("inadmissible", "starts")]
+    (gpu,) = found.repartitioned
+    assert (gpu.node, gpu.before, gpu.after) == ("n1", None, (MigInstance("7g.80gb", 0),))
+    (free,) = found.fragments
+    assert (free.free_before, free.free_after) == (MilliGpu.gpus(8), MilliGpu.gpus(7))
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(snapshots(elastic=True, held_one_in=1), policies())
+def test_a_change_of_nothing_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot, policy: Policy
+) -> None:
+    monkeypatch.setattr(onward, "ROUNDS_MAX", 10)
+    same = ReviewSide("main", "c0ffee", Compiled(policy, snapshot.nodes, Operations()))
+    found = review(snapshot, same, same, None)
+    assert not found.has_changes
+    assert (found.documents, found.queues, found.fragments, found.repartitioned) == ((), (), (), ())
+    assert all(known.starts_before == known.starts_after for known in found.jobs)
+    assert found.evicted_by_change == ()
+    assert all(
+        (waits.p50_before_s, waits.p90_before_s) == (waits.p50_after_s, waits.p90_after_s) for waits in found.waits
+    )
+
+
+def test_the_same_review_from_whatever_order_and_hash_seed(tmp_path: Path) -> None:
+    snapshot, before, after = raised()
+    origin = Origin(tmp_path / "policy")
+    origin.commit(before)
+    origin.git("switch", "--quiet", "--create", "head")
+    origin.commit(after)
+    shuffled = json.loads(encode(snapshot))
+    for part in ("nodes", "jobs"):
+        shuffled[part].reverse()
+    file = tmp_path / "snapshot.json"
+    file.write_text(json.dumps(shuffled))
+    command = ["-m", "reconciler.cli.main", "plan", "--repo", str(origin.folder), "--snapshot", str(file), "-o", "json"]
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    ran = subprocess.run([sys.executable, *command], env=environment, capture_output=True, check=True)
+    base = side("main", before)._replace(commit=origin.git("rev-parse", "main"))
+    head = side("HEAD", after)._replace(commit=origin.git("rev-parse", "head"))
+    assert ran.stdout == encode(review(snapshot, base, head, optimise)) + b"\n"
+
+
+def test_islands_that_nodes_tell_stay_and_those_that_a_change_takes_away_go() -> None:
+    bare = side("bare", repository(2, team="{}")).compiled.nodes
+    declared = side("shaped", {**repository(2, team="{}"), "cluster-state/t.yaml": HEAD + TOPOLOGY}).compiled.nodes
+    told = snapshot_of(NOW, with_reported_islands(bare, {NodeName("n1"): "c", NodeName("n2"): "c"}), ())
+    assert [node.island for node in on_inventory(told, bare, bare).nodes] == ["c", "c"]
+    assert [node.island for node in on_inventory(told, declared, bare).nodes] == ["island-0001", "island-0002"]
+    seen = snapshot_of(NOW, declared, ())
+    assert [node.island for node in on_inventory(seen, bare, declared).nodes] == ["", ""]
