@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.backfill.eligibility import EndTimes, RunningAllocation, held_back, is_live, kept_for
-from solver.backfill.reservation_documents import declared_in, kept_by, kept_from
+from solver.backfill.reservation_documents import document_reservations, kept_by, kept_from
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
@@ -84,7 +84,7 @@ class FutureState:
         """
         world = cls(policy, Accounts.of(shares), after.copy(), live_gpus(snapshot))
         world.jobs = {job.name: job for job in snapshot.jobs}
-        world.declared, world.expected = declared_in(snapshot), expected(snapshot.in_flight.durations)
+        world.declared, world.expected = document_reservations(snapshot), expected(snapshot.in_flight.durations)
         gangs = [held for held in snapshot.in_flight.reservations if not held.is_declared]
         ends = EndTimes(snapshot, loans_in(snapshot, policy, shares) if gangs else {})
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}

@@ -32,7 +32,7 @@ WHERE = "held"
 """The group of tasks that say where the capacity of a document is."""
 
 
-def with_declared(snapshot: Snapshot, policy: Policy) -> Snapshot:
+def with_document_reservations(snapshot: Snapshot, policy: Policy) -> Snapshot:
     """The snapshot with what each document keeps that is not over, in place of what documents kept before."""
     gangs = tuple(held for held in snapshot.in_flight.reservations if not held.is_declared)
     declared = _held_by(snapshot, [known for known in policy.reservations if known.until > snapshot.time])
@@ -42,7 +42,7 @@ def with_declared(snapshot: Snapshot, policy: Policy) -> Snapshot:
     return msgspec.structs.replace(snapshot, in_flight=in_flight)
 
 
-def declared_in(snapshot: Snapshot) -> tuple[Reservation, ...]:
+def document_reservations(snapshot: Snapshot) -> tuple[Reservation, ...]:
     """What documents keep."""
     return tuple(held for held in snapshot.in_flight.reservations if held.is_declared)
 
@@ -94,7 +94,7 @@ def kept_from(
 
 def overstays(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, policy: Policy, tree: QueueTree) -> bool:
     """Whether a job that starts there now would still be there when it is kept for others."""
-    declared = declared_in(snapshot)
+    declared = document_reservations(snapshot)
     gpus = {node.name: len(node.gpus) for node in snapshot.nodes} if declared else {}
     devices = {device for task in tasks for device in task.devices}
     nodes = {task.node for task in tasks}
@@ -124,7 +124,7 @@ def _end(job: Job, policy: Policy, now: Instant) -> Instant | None:
 def _held_by(snapshot: Snapshot, documents: Sequence[DeclaredReservation]) -> tuple[Reservation, ...]:
     """What each document keeps: first nodes by name, then what was chosen before, then what is chosen now."""
     choice = _Choice({node.name: node for node in snapshot.nodes}, _free_from(snapshot) if documents else {}, {})
-    known = {held.holder: held for held in declared_in(snapshot)}
+    known = {held.holder: held for held in document_reservations(snapshot)}
     for document in documents:
         choice.held[document] = tuple(choice.named(document))
     for document in documents:

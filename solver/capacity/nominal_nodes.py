@@ -11,13 +11,13 @@ from solver.model.cluster import Gpu, Node
 from solver.model.mig_layout import geometry_of
 
 
-def as_built(nodes: tuple[Node, ...], rules: Mapping[str, MigRule]) -> tuple[Node, ...]:
+def nominal_nodes(nodes: tuple[Node, ...], rules: Mapping[str, MigRule]) -> tuple[Node, ...]:
     """The same nodes with nothing wrong with them, and with GPUs whole that may be partitioned anew; `rules` by pool."""
-    built = tuple([_as_built(node, rules.get(node.pool)) for node in nodes])
+    built = tuple([_nominal_node(node, rules.get(node.pool)) for node in nodes])
     return nodes if built == nodes else built
 
 
-def _as_built(node: Node, rule: MigRule | None) -> Node:
+def _nominal_node(node: Node, rule: MigRule | None) -> Node:
     if node.schedulable and all(gpu.healthy and gpu.instances is None for gpu in node.gpus):
         return node
     gpus = tuple(_healthy(gpu, None if node.keeps_geometry else rule) for gpu in node.gpus)

@@ -70,9 +70,11 @@ class _Evictions:
         yield from self._verdicts()
 
     def _one(self, victim: Job, preemptor: Job) -> Iterator[Violation]:
-        nodes = self._nodes_of_takers[preemptor.name]
-        if not self._frees_quota(victim, preemptor) and nodes.isdisjoint(task.node for task in victim.placement):
-            yield Violation("S8", victim.name, f"is evicted for {preemptor.name} and frees nothing that it uses")
+        # A preemptor may have what is free, and another, which could have had that, what leaves for the preemptor.
+        if not self._frees_quota(victim, preemptor) and self._nodes_of_takers.isdisjoint(
+            task.node for task in victim.placement
+        ):
+            yield Violation("S8", victim.name, f"is evicted for {preemptor.name} and frees nothing that anybody gets")
         problem = self._unlawful(victim, preemptor)
         if problem:
             yield Violation("S4", victim.name, problem)
@@ -81,10 +83,9 @@ class _Evictions:
             yield Violation("S9", victim.name, problem)
 
     @cached_property
-    def _nodes_of_takers(self) -> dict[JobName, frozenset[NodeName]]:
-        """Where those are to be for whom others leave."""
-        preemptors = {step.beneficiary for step in self.steps.values()} & self.case.promises.keys()
-        return {name: frozenset(task.node for task in self.case.promises[name].tasks) for name in preemptors if name}
+    def _nodes_of_takers(self) -> frozenset[NodeName]:
+        """Where those are to be who are promised something."""
+        return frozenset(task.node for step in self.case.promises.values() for task in step.tasks)
 
     def _frees_quota(self, victim: Job, preemptor: Job) -> bool:
         """Whether a limit binds both: that of their own queue, a max above them, or what others lend."""
@@ -104,6 +105,8 @@ class _Evictions:
     def _unlawful(self, victim: Job, preemptor: Job) -> str:
         mine, theirs = self._class(victim), self._class(preemptor)
         if victim.spec.queue == preemptor.spec.queue:
+            if mine.preemptible and mine.value == theirs.value and owner_of(victim.name) != victim.name:
+                return ""
             if mine.preemptible and mine.value == theirs.value:
                 return gives_way(self.case.jobs[self.steps[victim.name].job], preemptor, self.case)
             if not mine.preemptible or mine.value >= theirs.value:
@@ -144,7 +147,9 @@ class _Evictions:
 
     def _by(self, victim: Job, preemptor: Job) -> str:
         if victim.spec.queue == preemptor.spec.queue:
-            return "turn" if self._class(victim).value == self._class(preemptor).value else "preempt"
+            is_part = owner_of(victim.name) != victim.name
+            is_turn = self._class(victim).value == self._class(preemptor).value and not is_part
+            return "turn" if is_turn else "preempt"
         return "straddle" if self.standing.towards(victim, preemptor) == "straddles" else "reclaim"
 
     def _inside(self, preemptor: Job) -> bool:

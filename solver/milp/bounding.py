@@ -20,9 +20,10 @@ from solver.policy.policy import Policy
 from solver.policy.reclaim import reclaim_within
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.freeable import Freeable
-from solver.preemption.new_nomination import NewNomination, Tier
+from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, sub_layers_of
 from solver.quota.entitlement import Shares
+from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob
 
 WHOLE_COLUMNS_MAX = 250

@@ -16,9 +16,10 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
 from solver.placement.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
 from solver.plan.plan import Certificate, LayerResult, ProofStatus
-from solver.preemption.new_nomination import TIERS, NewNomination
+from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.entitlement import Inside, Shares
+from solver.quota.vacated import TIERS
 from solver.quota.victims import MEANS
 
 SAME = 1e-6

@@ -15,10 +15,9 @@ import highspy
 import numpy as np
 import pulp
 
-from solver.milp.layers import EXACT_TOLERANCE, Layers, Models
-from solver.milp.optimiser import Effort, Objective, Program, Solution
-from solver.milp.quiet_highs import QuietHighs
-from solver.milp.stages import Stages
+from solver.milp.layers import EXACT_TOLERANCE, Layers, Models, QuietHighs
+from solver.milp.optimiser import Effort, Objective, Program, Reached, Solution
+from solver.milp.stages import BRANCHING, Stages
 from solver.model.arrays import Floats
 
 SOLVER = f"HiGHS {QuietHighs().version()} through PuLP {pulp.__version__}"
@@ -44,6 +43,8 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
     if not program.is_satisfied_by(start):
         return None
     models = Models(program, loaded(program, effort), effort)
+    if effort.nodes_max:
+        return _layer_by_layer(program, start, models)
     whole = bool(program.integer.any())
     size = len(program.lower) if (whole or effort.bounding) and not effort.exact else 0
     best = Stages(models).improve(start) if size > ALL_BRANCHED_COLUMNS_MAX and not effort.bounding else start
@@ -53,6 +54,38 @@ def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None
         for objective in program.objectives
     )
     return Solution(run.best, reached, SOLVER, models.cut)
+
+
+def _layer_by_layer(program: Program, start: Floats, models: Models) -> Solution | None:
+    """Each layer branched over, presolved, to so many nodes; None where one finds nothing, or its point breaks a row."""
+    model, point, bounds = models.copy(reduced=True), start, list[float]()
+    for name, value in {
+        **BRANCHING,
+        "mip_max_nodes": models.effort.nodes_max,
+        "mip_rel_gap": models.effort.gap,
+    }.items():
+        model.setOptionValue(name, value)
+    for objective in program.objectives:
+        models.aim(model, objective)
+        _begin_at(model, point)
+        found = models.branched(model)
+        if found is None:
+            return None
+        point = found
+        bounds.append(-float(model.getInfo().mip_dual_bound))
+        models.lock(model, objective, objective.value(point))
+    point = np.where(program.integer, np.round(point), point)
+    if not program.is_satisfied_by(point):
+        return None
+    values = [objective.value(point) for objective in program.objectives]
+    reached = tuple(Reached(value, max(value, bound)) for value, bound in zip(values, bounds, strict=True))
+    return Solution(point, reached, SOLVER, models.cut)
+
+
+def _begin_at(model: highspy.Highs, point: Floats) -> None:
+    start = highspy.HighsSolution()
+    start.col_value = point.tolist()
+    model.setSolution(start)
 
 
 def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:

@@ -13,7 +13,6 @@ import highspy
 import numpy as np
 
 from solver.milp.optimiser import TOLERANCE, Effort, Objective, Program, Reached
-from solver.milp.quiet_highs import QuietHighs
 from solver.model.arrays import Floats
 
 EXACT_TOLERANCE = 1e-9
@@ -151,3 +150,12 @@ class Layers:
         least = self._value(objective)
         if objective.value(found) > least + 2 * TOLERANCE * max(1.0, abs(least)):
             self.best = found
+
+
+class QuietHighs(highspy.Highs):
+    """From 1.16 on HiGHS prints who it is once its callbacks are set, which `highspy.Highs()` does before it can be told not to."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802  # by that name HiGHS calls it
+        """As before, once it has been told."""
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()

@@ -70,6 +70,7 @@ class Effort:
     The time limit is a safety net, not a tuning knob: what it cut short is not reproducible. `exact`: the program is
     solved as it is stated, and to tight tolerances, so that what layers may lose to rounding does not add up. `bounding`: the
     start is the answer, and all that is asked is how good another could be in each layer that is as good in those before.
+    `nodes_max`: every layer is branched over, to so many nodes at most, which unlike a clock stop at the same answer every time.
     """
 
     gap: float
@@ -77,6 +78,7 @@ class Effort:
     seed: int
     exact: bool = False
     bounding: bool = False
+    nodes_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Stages:
         for name, value in BRANCHING.items():
             model.setOptionValue(name, value)
         whole, fixed = program.integer & ~self.takers & ~self.flows, np.zeros(len(program.lower), dtype=bool)
-        _make_whole(model, ~whole, whole=False)
+        make_whole(model, ~whole, whole=False)
         for objective in self.layers[:proven]:
             self.models.lock(model, objective, objective.value(best))
             whole |= self._made_whole(model, whole, self._takers_of(objective))
@@ -102,7 +102,7 @@ class Stages:
     def _made_whole(self, model: highspy.Highs, whole: Mask, takers: Mask) -> Mask:
         """These takers and where they go are whole from now on."""
         more = (takers | (self._tied(takers) & self.flows)) & ~whole
-        _make_whole(model, more, whole=True)
+        make_whole(model, more, whole=True)
         return more
 
     def _takers_of(self, objective: Objective) -> Mask:
@@ -138,7 +138,8 @@ class Stages:
         return False
 
 
-def _make_whole(model: highspy.Highs, columns: Mask, *, whole: bool) -> None:
+def make_whole(model: highspy.Highs, columns: Mask, *, whole: bool) -> None:
+    """These columns may take whole values alone, or any."""
     kind = highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous
     numbers = np.flatnonzero(columns).astype(np.int32)
     model.changeColsIntegrality(len(numbers), numbers, np.full(len(numbers), kind))

@@ -7,7 +7,6 @@ from typing import Literal, NewType
 import msgspec
 
 from solver.model.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel
-from solver.model.container import Container
 from solver.model.document import Document
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.shape import Shape, SharingMode
@@ -171,6 +170,14 @@ class SecretUse(Document, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.name}/{self.key}" if self.key else self.name
+
+
+class Container(Document, frozen=True):
+    """In what tasks run: `image`, with the host's network or none; `read_only`: they may write to folders of their own alone."""
+
+    image: str
+    network: Literal["host", "none"] = "host"
+    read_only: bool = False
 
 
 class JobSpec(Document, frozen=True):

@@ -21,7 +21,8 @@ class Evictions(Document, frozen=True):
 
     `per_round`: most jobs evicted in one round (None: any number). `min_gain`: GPUs a taker must gain for each GPU its
     victims give up. `restart_cost`: what starting again costs beside the work since the last checkpoint. `grace`: between
-    asking and making a job end. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
+    asking and making a job end. `job_cost`: what evicting a job costs beside what it loses, in GPU-time; less of it for one that
+    holds less than a GPU. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
     `moves_per_round`: most jobs that one round moves elsewhere to make room; they count among those of `per_round`.
     """
 
@@ -31,6 +32,7 @@ class Evictions(Document, frozen=True):
     grace: Duration = Duration(30_000)
     back_off: Duration = Duration(60_000)
     moves_per_round: int = 4
+    job_cost: Duration = Duration(0)
 
 
 Rule = Literal["drain", "converge", "return"]

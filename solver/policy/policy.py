@@ -9,13 +9,12 @@ import msgspec
 
 from solver.model.cluster import GpuType
 from solver.model.document import Document, digest
-from solver.model.quantities import Duration, MilliGpu
+from solver.model.quantities import Duration, Memory, MilliGpu
 from solver.model.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, PlacementStyle, QueueName
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
 from solver.policy.images import ImagePolicy
-from solver.policy.logs import TaskLogs
 from solver.policy.ordering import Ordering
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.type_weights import GpuTypeWeight, by_name
@@ -126,6 +125,12 @@ class Reservations(Document, frozen=True):
     """For how many gangs that can't start devices are kept, on each GPU type; 0: for none."""
 
     per_gpu_type: int = 1
+
+
+class TaskLogs(Document, frozen=True):
+    """What the log of each task may have on disk, in an attempt."""
+
+    max_per_task: Memory = Memory(2**30)
 
 
 class SchedulingPolicy(Document, frozen=True):

@@ -20,11 +20,10 @@ import numpy as np
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.capacity.sharing import Sharing
-from solver.model.arrays import Ints, Mask
+from solver.model.arrays import Ints, Mask, begins, running_sums
 from solver.model.cluster import GpuType
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.sums import begins, running_sums
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.placement import PlacedGang, place
 from solver.placement.reach import reach
@@ -103,11 +102,11 @@ class ConsolidationSearch:
         gone: Collection[JobName],
     ) -> tuple[PlacedGang, tuple[Move, ...]] | None:
         """A place for a preemptor, and the jobs that move for it, if one was found. `gone` and what is free: as in `Preemptor`."""
-        most = self._most(len(gone))
+        most = self.moves_left(len(gone))
         if most <= 0 or self.searches <= 0 or not (_enough_is_free(option, soon) and self._is_in_the_way(option, soon)):
             return None
         search = _Search(
-            preemptor, option, soon, _still(room, soon), most, self._movers_with(option.charge.keys(), room)
+            preemptor, option, soon, still(room, soon), most, self._movers_with(option.charge.keys(), room)
         )
         able = self._able(search, gone)
         if not (able.any() and could_gain(preemptor.job.spec, option, soon, search.movers, able, most)):
@@ -124,6 +123,13 @@ class ConsolidationSearch:
             able[stuck] = False
         return None
 
+    def candidates(
+        self, gpu_types: Collection[GpuType], room: FreeCapacity, gone: Collection[JobName]
+    ) -> tuple[ConsolidationCandidate, ...]:
+        """Who may move that has GPUs of some of these types, and was not asked yet."""
+        self._is_in_the_way_at_all(room)
+        return tuple(mover for mover in self._movers_with(gpu_types, room).all if mover.name not in gone)
+
     def keep(self, moves: Sequence[Move], rooms: Iterable[FreeCapacity]) -> None:
         """Those who were found move: where they go on is theirs."""
         self.moved += len(moves)
@@ -131,7 +137,7 @@ class ConsolidationSearch:
             for move in moves:
                 room.occupy(move.held)
 
-    def _most(self, asked: int) -> int:
+    def moves_left(self, asked: int) -> int:
         """How many more may move, where so many were asked to leave in this round."""
         limits = self.policy.scheduling.evictions
         left = limits.moves_per_round - self.moved
@@ -143,11 +149,15 @@ class ConsolidationSearch:
 
     def _is_in_the_way(self, option: Option, soon: FreeCapacity) -> bool:
         """Whether anybody has GPUs as a whole on nodes where the preemptor might be; many pools are divided on all of theirs."""
+        where = self._is_in_the_way_at_all(soon)
+        served = zip(option.shapes, option.gpu_types, strict=True)
+        return any((soon.conceivable(*way) & where).any() for way in served if way[1] is not None)
+
+    def _is_in_the_way_at_all(self, soon: FreeCapacity) -> Mask:
         if self._in_the_way is None:
             self._leaving = tuple(may_leave(self.snapshot, self.policy))
             self._in_the_way = in_the_way(self._leaving, soon)
-        served = zip(option.shapes, option.gpu_types, strict=True)
-        return any((soon.conceivable(*way) & self._in_the_way).any() for way in served if way[1] is not None)
+        return self._in_the_way
 
     def _able(self, search: _Search, gone: Collection[JobName]) -> Mask:
         """Who is not asked yet, and not too large by itself. Whoever is on one node has to find a place on another."""
@@ -182,7 +192,7 @@ def _enough_is_free(option: Option, soon: FreeCapacity) -> bool:
     return all(free[reach(soon, option, gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
 
 
-def _still(room: FreeCapacity, soon: FreeCapacity) -> Mask:
+def still(room: FreeCapacity, soon: FreeCapacity) -> Mask:
     """The nodes that nobody is about to leave."""
     still: Mask = (
         (room.free_gpus == soon.free_gpus) & (room.free_cpu == soon.free_cpu) & (room.free_memory == soon.free_memory)

@@ -12,12 +12,11 @@ import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import Sharing
-from solver.model.arrays import Ints, Mask
+from solver.model.arrays import Ints, Mask, begins
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.sums import begins
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.starts import held_by
 from solver.policy.policy import Policy, PriorityClass

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
-from solver.model.arrays import Ints, Mask
+from solver.model.arrays import Ints, Mask, begins, running_sums
 from solver.model.shape import Shape
-from solver.model.sums import begins, running_sums
 from solver.placement import homogeneous_gangs as plain
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.trial import PlacementRequest

@@ -14,7 +14,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
-from solver.model.workload import JobName, QueueName
+from solver.model.workload import Job, JobName, QueueName
 from solver.placement.placement import PlacedGang, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
@@ -24,11 +24,13 @@ from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch, Move
 from solver.preemption.fewest import Fewest
 from solver.preemption.givers import Givers, VictimSet
-from solver.preemption.new_nomination import NewNomination, Tier
+from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.preemption.unserved import Unserved
 from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import Charge
 from solver.quota.fairshare import fairer
+from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob
 
 
@@ -71,7 +73,7 @@ class Preemptor:
 
     def serve(self, candidate: StartCandidate, tier: Tier) -> None:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
-        preemptor = self._taker(candidate, tier)
+        preemptor = self.preemptor(candidate, tier)
         alike = (candidate.likeness, tier, preemptor.overdue)
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
@@ -212,11 +214,12 @@ class Preemptor:
 
     def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
         """Everybody who may have to give way for a preemptor, then those of its own queue alone."""
-        if self._may_reclaim(preemptor, tier):
+        if self.may_reclaim(preemptor, tier):
             yield self.givers.everybody(preemptor, straddling=tier == "entitled")
         yield self.givers.own(preemptor)
 
-    def _may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
+    def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
+        """Whether other queues' work may leave for it at all."""
         tree = self.attempts.evictable.rules.tree
         return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, preemptor.job.spec.queue)
 
@@ -231,7 +234,8 @@ class Preemptor:
         rooms = self.attempts.room, self.attempts.soon
         return self.moving.find(request.candidate, request.option, *rooms, self.gone)
 
-    def _taker(self, candidate: StartCandidate, tier: Tier) -> PreemptorJob:
+    def preemptor(self, candidate: StartCandidate, tier: Tier) -> PreemptorJob:
+        """A candidate as one for which others may have to leave."""
         job = candidate.job
         known = self.policy.priority_class(job)
         queue, tree = job.spec.queue, self.attempts.evictable.rules.tree
@@ -257,10 +261,36 @@ class Preemptor:
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
         return fairer(self.attempts.headroom, request.candidate.job.spec.queue, request.option.charge, losses)
 
+    @property
+    def served(self) -> Iterator[tuple[Job, Charge]]:
+        """Who was given something so far, and what it costs."""
+        yield from ((start.candidate.job, start.charge) for start in self.starts)
+        yield from ((known.job, known.start.charge) for known in self.promises)
+
+    def take(self, given: Sequence[tuple[JobStart, PreemptionResult, bool]]) -> None:
+        """Start jobs, or nominate them, and have their victims leave, as was decided for all of them together.
+
+        Of each: its start, what it gets, and whether it starts now.
+        """
+        # One may get what leaves for another: all leave before anybody holds anything.
+        for start, found, _ in given:
+            self._release(start, found)
+        for start, found, starts_now in given:
+            if starts_now:
+                self.starts.append(start)
+            else:
+                self.promises.append(
+                    NewNomination(start, found.victims, found.request.tier, found.moves, found.pledged)
+                )
+            self._hold(start, found, None)
+
     def _keep(self, start: JobStart, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
+        self._release(start, found)
+        self._hold(start, found, claimed)
+
+    def _release(self, start: JobStart, found: PreemptionResult) -> None:
+        """Who leaves or moves is asked to, and what it holds will be free."""
         attempts = self.attempts
-        if found.request.displaces:
-            self.displacing[start.candidate.job.name] = found.request.tier
         for victim in found.victims:
             leave(attempts.soon, victim.holder.job)
             self._unserved.open(victim.holder.charge)
@@ -272,6 +302,11 @@ class Preemptor:
         if start.candidate.strict:
             self._unserved.open([None])
         attempts.charge_less(found.victims)
+
+    def _hold(self, start: JobStart, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
+        attempts = self.attempts
+        if found.request.displaces:
+            self.displacing[start.candidate.job.name] = found.request.tier
         attempts.hold(start, found.pledged, claimed, displaces=found.request.displaces)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
 

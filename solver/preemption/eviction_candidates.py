@@ -103,6 +103,10 @@ class EvictionCandidates:
         numbers: Ints = self._in_order[places]
         return numbers
 
+    def place_of(self, number: int, means: int) -> int:
+        """The place in the order of harm of a holder that is evicted by some means."""
+        return int(self._place[means, number])
+
     def victim(self, place: int) -> Victim:
         """The victim at a place in the order of harm."""
         number = int(self._in_order[place])
@@ -117,11 +121,14 @@ class EvictionCandidates:
         key, precedence = self.likeness(preemptor), self.rules.precedence
         if key not in self._known:
             own = self._numbers(preemptor.job.spec.queue)
-            below = own[self._preemptible[own] & (self._priority[own] < preemptor.base_priority)]
+            # What a gang holds beyond its minima yields to the minima of others of its value, too.
+            is_part = self.allocations.base[own] != own
+            lower = self._priority[own] < preemptor.base_priority + is_part
+            below = own[self._preemptible[own] & lower]
             found = [self._place[PREEMPT, below if preemptor.overdue else below[~self._protected[below]]]]
             if self._takes_turn(preemptor):
                 # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
-                others = own[self._preemptible[own] & (self._priority[own] >= preemptor.base_priority)]
+                others = own[self._preemptible[own] & ~lower]
                 name, holders = preemptor.job.name, self.allocations.holders
                 later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
                 turns = np.array(later, dtype=np.int64)

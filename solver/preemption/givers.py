@@ -60,6 +60,11 @@ class Givers:
     def __post_init__(self) -> None:
         self._stays = np.ones(len(self.evictable.allocations.holders), dtype=bool)
 
+    @property
+    def stays(self) -> Mask:
+        """By number, who may still be asked: nobody has asked it yet."""
+        return self._stays
+
     def ask(self, names: Iterable[JobName]) -> None:
         """These jobs are not asked again, whatever part of them was."""
         for name in names:

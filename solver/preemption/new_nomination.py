@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.parts import owner_of
@@ -12,13 +11,8 @@ from solver.model.pledges import NOTHING, Pledged
 from solver.model.workload import Job, JobName
 from solver.placement.starts import JobStart
 from solver.preemption.consolidation import Move
+from solver.quota.vacated import Tier
 from solver.quota.victims import Victim
-
-Tier = Literal["entitled", "fair"]
-"""For which demand others may have to leave: inside a guarantee, or inside a fair share."""
-
-TIERS: tuple[Tier, ...] = ("entitled", "fair")
-"""In the order in which they are served."""
 
 
 @dataclass(frozen=True, slots=True)

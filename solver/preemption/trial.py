@@ -12,9 +12,9 @@ from solver.model.workload import Job, TaskPlacement
 from solver.placement.placement import PlacedGang
 from solver.placement.starts import held_by
 from solver.preemption.consolidation import Move
-from solver.preemption.new_nomination import Tier
 from solver.queueing.demand import StartCandidate
 from solver.quota.options import Option
+from solver.quota.vacated import Tier
 from solver.quota.victims import Victim
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from solver.model.cluster import GpuType
-from solver.preemption.new_nomination import Tier
 from solver.queueing.demand import StartCandidate
+from solver.quota.vacated import Tier
 
 Alike = tuple[int, Tier, bool]
 """The same for preemptors of one sub-layer who can have the same: likeness, tier, and whether a guarantee is overdue."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from solver.model.arrays import Ints, Mask
-from solver.model.sums import begins, running_sums
+from solver.model.arrays import Ints, Mask, begins, running_sums
 from solver.policy.tree import QuotaLine
 from solver.quota.allocation_table import AllocationTable, ranks_of
 from solver.quota.entitlement import Shares

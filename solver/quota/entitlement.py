@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from solver.model.cluster import GpuType, NodeName
 from solver.model.quantities import Duration, MilliGpu
@@ -22,6 +23,13 @@ Charge = Mapping[GpuType, int]
 """Milli-GPU by type: what a gang costs its queue."""
 
 
+class ServedOrder(NamedTuple):
+    """Which of two queues comes first where nothing else tells: the one served longest ago, then that of the earliest job."""
+
+    last_start: int = 0
+    first_submission: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Shares:
     """Guarantees, max, use and fair shares of every queue, per GPU type, in milli-GPU.
@@ -30,7 +38,7 @@ class Shares:
     that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
     nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
     (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
-    go by cost. `lending`: what is kept back for its owners.
+    go by cost. `lending`: what is kept back for its owners. `served`: who gets what can't be divided.
     """
 
     tree: QueueTree
@@ -44,6 +52,7 @@ class Shares:
     inside_fair: Mapping[QuotaLine, int] = field(default_factory=dict)
     precedence: Precedence = field(default_factory=Precedence)
     lending: Lending = field(default_factory=Lending)
+    served: Mapping[QueueName, ServedOrder] = field(default_factory=dict)
 
     def holding(self, used: Mapping[QuotaLine, int]) -> Shares:
         """The same shares under another use."""
@@ -108,7 +117,27 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         inside_lines(tree, guaranteed, used),
         cluster_of(snapshot, capacity),
         lending=lending_of(snapshot, tree, guaranteed),
+        served=served_order_of(snapshot, tree),
     )
+
+
+def served_order_of(snapshot: Snapshot, tree: QueueTree) -> dict[QueueName, ServedOrder]:
+    """When each queue had a job started last, and submitted first of those that wait; those below it count as its own."""
+    started, submitted = dict[QueueName, int](), dict[QueueName, int]()
+    for job in snapshot.jobs:
+        queue = job.spec.queue
+        if job.phase == "pending":
+            submitted[queue] = min(job.submitted_at, submitted.get(queue, job.submitted_at))
+        elif job.started_at is not None:
+            started[queue] = max(job.started_at, started.get(queue, 0))
+    last, first = dict[QueueName, int](), dict[QueueName, int]()
+    for queue in {*started, *submitted}:
+        for step in tree.path(queue):
+            if queue in started:
+                last[step] = max(started[queue], last.get(step, 0))
+            if queue in submitted:
+                first[step] = min(submitted[queue], first.get(step, submitted[queue]))
+    return {queue: ServedOrder(last.get(queue, 0), first.get(queue, 0)) for queue in {*last, *first}}
 
 
 def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None) -> Shares:

@@ -19,35 +19,58 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
 from solver.model.workload import Job, QueueName
 from solver.policy.tree import QuotaLine
-from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
-from solver.quota.guarantees import by_weight
+from solver.quota.entitlement import Charge, QuotaHeadroom, ServedOrder, Shares
 from solver.quota.options import Option
 
 Name = TypeVar("Name", QueueName, QuotaLine)
-"""How siblings are told apart. Where weights are equal, those of the first names get what is left over."""
+"""How siblings are told apart."""
 
 
 class Claimant(NamedTuple):
-    """One of several siblings that divide what their parent has."""
+    """One of several siblings that divide what their parent has, all in milli-GPU.
+
+    `used`: what it holds; `order`: the queue served longest ago first, then the one whose job was submitted first.
+    """
 
     guaranteed: int
     demand: int
     weight: int
+    used: int = 0
+    order: ServedOrder = ServedOrder()
 
 
 def divide(milli: int, claimants: Mapping[Name, Claimant]) -> dict[Name, int]:
-    """Split milli-GPU among siblings; nobody gets more than it wants, and less than a GPU is left while somebody wants more."""
+    """Split milli-GPU among siblings; nobody gets more than it wants, and less than a GPU is left while somebody wants more.
+
+    Who holds the odd GPU keeps it; then the largest remainder has it, then the queue served longest ago, then the earliest job.
+    """
     shares = {name: min(known.guaranteed, known.demand) for name, known in claimants.items()}
-    left, rest = None, milli - sum(shares.values())
-    hungry = sorted(claimants)
-    while rest >= MILLI_PER_GPU and rest != left:
-        hungry = [name for name in hungry if shares[name] < claimants[name].demand]
-        left, parts = rest, by_weight(rest // MILLI_PER_GPU, [claimants[name].weight for name in hungry])
-        for name, part in zip(hungry, parts, strict=True):
-            given = min(MilliGpu.gpus(part), claimants[name].demand - shares[name])
+    rest = milli - sum(shares.values())
+    while rest >= MILLI_PER_GPU:
+        hungry = [name for name in claimants if shares[name] < claimants[name].demand]
+        gpus, weights = rest // MILLI_PER_GPU, sum(claimants[name].weight for name in hungry)
+        if not weights:
+            break
+        floors = {name: MilliGpu.gpus(gpus * claimants[name].weight // weights) for name in hungry}
+        if not any(floors.values()):
+            return shares | _odd(shares, claimants, hungry, gpus, weights)
+        for name, floor in floors.items():
+            given = min(floor, claimants[name].demand - shares[name])
             shares[name] += given
             rest -= given
     return shares
+
+
+def _odd(
+    shares: Mapping[Name, int], claimants: Mapping[Name, Claimant], hungry: Iterable[Name], gpus: int, weights: int
+) -> dict[Name, int]:
+    """Who gets one of the GPUs that are too few to be divided by weight, with all it has then."""
+
+    def turn(name: Name) -> tuple[bool, int, ServedOrder, Name]:
+        known = claimants[name]
+        return known.used <= shares[name], -(gpus * known.weight % weights), known.order, name
+
+    return {name: min(shares[name] + MILLI_PER_GPU, claimants[name].demand) for name in sorted(hungry, key=turn)[:gpus]}
 
 
 def with_fair_shares(shares: Shares, capacity: Charge, wanted: Iterable[tuple[QueueName, Charge]]) -> Shares:
@@ -112,7 +135,13 @@ class _Division:
     def _divided(self, milli: int, lines: Iterable[QuotaLine]) -> dict[QuotaLine, int]:
         guaranteed, queues = self.shares.guaranteed, self.shares.tree.by_name
         claimants = {
-            line: Claimant(guaranteed.get(line, 0), self.demand[line] + self.idle[line], queues[line.queue].weight)
+            line: Claimant(
+                guaranteed.get(line, 0),
+                self.demand[line] + self.idle[line],
+                queues[line.queue].weight,
+                self.shares.used.get(line, 0),
+                self.shares.served.get(line.queue, ServedOrder()),
+            )
             for line in lines
         }
         return divide(milli, claimants)

@@ -16,7 +16,7 @@ def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[QuotaLi
 
     Unset is the weighted share of what the parent has not given to other children; above the roots stands the
     cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent. What is shared out
-    by weight is whole GPUs: what is left of one stays with the parent.
+    by weight are whole GPUs, rounded down: what is left over is nobody's guarantee, so that none depends on a name.
     """
     shares: dict[QuotaLine, int] = {}
     for gpu_type, milli in sorted(capacity.items()):
@@ -31,8 +31,8 @@ def _share_out(
     stated = {queue.name: _stated(queue, gpu_type) for queue in children}
     unset = [queue for queue in children if stated[queue.name] is None]
     rest = max(0, milli - sum(value for value in stated.values() if value is not None))
-    whole = by_weight(rest // MILLI_PER_GPU, [queue.weight for queue in unset])
-    split = {queue.name: MilliGpu.gpus(part) for queue, part in zip(unset, whole, strict=True)}
+    whole, weights = rest // MILLI_PER_GPU, sum(queue.weight for queue in unset)
+    split = {queue.name: MilliGpu.gpus(whole * queue.weight // weights) if weights else 0 for queue in unset}
     for queue in children:
         value = stated[queue.name]
         mine = min(milli, split[queue.name] if value is None else value)
@@ -43,15 +43,3 @@ def _share_out(
 def _stated(queue: Queue, gpu_type: GpuType) -> int | None:
     entry = queue.quota_for(gpu_type)
     return entry.guaranteed if entry else None
-
-
-def by_weight(gpus: int, weights: list[int]) -> list[int]:
-    """Split whole GPUs in proportion to weights, leftovers to the largest remainders, earlier ones first (Hamilton's method)."""
-    total = sum(weights)
-    if not total:
-        return [0] * len(weights)
-    floors = [gpus * weight // total for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: (-(gpus * weights[i] % total), i))
-    for i in by_remainder[: gpus - sum(floors)]:
-        floors[i] += 1
-    return floors

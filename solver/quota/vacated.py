@@ -5,36 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from solver.model.cluster import GpuType
 from solver.model.workload import QueueName
 from solver.policy.tree import QuotaLine
 from solver.quota.entitlement import Charge, QuotaHeadroom
+
+Tier = Literal["entitled", "fair"]
+"""For which demand others may have to leave: inside a guarantee, or inside a fair share."""
+
+TIERS: tuple[Tier, ...] = ("entitled", "fair")
+"""In the order in which they are served."""
 
 Leaving = Mapping[QueueName, Charge]
 """What is charged less to queues once some have left."""
 
 
-def lies_inside(
-    headroom: QuotaHeadroom, tier: Literal["entitled", "fair"], queue: QueueName, charge: Charge, leaving: Charge
-) -> bool:
+def lies_inside(headroom: QuotaHeadroom, tier: Tier, queue: QueueName, charge: Charge, leaving: Charge) -> bool:
     """Whether a charge would lie inside a queue's guarantees, or fair shares, once its own work has left that is charged this."""
+    return all(
+        milli <= left_inside(headroom, tier, queue, gpu_type, leaving.get(gpu_type, 0))
+        for gpu_type, milli in charge.items()
+        if milli
+    )
+
+
+def left_inside(headroom: QuotaHeadroom, tier: Tier, queue: QueueName, gpu_type: GpuType, less: int) -> int:
+    """Milli-GPU that lie inside a queue's guarantees, or fair shares, once so much of its own work has left."""
     shares, tree = headroom.shares, headroom.shares.tree
     limits, inside, taken = shares.guaranteed, shares.inside, headroom.entitled.taken
     if tier == "fair":
         limits, inside, taken = shares.fair, shares.inside_fair, headroom.fair.taken
-    for gpu_type, milli in charge.items():
-        lines, less = tree.lines(queue, gpu_type), leaving.get(gpu_type, 0)
-        if milli and not lines:
-            return False
-        for line in lines:
-            limit, now = limits.get(line, 0), inside.get(line, 0)
-            if less:
-                children = tree.lines_below(line)
-                held = sum(inside.get(child, 0) for child in children) if children else shares.used.get(line, 0)
-                before, now = now, min(limit, held - less)
-                less = before - now
-            if milli > max(0, limit - now - taken.get(line, 0)):
-                return False
-    return True
+    lefts = list[int]()
+    for line in tree.lines(queue, gpu_type):
+        limit, now = limits.get(line, 0), inside.get(line, 0)
+        if less:
+            children = tree.lines_below(line)
+            held = sum(inside.get(child, 0) for child in children) if children else shares.used.get(line, 0)
+            before, now = now, min(limit, held - less)
+            less = before - now
+        lefts.append(max(0, limit - now - taken.get(line, 0)))
+    return min(lefts, default=0)
 
 
 def allows(headroom: QuotaHeadroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:

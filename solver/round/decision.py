@@ -51,7 +51,7 @@ def decide_with_evictions(
     decision = RoundState.begin(ground, optimiser).end()
     if len(candidates) > BOUNDED_WAITING_MAX:
         return replace(decision, proof=None)
-    if optimiser is None or not decision.promises:
+    if optimiser is None or not decision.promises or decision.is_programmed:
         return decision
     served = decision.starts, decision.promises, decision.displacing
     bounding = Bounding(snapshot, policy, candidates, shares, ground.evictable, room, soon, *served)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from solver.backfill.eligibility import ends_in, held_back
-from solver.backfill.reservation_documents import declared_in, kept_from
+from solver.backfill.reservation_documents import document_reservations, kept_from
 from solver.capacity.sharing import sharing_of
 from solver.model.parts import owner_of
 from solver.model.quantities import MilliGpu
@@ -90,7 +90,7 @@ def _held_back(
     decision: Decision,
 ) -> tuple[StartCandidate, ...]:
     """They come after all that wait, and reservations hold them back as they do those."""
-    ordered, declared = in_order(able, policy, decision.shares, snapshot.time), declared_in(snapshot)
+    ordered, declared = in_order(able, policy, decision.shares, snapshot.time), document_reservations(snapshot)
     growing = kept_from(ordered, declared, policy, decision.shares.tree, snapshot.time)
     reserved = [held for held in snapshot.in_flight.reservations if held.holder in decision.room.reserved]
     if not reserved:

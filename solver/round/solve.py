@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 from solver.backfill.eligibility import ends_in, held_back, is_live, kept_for
 from solver.backfill.nominations import nominations_in
-from solver.backfill.reservation_documents import declared_in, kept_by, kept_from, with_declared
+from solver.backfill.reservation_documents import document_reservations, kept_by, kept_from, with_document_reservations
 from solver.backfill.reservations import reserving_steps
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.free_resources import Reserved
-from solver.capacity.nominal_nodes import as_built
+from solver.capacity.nominal_nodes import nominal_nodes
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
 from solver.milp.optimiser import MonitoredOptimiser, Optimiser, for_a_round
@@ -47,7 +47,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     kept = RoundCache() if kept is None else kept
     kept.begin()
     digest = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
-    apart = shrinking_apart(with_declared(with_manners(foreseen(snapshot), policy), policy))
+    apart = shrinking_apart(with_document_reservations(with_manners(foreseen(snapshot), policy), policy))
     departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)
@@ -65,7 +65,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     grown = growths(asked, policy, candidates, decision)
     leaving = (*departing, *asked_now)
     explanation = RoundExplanation(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
-    reservations = (*explanation.reservations(), *declared_in(world))
+    reservations = (*explanation.reservations(), *document_reservations(world))
     return Plan(
         digest,
         policy.digest,
@@ -86,7 +86,7 @@ def standing_back(
     kept: RoundCache | None = None,
 ) -> tuple[tuple[StartCandidate, ...], Reserved]:
     """The candidates with whose reservations hold them back, and what these keep: documents, and gangs that wait."""
-    competing_for, declared = {candidate.job.name for candidate in candidates}, declared_in(snapshot)
+    competing_for, declared = {candidate.job.name for candidate in candidates}, document_reservations(snapshot)
     held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
     if not held and not declared:
         return tuple(candidates), {}
@@ -110,11 +110,12 @@ def standing(
     kept = RoundCache() if kept is None else kept
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
-    nodes = as_built(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
     built = policy, nodes, snapshot.node_sets
     gate = Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
-    waiting = competing(snapshot, admissions)
+    # What a job was promised counts as held already.
+    waiting = competing(snapshot, admissions, {intent.job for intent in snapshot.in_flight.nominations})
     shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(waiting))
     return with_precedence(shares, snapshot, policy, waiting), admissions
 

@@ -19,6 +19,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import Sharing
 from solver.milp.certificate import Proof, layer_results, loose_bounds, with_victims
 from solver.milp.optimiser import Optimiser
+from solver.milp.preemption_decision import PreemptionDecision, can_serve, can_state
 from solver.milp.prices import fit_for
 from solver.milp.start_decision import PendingDecision, StartDecision, begin
 from solver.model.quantities import MILLI_PER_GPU
@@ -27,7 +28,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
 from solver.placement.placement import PlacedGang, least_tasks
-from solver.placement.starts import JobStart, layer_values
+from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
@@ -36,12 +37,13 @@ from solver.preemption.consolidation import ConsolidationSearch
 from solver.preemption.eviction import Preemptor
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
-from solver.preemption.new_nomination import TIERS, NewNomination, Tier
+from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.users import UserRoom
+from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
 
 
@@ -50,6 +52,7 @@ class Decision:
     """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
     `proof`: states what may be asked to know better how good it is. `displacing`: as in `Preemptor`.
+    `is_programmed`: the program chose the victims.
     """
 
     starts: tuple[JobStart, ...]
@@ -59,6 +62,7 @@ class Decision:
     room: FreeCapacity
     proof: Callable[[], Proof] | None = None
     displacing: Mapping[JobName, Tier] = field(default_factory=dict)
+    is_programmed: bool = False
 
     def take(self, room: FreeCapacity) -> None:
         """Everything that is given to somebody is nobody else's."""
@@ -96,7 +100,8 @@ class RoundState:
     """A round while it is decided: what is settled already, and what the rest may count on.
 
     `asked`: who starts on what is free, once that is waited for; `told`: how each answer so far came about; `displacing`: as in
-    `Preemptor`.
+    `Preemptor`. `confirmed`: who starts as the answer has it, because a tier before this one found nothing better. `gaps`: by
+    layer, how much more the program says could be reached at most.
     """
 
     ground: RoundContext
@@ -112,6 +117,9 @@ class RoundState:
     asked: PendingDecision = field(init=False)
     told: list[Certificate] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
+    is_programmed: bool = False
+    confirmed: frozenset[JobName] = frozenset()
+    gaps: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, ground: RoundContext, optimiser: Optimiser | None) -> Self:
@@ -145,7 +153,7 @@ class RoundState:
             if self.evict_for(tier, answer):
                 self.ask()
                 answer = self.answer()
-        if self.promises:
+        if self.promises or self.starts:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
 
@@ -161,19 +169,65 @@ class RoundState:
         Sub-layer by sub-layer: what the answer starts inside the tier stays, then the others of the sub-layer are served.
         What the answer starts below the tier is decided anew.
         """
-        making = self._making_room()
+        started = _names_of(answer.starts)
+        making, covered = self._by_program(tier, answer)
         inside = {
             start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
         }
         # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
-        started = {start.candidate.job.name for start in answer.starts}
+        done = covered | self.confirmed
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
-            alike = tuple(group)
+            alike = tuple(candidate for candidate in group if candidate.job.name not in done)
             ousted = {name for name in _names(alike) if name in inside and not making.keep(self._ungrown(inside[name]))}
             making.serve_all([c for c in alike if c.job.name not in started or c.job.name in ousted], tier)
-        if making.promises:
+        by_program = covered & _names_of(making.starts)
+        is_new = bool(making.promises) or not by_program <= started
+        if is_new:
             self._settle(making)
-        return bool(making.promises)
+        self.confirmed = frozenset() if is_new else self.confirmed | by_program
+        return is_new
+
+    def _by_program(self, tier: Tier, answer: StartDecision) -> tuple[Preemptor, frozenset[JobName]]:
+        """Have the program serve those of whom it knows all rules; returns what it did, and of whom it decided."""
+        making = self._beside_confirmed(answer)
+        waiting = (candidate for candidate in self.waiting if candidate.job.name not in self.confirmed)
+        able = [candidate for candidate in waiting if can_serve(candidate)]
+        if self.optimiser is None or not able or not can_state(making):
+            return making, frozenset()
+        decision = PreemptionDecision(making, tier, able)
+        concerned = [start for start in answer.starts if start.candidate.job.name in decision.concerned]
+        if len(concerned) == len(decision.concerned):
+            self._keep(making, concerned)
+            return making, _decided(making, able)
+        if not decision.serve(self.optimiser, self.ground.policy.scheduling.solver):
+            return making, frozenset()
+        if not making.promises and self._worth(concerned, tier) >= self._worth(making.starts):
+            # As many start without it, where that was decided for all of them together.
+            making = self._beside_confirmed(answer)
+            self._keep(making, concerned)
+            return making, _decided(making, able)
+        self.is_programmed = True
+        self.gaps |= decision.gaps
+        return making, _decided(making, able)
+
+    def _beside_confirmed(self, answer: StartDecision) -> Preemptor:
+        making = self._making_room()
+        self._keep(making, [start for start in answer.starts if start.candidate.job.name in self.confirmed])
+        return making
+
+    def _keep(self, making: Preemptor, starts: Iterable[JobStart]) -> None:
+        for start in starts:
+            making.keep(self._ungrown(start))
+
+    def _worth(self, starts: Iterable[JobStart], tier: Tier | None = None) -> list[float]:
+        """By sub-layer, the GPUs of starts that lie inside a tier as a whole; None: all of them do."""
+        headroom, worth = QuotaHeadroom(self.shares), dict.fromkeys(sub_layers_of(self.waiting), 0.0)
+        lines = headroom.fair if tier == "fair" else headroom.entitled
+        for start in starts:
+            if tier is None or lines.holds(start.queue, start.option.charge):
+                headroom.take(start.queue, start.option.charge)
+                worth[start.candidate.sub_layer] += start.candidate.weight * start.option.worth
+        return [round(value, 6) for value in worth.values()]
 
     def _ungrown(self, start: JobStart) -> JobStart:
         """The start at its least size: nobody is evicted so that another can grow."""
@@ -201,6 +255,17 @@ class RoundState:
         self.shares = _holding(making.attempts)
 
 
+def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[JobName]:
+    """Of whom the program decided: of all that it could serve; but it makes no GPU whole that is in MIG mode, as the search may."""
+    if any(making.attempts.soon.partitions.gpus.values()):
+        return frozenset(job.name for job, _ in making.served)
+    return frozenset(candidate.job.name for candidate in able)
+
+
+def _names_of(starts: Iterable[JobStart]) -> set[JobName]:
+    return {start.candidate.job.name for start in starts}
+
+
 def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
     return [candidate.job.name for candidate in candidates]
 
@@ -220,9 +285,16 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     allocations = this.ground.evictable.allocations
     everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
+    names = layer_names(sub_layers)
+    bounds = tuple(
+        min(bound, value + this.gaps[name]) if name in this.gaps else bound
+        for name, value, bound in zip(names, values, bounds, strict=True)
+    )
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
     certificate = with_victims(this.told, layers, promises)
-    return Decision(starts, promises, certificate, after, room, displacing=this.displacing)
+    return Decision(
+        starts, promises, certificate, after, room, displacing=this.displacing, is_programmed=this.is_programmed
+    )
 
 
 def _with_displacing(

@@ -40,7 +40,8 @@ class Hurried:
         self._chance = chance
 
     def __call__(self, program: Program, start: Floats, effort: Effort) -> Solution | None:
-        limit_s = self._chance.choice((effort.time_limit_s, 0.01, 0.0, None))
+        # A round asks several questions: in some rounds each has its time.
+        limit_s = self._chance.choice((*[effort.time_limit_s] * 9, 0.01, 0.0, None))
         return None if limit_s is None else optimise(program, start, replace(effort, time_limit_s=limit_s))
 
 

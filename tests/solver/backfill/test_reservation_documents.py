@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.backfill.reservation_documents import declared_in, with_declared
+from solver.backfill.reservation_documents import document_reservations, with_document_reservations
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.checker.check import violations
@@ -65,7 +65,7 @@ def test_beside_documents_the_round_is_as_good_as_trying_everything() -> None:
     @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(declared_worlds(nodes_max=4, jobs_max=3, later_max=3))
     def compare(world: tuple[Snapshot, Policy]) -> None:
-        snapshot, policy = with_declared(*world), world[1]
+        snapshot, policy = with_document_reservations(*world), world[1]
         all_candidates, shares = candidates_of(snapshot, policy)
         candidates, kept = standing_back(snapshot, policy, all_candidates, shares)
         room = FreeCapacity.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
@@ -257,7 +257,7 @@ def test_what_is_over_is_given_up_and_what_is_not_over_is_the_same_in_any_order(
         snapshot_of(Instant(MINUTE), SIX, []),
         solve(snapshot_of(Instant(MINUTE), SIX, []), policy_with(*documents), None),
     )
-    assert [held.holder for held in declared_in(world)] == ["reservation:held", "reservation:other"]
+    assert [held.holder for held in document_reservations(world)] == ["reservation:held", "reservation:other"]
     later = msgspec.structs.replace(world, time=Instant(5 * MINUTE))
     steps = {solve(later, policy_with(*order), None).steps for order in (documents, documents[::-1])}
     assert steps == {(Unreserve(JobName("reservation:held")),)}

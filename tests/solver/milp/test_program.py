@@ -18,8 +18,8 @@ from solver.milp.classes import classes_of
 from solver.milp.conversion import point_of
 from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise, stated
+from solver.milp.layers import QuietHighs
 from solver.milp.optimiser import Effort, Program
-from solver.milp.quiet_highs import QuietHighs
 from solver.milp.start_decision import able_to_start, cell_level
 from solver.model.arrays import Floats
 from solver.model.quantities import Instant

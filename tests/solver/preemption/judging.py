@@ -40,7 +40,10 @@ def _means(rules: EvictionRules, holder: Holder, preemptor: PreemptorJob) -> Mea
     if holder.job.spec.queue == preemptor.job.spec.queue:
         if not holder.priority_class.preemptible:
             return None
-        if holder.base_priority < preemptor.base_priority:
+        is_part = owner_of(holder.job.name) != holder.job.name
+        if holder.base_priority < preemptor.base_priority or (
+            is_part and holder.base_priority == preemptor.base_priority
+        ):
             return "preempt"
         return "turn" if rules.precedence.yields(owner_of(holder.job.name), preemptor.job.name) else None
     if not holder.evictable:

@@ -11,7 +11,7 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Queue, policy_of
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.quota.entitlement import QuotaHeadroom, Shares
-from solver.quota.guarantees import by_weight, guarantees
+from solver.quota.guarantees import guarantees
 from solver.quota.users import UserCaps
 from tests.solver.worlds import quota_of
 
@@ -42,9 +42,9 @@ def tree(*rows: Row) -> QueueTree:
         ("unset shares what others left", [("a", None, 10, 1), ("b", None, None, 1)], {"a": 10, "b": 6}),
         ("an explicit 0 is none", [("a", None, 0, 1), ("b", None, None, 1)], {"a": 0, "b": 16}),
         (
-            "leftovers are stable",
+            "what can't be divided is nobody's",
             [("a", None, None, 1), ("b", None, None, 1), ("c", None, None, 1)],
-            {"a": 6, "b": 5, "c": 5},
+            {"a": 5, "b": 5, "c": 5},
         ),
         (
             "children share what their parent has",
@@ -62,11 +62,12 @@ def test_guarantees(why: str, rows: list[Row], expected: dict[str, int]) -> None
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 50), min_size=1, max_size=20))
-def test_a_split_by_weight_gives_out_everything_and_is_fair_to_one_gpu(gpus: int, weights: list[int]) -> None:
-    split = by_weight(gpus, weights)
+def test_what_is_unset_is_shared_by_weight_and_rounded_down(gpus: int, weights: list[int]) -> None:
+    rows = [(f"q{number}", None, None, weight) for number, weight in enumerate(weights)]
+    split = guarantees(tree(*rows), {H: 1000 * gpus})
     total = sum(weights)
-    assert sum(split) == (gpus if total else 0)
-    assert all(abs(part - gpus * weight / total) < 1 for part, weight in zip(split, weights, strict=True) if total)
+    for number, weight in enumerate(weights):
+        assert split[QuotaLine(QueueName(f"q{number}"), H)] == (1000 * (gpus * weight // total) if total else 0)
 
 
 def test_headroom_counts_every_level_and_says_which_ceiling_blocks() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from solver.capacity.nominal_nodes import as_built
+from solver.capacity.nominal_nodes import nominal_nodes
 from solver.capacity.partitioning import MIG_CHANGES, pool_rules
 from solver.checker.check import violations
 from solver.milp.certificate import better
@@ -387,7 +387,7 @@ def test_whether_a_job_could_ever_start_does_not_depend_on_how_gpus_are_partitio
     world: tuple[Snapshot, Policy],
 ) -> None:
     snapshot, policy = world
-    built = as_built(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    built = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
     now, built_gate = (Gate(Emptied(policy, nodes), RoundCache()) for nodes in (snapshot.nodes, built))
     for pending in snapshot.pending:
         assert built_gate.admit(pending).options == now.admit(pending).options
@@ -400,8 +400,8 @@ def test_gpus_that_may_be_partitioned_are_built_whole_and_others_as_they_are() -
         changes = None if mode == "fixed" else MigChanges(1)
         geometry = MigGeometry("h100", "h100", mode, MODELS["H100"], layouts, changes)  # type: ignore[arg-type]
         policy = policy_of((Queue(QueueName("a")),), mig=(geometry,))
-        (built,) = as_built((one,), pool_rules(policy, snapshot_of(Instant(0), (one,), ())).rules)
+        (built,) = nominal_nodes((one,), pool_rules(policy, snapshot_of(Instant(0), (one,), ())).rules)
         assert (built.ready, [gpu.instances is None for gpu in built.gpus]) == (True, [whole, whole])
         kept = msgspec.structs.replace(one, keeps_geometry=True)
-        (built,) = as_built((kept,), pool_rules(policy, snapshot_of(Instant(0), (kept,), ())).rules)
+        (built,) = nominal_nodes((kept,), pool_rules(policy, snapshot_of(Instant(0), (kept,), ())).rules)
         assert built.gpus == gpus

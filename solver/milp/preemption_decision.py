@@ -1,0 +1,484 @@
+"""Who is served in a tier and who leaves for it, by the program; and its answer made concrete on nodes and devices."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import seen
+from solver.milp.optimiser import Effort, Optimiser
+from solver.milp.preemption_places import EXACT_NODES_MAX, PreemptionPlaces, SlotKind, TaskKind
+from solver.milp.preemption_program import (
+    UNLAWFUL,
+    Manner,
+    PreemptionProgram,
+    PreemptorClass,
+    PreemptorFamily,
+    ServedColumn,
+)
+from solver.model.arrays import Floats, Ints, Mask
+from solver.model.cluster import DeviceId, GpuType
+from solver.model.shape import MigShape
+from solver.model.snapshot import charged
+from solver.model.workload import JobName, JobSpec, QueueName
+from solver.placement.placement import PlacedGang, least_tasks, place, realised
+from solver.placement.starts import JobStart
+from solver.placement.strain import strain_of
+from solver.policy.policy import SolverLimits
+from solver.policy.tree import QuotaLine
+from solver.preemption.consolidation import ABOUT, Move, still
+from solver.preemption.consolidation_candidates import ConsolidationCandidate
+from solver.preemption.eviction import Preemptor
+from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
+from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import charge_of_tasks
+from solver.quota.options import Option
+from solver.quota.vacated import Tier
+from solver.quota.victims import PreemptorJob, Victim
+
+NODES_MAX = 50
+"""Nodes of one layer in a cluster of more than a few nodes."""
+
+GAP = 5e-3
+"""How close to the most that it could reach a layer stops there, relatively."""
+
+PROGRAM_GPUS_MAX = 512
+"""GPUs of clusters whose victims the program chooses; in larger ones they are searched for."""
+
+
+def can_state(making: Preemptor) -> bool:
+    """Whether the program knows all the rules that apply in this cluster."""
+    gpus = sum(len(node.gpus) for node in making.attempts.soon.nodes)
+    return gpus <= PROGRAM_GPUS_MAX and not making.attempts.headroom.shares.lending.kept
+
+
+def can_serve(candidate: StartCandidate) -> bool:
+    """Whether the program knows all that a job asks for."""
+    spec = candidate.job.spec
+    keeps_near = any(spec.bundle_of(group) or group.topology.spread for group in spec.task_groups)
+    has_instances = any(isinstance(shape, MigShape) for option in candidate.options for shape in option.shapes)
+    asks_gpus = any(sum(option.charge.values()) for option in candidate.options)
+    return asks_gpus and not (candidate.strict or spec.topology.spread or keeps_near or has_instances)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedJob:
+    """A job that the program serves: how, and on which nodes, by task group."""
+
+    candidate: StartCandidate
+    served: ServedColumn
+    hosts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MovingJob:
+    """A job that moves, and the nodes where it goes on, by task group."""
+
+    mover: ConsolidationCandidate
+    hosts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class PreemptionDecision:
+    """The program of one tier, stated for those who may be served by it, and what it answers."""
+
+    making: Preemptor
+    tier: Tier
+    candidates: Sequence[StartCandidate]
+    program: PreemptionProgram = field(init=False)
+    places: PreemptionPlaces = field(init=False)
+    gaps: dict[str, float] = field(default_factory=dict)
+    """By layer, how many more GPUs could at most be served, given what the layers before it serve."""
+
+    def __post_init__(self) -> None:
+        making, classes = self.making, list(self._classes())
+        families, families_of = self._families(classes)
+        self.program = PreemptionProgram(
+            self.tier,
+            making.attempts,
+            making.policy.scheduling.evictions,
+            self._firm_used(),
+            len(making.gone),
+            families,
+            making.moving.candidates(self._gpu_types(), making.attempts.room, making.gone),
+            making.moving.moves_left(len(making.gone)),
+            is_large=len(making.attempts.soon.nodes) > EXACT_NODES_MAX,
+        )
+        self.program.state(classes, families_of)
+        unchanging = still(making.attempts.room, making.attempts.soon)
+        self.places = PreemptionPlaces(self.program, making.attempts.soon, unchanging)
+        self.places.state()
+        self.program.layers(f"{self.tier}.")
+
+    @property
+    def concerned(self) -> frozenset[JobName]:
+        """Whom it could serve."""
+        served = self.program.served.values()
+        return frozenset(known.job.name for column in served for known in column.job_class.members)
+
+    def serve(self, optimiser: Optimiser, limits: SolverLimits) -> bool:
+        """Serve whom the program serves; False where it has no answer that can be kept."""
+        if not self.program.served:
+            return True
+        stated = self.program.builder.build()
+        time_limit_s, is_large = limits.time_limit.seconds, self.program.is_large
+        effort = (
+            Effort(GAP, time_limit_s, limits.seed, nodes_max=NODES_MAX)
+            if is_large
+            else Effort(0.0, time_limit_s, limits.seed, exact=True)
+        )
+        solution = optimiser(stated, np.zeros(len(stated.lower)), effort)
+        if solution is None or solution.cut_by_clock:
+            return False
+        layers = zip(stated.objectives, solution.reached, strict=True)
+        self.gaps = {known.name: max(0.0, reached.bound - reached.value) for known, reached in layers}
+        leaving = {number for number, column in self.program.leaving.items() if solution.values[column] > 0.5}
+        jobs, moving = self._realised(solution.values)
+        for exact in (False, True):
+            realisation = Realisation(
+                self.making,
+                self.tier,
+                self.program,
+                jobs,
+                leaving,
+                moving,
+                self.places.still,
+                self._credits(solution.values),
+            )
+            if realisation.find(exact=exact):
+                realisation.keep()
+                return True
+        return False
+
+    def _credits(self, values: Floats) -> dict[int, dict[int, float]]:
+        """By holder, and by family, what leaves for it."""
+        found = defaultdict[int, dict[int, float]](dict)
+        for (group, known), column in self.program.credits.items():
+            if values[column] > 0.5:
+                for number in self.program.groups[group]:
+                    found[number][known] = float(values[column])
+        return found
+
+    def _gpu_types(self) -> frozenset[GpuType]:
+        return frozenset(kind for known in self.candidates for option in known.options for kind in option.charge)
+
+    def _classes(self) -> Iterator[PreemptorClass]:
+        alike = defaultdict[object, list[StartCandidate]](list)
+        for candidate in self.candidates:
+            if candidate.inside_only and self.tier == "fair":
+                continue
+            preemptor = self.making.preemptor(candidate, self.tier)
+            evictable = self.making.attempts.evictable
+            key = (
+                candidate.likeness,
+                candidate.sub_layer,
+                candidate.band,
+                evictable.likeness(preemptor),
+                candidate.against,
+            )
+            alike[key].append(candidate)
+        for members in alike.values():
+            preemptor = self.making.preemptor(members[0], self.tier)
+            known = self.making.policy.priority_class(members[0].job)
+            yield PreemptorClass(tuple(members), preemptor, known is not None and not known.preemptible)
+
+    def _families(self, classes: Sequence[PreemptorClass]) -> tuple[list[PreemptorFamily], dict[int, tuple[int, ...]]]:
+        found, known, of_class = list[PreemptorFamily](), dict[object, int](), dict[int, tuple[int, ...]]()
+        for place_in, one in enumerate(classes):
+            manners: tuple[Manner, ...] = ("inside", "ahead", "firm") if one.firm else ("inside", "ahead")
+            numbers = list[int]()
+            for manner in manners:
+                # What protects lower work holds against its own queue's however long they have waited.
+                preemptor = replace(one.preemptor, overdue=False) if manner == "ahead" else one.preemptor
+                key = self.making.attempts.evictable.likeness(preemptor), manner
+                if key not in known:
+                    known[key] = len(found)
+                    queue = one.first.job.spec.queue
+                    found.append(PreemptorFamily(queue, manner, preemptor, self._means(preemptor, manner)))
+                numbers.append(known[key])
+            of_class[place_in] = tuple(numbers)
+        return found, of_class
+
+    def _means(self, preemptor: PreemptorJob, manner: Manner) -> Ints:
+        """By holder, by which means it may be evicted."""
+        evictable = self.making.attempts.evictable
+        count = len(evictable.allocations.holders)
+        means = np.full(count, UNLAWFUL, dtype=np.int64)
+        if manner == "firm" or not count:
+            return means
+        places = [evictable.of_its_own(preemptor)]
+        if manner == "inside" and self.making.may_reclaim(preemptor, self.tier):
+            places += [
+                evictable.beside(branch, overdue=preemptor.overdue, straddling=self.tier == "entitled")
+                for branch in evictable.rules.tree.path(preemptor.job.spec.queue)
+            ]
+        every = np.concatenate(places)
+        means[evictable.holders_of(every)] = every // count
+        means[~self.making.givers.stays] = UNLAWFUL
+        return means
+
+    def _firm_used(self) -> Mapping[QuotaLine, int]:
+        """Milli-GPU that not preemptible work holds, by every queue on its path."""
+        making, used = self.making, defaultdict[QuotaLine, int](int)
+        tree, types = making.attempts.headroom.shares.tree, making.snapshot.gpu_types
+        held = [(job, charge_of_tasks(tasks, types)) for job, tasks in charged(making.snapshot)]
+        for job, charge in (*held, *making.served):
+            known = making.policy.priority_class(job)
+            if known is not None and not known.preemptible:
+                for kind, milli in charge.items():
+                    for line in tree.lines(job.spec.queue, kind):
+                        used[line] += milli
+        return used
+
+    def _realised(self, values: Floats) -> tuple[list[ServedJob], list[MovingJob]]:
+        """Who is served, and who moves, each with its nodes."""
+        nodes = self._nodes(values)
+
+        def hosts(kinds: Iterable[TaskKind], tasks: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+            found = []
+            for kind, count in zip(kinds, tasks, strict=True):
+                found.append(tuple(nodes[kind][:count]))
+                del nodes[kind][:count]
+            return tuple(found)
+
+        jobs, moving = list[ServedJob](), list[MovingJob]()
+        left = {id(served.job_class): list(served.job_class.members) for served in self.program.served.values()}
+        for column, served in self.program.served.items():
+            for _ in range(round(values[column])):
+                candidate = left[id(served.job_class)].pop(0)
+                kinds = self.places.kinds_of(column, served)
+                jobs.append(ServedJob(candidate, served, hosts(kinds, least_tasks(candidate.job.spec))))
+        for place_in, column in self.program.moving.items():
+            if values[column] > 0.5:
+                mover = self.program.movers[place_in]
+                moving.append(MovingJob(mover, hosts(self.places.kinds_of_mover(place_in, column), mover.tasks)))
+        return jobs, moving
+
+    def _nodes(self, values: Floats) -> dict[TaskKind, list[int]]:
+        """By kind the node of each task, those of one domain together."""
+        places, room = self.places, self.making.attempts.soon
+        slots = defaultdict[tuple[SlotKind, int], list[int]](list)
+        for slot in {kind.slot for kind in places.in_cell}:
+            for node, column in sorted(places.by_node(slot), key=lambda known: (*self._where(room, known[0]), *known)):
+                slots[slot, int(places.cell_of[node])] += [node] * round(values[column])
+        nodes = dict[TaskKind, list[int]]()
+        for kind, cells in places.in_cell.items():
+            nodes[kind] = []
+            for cell, column in cells.items():
+                free, count = slots[kind.slot, cell], round(values[column])
+                nodes[kind] += free[:count]
+                del free[:count]
+            nodes[kind].sort(key=lambda node: (*self._where(room, node), node))
+        return nodes
+
+    @staticmethod
+    def _where(room: FreeCapacity, node: int) -> tuple[int, ...]:
+        return tuple(int(room.topology[level].of_node[node]) for level in ("pool", "block", "rack", "island"))
+
+
+@dataclass(slots=True)
+class Realisation:
+    """The program's answer on devices: where each job is, whether it starts now, and for whom each running job leaves."""
+
+    making: Preemptor
+    tier: Tier
+    program: PreemptionProgram
+    jobs: Sequence[ServedJob]
+    leaving: set[int]
+    moving: Sequence[MovingJob]
+    still: Mask
+    credits: Mapping[int, Mapping[int, float]]
+    placed: dict[int, PlacedGang] = field(default_factory=dict)
+    """By place among the jobs."""
+    now: set[int] = field(default_factory=set)
+    """Who starts on what is free."""
+    victims: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """By job, the holders that leave for it."""
+    moves: dict[int, list[Move]] = field(default_factory=lambda: defaultdict(list))
+    """By job, who moves for it."""
+
+    def find(self, *, exact: bool) -> bool:
+        """Whether everybody found a place, and everybody who leaves leaves for somebody. `exact`: on the program's very nodes."""
+        attempts = self.making.attempts
+        room, soon = attempts.room.copy(), attempts.soon.copy()
+        for number in sorted(self.leaving):
+            leave(soon, attempts.evictable.allocations.holders[number].job)
+        for job in self.moving:
+            job.mover.leave(soon)
+        # Those for whom fewer may leave have less choice.
+        families = self.program.families
+        order = sorted(range(len(self.jobs)), key=lambda n: int(families[self.jobs[n].served.family].lawful.sum()))
+        for number in order if exact else range(len(self.jobs)):
+            if not self._place(number, room, soon, exact=exact):
+                return False
+        used = self._used()
+        return self._move(room, used, exact=exact) and self._name_beneficiaries(used)
+
+    def _place(self, number: int, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> bool:
+        job = self.jobs[number]
+        for where in (room, soon):
+            view = seen(where, job.candidate.against)
+            spec, option = job.candidate.job.spec, job.served.option
+            placed = _on_hosts(view, spec, option, job.hosts) if exact else place(view, spec, option)
+            if placed is None:
+                continue
+            held = list(self._start(job, placed).held)
+            if view is not where:
+                where.occupy(held)
+            (soon if where is room else room).occupy(held)
+            self.placed[number] = placed
+            if where is room:
+                self.now.add(number)
+            return True
+        return False
+
+    def _start(self, job: ServedJob, placed: PlacedGang) -> JobStart:
+        return JobStart(job.candidate, job.served.option, placed, least_tasks(job.candidate.job.spec))
+
+    def _used(self) -> dict[DeviceId, int]:
+        """Who is to have each device once it is free."""
+        return {
+            device: number
+            for number, placed in self.placed.items()
+            if number not in self.now
+            for task in placed.tasks
+            for device in task.devices
+        }
+
+    def _move(self, room: FreeCapacity, used: Mapping[DeviceId, int], *, exact: bool) -> bool:
+        """Who moves finds a place no further apart than it is now; and leaves devices to somebody."""
+        for job in self.moving:
+            mover, view = job.mover, seen(room, room.reserved)
+            spec = mover.job.spec
+            users = Counter(used[d] for task in mover.job.placement for d in task.devices if d in used)
+            if not users:
+                continue
+            found = (
+                _on_hosts(view, spec, mover.option, job.hosts)
+                if exact
+                else place(view, spec, mover.option, self.still, mover.tasks)
+            )
+            if found is None or found.strain > strain_of(room, spec, mover.job.placement) + ABOUT:
+                return False
+            move = Move(mover, found.tasks)
+            if view is not room:
+                room.occupy(move.held)
+            self.moves[users.most_common(1)[0][0]].append(move)
+        return True
+
+    def _name_beneficiaries(self, used: Mapping[DeviceId, int]) -> bool:
+        held = self.making.attempts.evictable.allocations
+        gangs = defaultdict[int, list[int]](list)
+        for number in sorted(self.leaving):
+            gangs[int(held.base[number])].append(number)
+        users = {base: self._users(members, used) for base, members in gangs.items()}
+        needed = self._needed(gangs, {base for base, found in users.items() if found})
+        for base in sorted(needed, key=lambda base: (len(users[base]), base)):
+            found = self._beneficiary(base, gangs[base], users[base])
+            if found is None:
+                return False
+            self.victims[found] += gangs[base]
+        return True
+
+    def _needed(self, gangs: Mapping[int, Sequence[int]], used: set[int]) -> set[int]:
+        """Those whose devices somebody gets, and those without whom shares or limits would not let everybody have what they get."""
+        held = self.making.attempts.evictable.allocations
+        needed = used if self._may_all([n for base in used for n in gangs[base]]) else set(gangs)
+        for base in sorted(needed - used, key=lambda base: (-int(held.leave[base]), -base)):
+            others = needed - {base}
+            if self._may_all([n for other in others for n in gangs[other]]):
+                needed = others
+        return needed
+
+    def _users(self, members: Iterable[int], used: Mapping[DeviceId, int]) -> dict[int, int]:
+        """Who is to have devices of these holders, and how many."""
+        held, users = self.making.attempts.evictable.allocations, defaultdict[int, int](int)
+        for member in members:
+            for task in held.holders[member].job.placement:
+                for device in task.devices:
+                    if device in used:
+                        users[used[device]] += 1
+        return users
+
+    def _beneficiary(self, base: int, members: Sequence[int], users: Mapping[int, int]) -> int | None:
+        """For whom it leaves: somebody who gets some of its devices, or of its own queue, and whom the program has it leave for."""
+
+        def may(number: int) -> bool:
+            means = self.program.families[self.jobs[number].served.family].means
+            asked = [base] if base in members else members
+            return all(means[member] != UNLAWFUL for member in asked)
+
+        waiting = [number for number in self.placed if number not in self.now and may(number)]
+        queue = self.making.attempts.evictable.allocations.holders[base].job.spec.queue
+        # Which devices of a node one gets is chosen when it is placed, and in larger clusters which node: somebody has these.
+        is_used = bool(users)
+        able = [n for n in waiting if is_used or self._queue(n) == queue]
+        credit = self.credits.get(base if base in members else members[0], {})
+
+        def turn(number: int) -> tuple[float, int, int, int]:
+            due = credit.get(self.jobs[number].served.family, 0.0)
+            return -due, len(self.victims[number]), -users.get(number, 0), number
+
+        found = min(able, key=turn, default=None)
+        if found is None:
+            # Whoever would start now waits with the others: it has the right to what leaves, and they to what is free.
+            now = [n for n in sorted(self.now) if may(n) and (is_used or self._queue(n) == queue)]
+            found = min(now, key=turn, default=None)
+            self.now -= {found}
+        return found
+
+    def _queue(self, number: int) -> QueueName:
+        return self.jobs[number].candidate.job.spec.queue
+
+    def _may_all(self, leaving: Sequence[int]) -> bool:
+        """Whether shares and limits let everybody have what they get once these have left."""
+        attempts = self.making.attempts
+        holders = [attempts.evictable.allocations.holders[number] for number in leaving]
+        gone = [(holder.job.spec.queue, holder.charge) for holder in holders]
+        headroom = attempts.headroom.under(attempts.headroom.shares.without(gone))
+        for job in self.jobs:
+            queue, charge = job.candidate.job.spec.queue, job.served.option.charge
+            lines = headroom.entitled if self.tier == "entitled" else headroom.fair
+            if job.served.manner == "inside" and not lines.holds(queue, charge):
+                return False
+            if not headroom.allows(queue, charge):
+                return False
+            headroom.take(queue, charge)
+        return True
+
+    def _victim(self, number: int, for_whom: int) -> Victim:
+        evictable, means = (
+            self.making.attempts.evictable,
+            self.program.families[self.jobs[for_whom].served.family].means,
+        )
+        # What leaves with what its gang can't do without leaves by the same means.
+        judged = number if means[number] != UNLAWFUL else int(evictable.allocations.base[number])
+        return evictable.victim(evictable.place_of(number, int(means[judged])))
+
+    def keep(self) -> None:
+        """Start and nominate them."""
+        order = sorted(self.placed, key=lambda number: (number not in self.now, number))
+        self.making.take([(*self._given(number), number in self.now) for number in order])
+
+    def _given(self, number: int) -> tuple[JobStart, PreemptionResult]:
+        job, placed = self.jobs[number], self.placed[number]
+        request = PlacementRequest(job.candidate, job.served.option, self.tier, displaces=job.served.manner != "inside")
+        victims = (self._victim(member, number) for member in self.victims.get(number, ()))
+        in_order = tuple(sorted(victims, key=lambda known: known.harm))
+        found = PreemptionResult(request, in_order, placed, tuple(self.moves.get(number, ())))
+        return self._start(job, placed), found
+
+
+def _on_hosts(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> PlacedGang | None:
+    """A gang on exactly these nodes, by task group; None where they do not take it."""
+    with room.trying():
+        for number, nodes in enumerate(hosts):
+            slots = room.slots(option.shapes[number], option.gpu_types[number])
+            if any(int(slots[node]) < nodes.count(node) for node in set(nodes)):
+                return None
+            realised(room, spec, option, [nodes if place == number else () for place in range(len(hosts))])
+    return realised(room, spec, option, hosts)

@@ -1,0 +1,419 @@
+"""Where the jobs of a preemption program go: rows for every node, so that what it promises fits.
+
+On a node tasks take GPUs, CPU and memory that are free, and those of jobs that leave. In small clusters each node keeps what a job
+leaves for those for whom it may leave: for each set of jobs there is a row about the tasks of those for whom no other may leave
+(Hall's condition). In larger ones that is asked of the cluster as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import NOBODY, Against, seen
+from solver.milp.preemption_program import PreemptionProgram, ServedColumn
+from solver.model.arrays import Ints, Mask
+from solver.model.cluster import LEVELS, DeviceId, GpuType, Level
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.shape import Shape, SharedShape, TrustDomain
+from solver.model.workload import Job
+
+EXACT_NODES_MAX = 8
+"""Nodes up to which each of them keeps what a job leaves for those for whom it may leave."""
+
+
+class SlotKind(NamedTuple):
+    """What one task takes of a node. `mask`: the number of the set of jobs that may leave for it; `still`: it waits for nobody."""
+
+    shape: Shape
+    gpu_type: GpuType | None
+    against: Against
+    mask: int
+    still: bool
+    moves: bool
+
+
+class TaskKind(NamedTuple):
+    """Tasks that are placed alike. `tied_to`: the column of jobs that keep to one domain; None: they may be anywhere."""
+
+    slot: SlotKind
+    tied_to: int | None
+
+
+class _Gang(NamedTuple):
+    """Jobs that are placed: the column that counts them, the level of which each keeps to one domain, and each one's tasks."""
+
+    column: int
+    level: Level | None
+    tasks: Mapping[TaskKind, int]
+
+    @classmethod
+    def of(cls, column: int, level: Level | None, kinds: Iterable[TaskKind], counts: Iterable[int]) -> _Gang:
+        """With so many tasks of each group's kind."""
+        tasks = dict[TaskKind, int]()
+        for kind, count in zip(kinds, counts, strict=True):
+            tasks[kind] = tasks.get(kind, 0) + count
+        return cls(column, level, {kind: count for kind, count in tasks.items() if count})
+
+
+class NodeReleases(NamedTuple):
+    """What a node gets back when a holder, or who moves, leaves it."""
+
+    who: int
+    gpus: int
+    cpu: int
+    memory: int
+
+
+class FractionedGpu(NamedTuple):
+    """A GPU in fractions: what is free of it, for which trust domain, what holders have, and the column of its becoming whole."""
+
+    node: int
+    free_milli: int
+    domain: TrustDomain | None
+    shares: tuple[tuple[int, int], ...]
+    whole: int
+
+
+@dataclass(slots=True)
+class PreemptionPlaces:
+    """The rows of nodes. `on`: by slot and node the column that counts its tasks; `parts`: the same by GPU that is divided.
+
+    `still`: the nodes that nobody is about to leave, where jobs may go on. `opened`: by node and trust domain the columns of GPUs
+    that are divided anew; `on_opened`: by slot and node those that count its tasks on each of these. `in_cell`: by kind of task and
+    cell how many are there; cells are the closest domains to which any gang keeps.
+    """
+
+    program: PreemptionProgram
+    room: FreeCapacity
+    still: Mask
+    cell_of: Ints = field(init=False)
+    masks: list[Mask] = field(default_factory=list)
+    on: dict[SlotKind, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    parts: dict[SlotKind, dict[DeviceId, int]] = field(default_factory=lambda: defaultdict(dict))
+    opened: dict[tuple[int, TrustDomain], list[int]] = field(default_factory=lambda: defaultdict(list))
+    on_opened: dict[SlotKind, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(dict))
+    divided: dict[DeviceId, FractionedGpu] = field(default_factory=dict)
+    in_cell: dict[TaskKind, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    _mask_of: dict[int, int] = field(default_factory=dict)
+    _released: dict[int, list[NodeReleases]] = field(default_factory=lambda: defaultdict(list))
+    """By node, with the number of the holder."""
+    _moved: dict[int, list[NodeReleases]] = field(default_factory=lambda: defaultdict(list))
+    """By node, with the column of the job that moves."""
+
+    def state(self) -> None:
+        """Write all columns and rows."""
+        self._number_masks()
+        self._released_by_node()
+        self._columns_of_divided()
+        gangs = list(self._gangs())
+        self.cell_of = self._cells(gangs)
+        wanted = defaultdict[TaskKind, dict[int, float]](dict)
+        for gang in gangs:
+            for kind, count in gang.tasks.items():
+                wanted[kind][gang.column] = float(count)
+        self._columns_of_slots(wanted)
+        self._rows_of_cells(wanted)
+        for gang in gangs:
+            if gang.level:
+                self._rows_of_domains(gang, gang.level)
+        self._rows_of_nodes()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each node keeps what a job leaves for those for whom it may leave."""
+        return len(self.room.nodes) <= EXACT_NODES_MAX
+
+    def kinds_of(self, column: int, served: ServedColumn) -> Iterator[TaskKind]:
+        """The tasks of each of a job's groups."""
+        first, tied = served.job_class.first, column if served.level else None
+        still = served.manner == "firm"
+        for shape, gpu_type in zip(served.option.shapes, served.option.gpu_types, strict=True):
+            mask = self._mask_of[served.family]
+            yield TaskKind(SlotKind(shape, gpu_type, first.against, mask, still, moves=False), tied)
+
+    def kinds_of_mover(self, place: int, column: int) -> Iterator[TaskKind]:
+        """The tasks of each group of a job that moves."""
+        option, tied = self.program.movers[place].option, column if self._level_of_mover(place) else None
+        for shape, gpu_type in zip(option.shapes, option.gpu_types, strict=True):
+            yield TaskKind(SlotKind(shape, gpu_type, NOBODY, 0, still=True, moves=True), tied)
+
+    def by_node(self, slot: SlotKind) -> Iterator[tuple[int, int]]:
+        """The columns that count tasks of a slot, each with its node."""
+        yield from self.on[slot].items()
+        yield from ((self.divided[device].node, column) for device, column in self.parts[slot].items())
+        yield from ((node, column) for node, columns in self.on_opened[slot].items() for column in columns)
+
+    def _number_masks(self) -> None:
+        """Sets of jobs that may leave for somebody: nobody, and by family those that may; in larger clusters everybody."""
+        count = len(self.program.attempts.evictable.allocations.holders)
+        self.masks.append(np.zeros(count, dtype=bool))
+        known = {self.masks[0].tobytes(): 0}
+        for number, family in enumerate(self.program.families):
+            lawful = family.lawful if self.is_exact or not family.lawful.any() else np.ones(count, dtype=bool)
+            key = lawful.tobytes()
+            if key not in known:
+                known[key] = len(self.masks)
+                self.masks.append(lawful)
+            self._mask_of[number] = known[key]
+        everybody = np.ones(count, dtype=bool)
+        if everybody.tobytes() not in known:
+            self.masks.append(everybody)
+
+    def _gangs(self) -> Iterator[_Gang]:
+        """What is served, and what moves."""
+        for column, served in self.program.served.items():
+            counts = (group.least for group in served.job_class.first.job.spec.task_groups)
+            yield _Gang.of(column, served.level, self.kinds_of(column, served), counts)
+        for place, column in self.program.moving.items():
+            mover = self.program.movers[place]
+            yield _Gang.of(column, self._level_of_mover(place), self.kinds_of_mover(place, column), mover.tasks)
+
+    def _level_of_mover(self, place: int) -> Level | None:
+        """The level of which it stays in one domain: the one it has to, or the closest in which it is now, where that matters."""
+        job = self.program.movers[place].job
+        topology = job.spec.effective_topology
+        if topology.levels:
+            nodes = [self.room.index[task.node] for task in job.placement]
+            for level in LEVELS:
+                if len(set(self.room.topology[level].of_node[nodes].tolist())) == 1:
+                    return level
+        return topology.required
+
+    def _cells(self, gangs: Iterable[_Gang]) -> Ints:
+        """By node its cell: the closest domain to which any gang keeps; one for all where none does."""
+        asked = {gang.level for gang in gangs}
+        closest = next((level for level in LEVELS if level in asked), None)
+        if closest is None:
+            return np.zeros(len(self.room.nodes), dtype=np.int64)
+        cells: Ints = self.room.topology[closest].of_node
+        return cells
+
+    def _released_by_node(self) -> None:
+        held = self.program.attempts.evictable.allocations
+        for number in self.program.leaving:
+            for node, release in self._releases(number, held.holders[number].job):
+                self._released[node].append(release)
+        for place, column in self.program.moving.items():
+            for node, release in self._releases(column, self.program.movers[place].job):
+                self._moved[node].append(release)
+
+    def _releases(self, who: int, job: Job) -> Iterator[tuple[int, NodeReleases]]:
+        """Task by task the node, and what it gets back."""
+        shapes = {group.name: group.shape for group in job.spec.task_groups}
+        for task in job.placement:
+            node = self.room.index.get(task.node)
+            if node is None or not self.room.open_nodes[node]:
+                continue
+            shape, whole = shapes.get(task.group, Shape()), 0
+            if task.share is None and task.mig is None:
+                healthy = {gpu.id for gpu in self.room.nodes[node].gpus if gpu.healthy and gpu.instances is None}
+                whole = len(healthy.intersection(task.devices))
+            yield node, NodeReleases(who, whole, int(shape.cpu), int(shape.memory))
+
+    def _columns_of_divided(self) -> None:
+        """GPUs in fractions: of each what its holders have, and whether it becomes whole."""
+        held = self.program.attempts.evictable.allocations
+        shares = defaultdict[DeviceId, list[tuple[int, int]]](list)
+        for number in self.program.leaving:
+            for task in held.holders[number].job.placement:
+                if task.share is not None:
+                    shares[task.devices[0]].append((number, int(task.share)))
+        for node, gpus in self.room.shared.items():
+            for gpu in gpus if self.room.open_nodes[node] else ():
+                if gpu.healthy and gpu.free_milli >= 0:
+                    of_it, whole = tuple(shares.get(gpu.device, ())), self.program.builder.column(1)
+                    self.divided[gpu.device] = FractionedGpu(node, gpu.free_milli, gpu.domain, of_it, whole)
+
+    def _columns_of_slots(self, wanted: Mapping[TaskKind, Mapping[int, float]]) -> None:
+        most = defaultdict[SlotKind, float](float)
+        for kind, columns in wanted.items():
+            most[kind.slot] += sum(count * self.program.builder.most(column) for column, count in columns.items())
+        for slot, tasks in most.items():
+            room = seen(self.room, self.room.reserved if slot.moves else slot.against)
+            usable = room.usable(slot.shape, slot.gpu_type) & (self.still if slot.moves else True)
+            for node in np.flatnonzero(usable).tolist():
+                if isinstance(slot.shape, SharedShape):
+                    self._columns_of_fractions(slot, slot.shape, node, tasks)
+                elif fits := min(tasks, self._most_on(room, node, slot)):
+                    self.on[slot][node] = self.program.builder.column(fits)
+
+    def _columns_of_fractions(self, slot: SlotKind, shape: SharedShape, node: int, most: float) -> None:
+        """On GPUs of their trust domain that are divided already, and on free ones that are divided for them."""
+        domain, each = shape.domain(self.room.nodes[node].pool), MILLI_PER_GPU // shape.milli
+        if domain is None:
+            return
+        builder = self.program.builder
+        for device, gpu in self.divided.items():
+            if gpu.node == node and gpu.domain == domain:
+                self.parts[slot][device] = builder.column(min(most, each))
+        free = int(self.room.free_gpus[node]) + self._gpus_gained(node)
+        opened = self.opened[node, domain]
+        wanted = ceil(most / each)
+        while len(opened) < min(free, wanted):
+            opened.append(builder.column(1))
+            if len(opened) > 1:
+                builder.at_most({opened[-1]: 1.0, opened[-2]: -1.0}, 0.0)
+        self.on_opened[slot][node] = [builder.column(min(most, each)) for _ in opened[:wanted]]
+
+    def _gpus_gained(self, node: int) -> int:
+        divided = sum(gpu.node == node for gpu in self.divided.values())
+        return divided + sum(release.gpus for release in (*self._released[node], *self._moved[node]))
+
+    def _most_on(self, room: FreeCapacity, node: int, slot: SlotKind) -> int:
+        """Tasks that a node takes at most, once all have left who may where it waits for somebody."""
+        shape, freed = slot.shape, () if slot.still else (*self._released[node], *self._moved[node])
+        fits = [10**6]
+        if shape.gpus:
+            gained = 0 if slot.still else self._gpus_gained(node)
+            fits.append((int(room.free_gpus[node]) + gained) // shape.gpus)
+        if shape.cpu:
+            fits.append(max(0, int(room.free_cpu[node]) + sum(release.cpu for release in freed)) // int(shape.cpu))
+        if shape.memory:
+            left = int(room.free_memory[node]) + sum(release.memory for release in freed)
+            fits.append(max(0, left) // int(shape.memory))
+        return min(fits)
+
+    def _rows_of_cells(self, wanted: Mapping[TaskKind, Mapping[int, float]]) -> None:
+        """How many tasks of each kind are in which cell: as many as are wanted, and as there are slots."""
+        builder, of_slot = self.program.builder, defaultdict[SlotKind, list[TaskKind]](list)
+        for kind in wanted:
+            of_slot[kind.slot].append(kind)
+        for slot, kinds in of_slot.items():
+            there = defaultdict[int, list[int]](list)
+            for node, column in self.by_node(slot):
+                there[int(self.cell_of[node])].append(column)
+            for kind in kinds:
+                most = sum(count * builder.most(column) for column, count in wanted[kind].items())
+                tied = kind.tied_to is not None
+                self.in_cell[kind] = {cell: builder.column(most, integer=tied) for cell in there}
+                tasks = dict.fromkeys(self.in_cell[kind].values(), 1.0)
+                builder.equal({**tasks, **{column: -count for column, count in wanted[kind].items()}}, 0.0)
+            for cell, columns in there.items():
+                tasks = {self.in_cell[kind][cell]: 1.0 for kind in kinds}
+                builder.equal({**tasks, **dict.fromkeys(columns, -1.0)}, 0.0)
+
+    def _rows_of_domains(self, gang: _Gang, level: Level) -> None:
+        """Gangs that keep to one domain of a level: how many are in which, with all of their tasks."""
+        builder, column = self.program.builder, gang.column
+        domain_of_cell = dict(zip(self.cell_of.tolist(), self.room.topology[level].of_node.tolist(), strict=True))
+        gangs = dict[int, int]()
+        for kind, count in gang.tasks.items():
+            by_domain = defaultdict[int, list[int]](list)
+            for cell, tasks in self.in_cell[kind].items():
+                by_domain[domain_of_cell[cell]].append(tasks)
+            for domain, there in by_domain.items():
+                if domain not in gangs:
+                    gangs[domain] = builder.column(builder.most(column))
+                builder.at_most({**dict.fromkeys(there, 1.0), gangs[domain]: -float(count)}, 0.0)
+        builder.equal({**dict.fromkeys(gangs.values(), 1.0), column: -1.0}, 0.0)
+
+    def _rows_of_nodes(self) -> None:
+        slots = [*dict.fromkeys((*self.on, *self.parts, *self.on_opened))]
+        views = sorted({NOBODY, *(slot.against for slot in slots)}, key=sorted)
+        nobody = self.masks[0]
+        for mask in self.masks:
+            inside = [slot for slot in slots if not (self.masks[slot.mask] & ~mask).any()]
+            for against in views:
+                seeing = [slot for slot in inside if not against or slot.against == against]
+                self._rows(seeing, mask, seen(self.room, against), self._moved)
+        # What starts or goes on now waits for nobody.
+        self._rows([slot for slot in slots if slot.still], nobody, self.room, {})
+        if self.room.reserved:
+            self._rows([slot for slot in slots if slot.moves], nobody, seen(self.room, self.room.reserved), {})
+        for (node, domain), opened in self.opened.items():
+            for place, column in enumerate(opened):
+                self._row_of_opened(slots, node, domain, place, column)
+
+    def _row_of_opened(
+        self, slots: Sequence[SlotKind], node: int, domain: TrustDomain, place: int, column: int
+    ) -> None:
+        """A free GPU that is divided among tasks of one trust domain."""
+        tasks = {
+            self.on_opened[slot][node][place]: float(slot.shape.cost)
+            for slot in slots
+            if isinstance(slot.shape, SharedShape)
+            and slot.shape.domain(self.room.nodes[node].pool) == domain
+            and place < len(self.on_opened[slot].get(node, ()))
+        }
+        self.program.builder.at_most({**tasks, column: -float(MILLI_PER_GPU)}, 0.0)
+
+    def _rows(
+        self,
+        slots: Sequence[SlotKind],
+        mask: Mask,
+        room: FreeCapacity,
+        moved: Mapping[int, Sequence[NodeReleases]],
+    ) -> None:
+        """The tasks of these slots fit in what is free, and what these holders and movers give back."""
+        leaving, here = self.program.leaving, defaultdict[int, list[SlotKind]](list)
+        for slot in slots:
+            for node in {node for node, _ in self.by_node(slot)}:
+                here[node].append(slot)
+        for node, there in here.items():
+            released = (release for release in self._released[node] if mask[release.who])
+            back = [*(release._replace(who=leaving[release.who]) for release in released), *moved.get(node, ())]
+            self._row_of_gpus(node, there, mask, int(room.free_gpus[node]), back)
+            on_node = [(slot.shape, column) for slot in there for column in self._on_node(slot, node)]
+            cpu = {column: float(shape.cpu) for shape, column in on_node if shape.cpu}
+            self._row(cpu, [(release.who, release.cpu) for release in back], float(room.free_cpu[node]))
+            memory = {column: float(shape.memory) for shape, column in on_node if shape.memory}
+            self._row(memory, [(release.who, release.memory) for release in back], float(room.free_memory[node]))
+        for device, gpu in self.divided.items():
+            on_it = {self.parts[slot][device]: float(slot.shape.cost) for slot in slots if device in self.parts[slot]}
+            if mask.all():
+                on_it[gpu.whole] = float(MILLI_PER_GPU)
+            self._row(
+                on_it, [(leaving[number], milli) for number, milli in gpu.shares if mask[number]], float(gpu.free_milli)
+            )
+
+    def _on_node(self, slot: SlotKind, node: int) -> Iterator[int]:
+        if node in self.on[slot]:
+            yield self.on[slot][node]
+        yield from self.on_opened[slot].get(node, ())
+        yield from (column for device, column in self.parts[slot].items() if self.divided[device].node == node)
+
+    def _row_of_gpus(
+        self, node: int, slots: Sequence[SlotKind], mask: Mask, free: int, back: Sequence[NodeReleases]
+    ) -> None:
+        asked, pool = dict[int, float](), self.room.nodes[node].pool
+        for slot in slots:
+            if isinstance(slot.shape, SharedShape):
+                domain = slot.shape.domain(pool)
+                asked |= dict.fromkeys(self.opened[node, domain], 1.0) if domain is not None else {}
+            elif slot.shape.gpus and node in self.on[slot]:
+                asked[self.on[slot][node]] = float(slot.shape.gpus)
+        wholes = {
+            gpu.whole: -1.0
+            for gpu in self.divided.values()
+            if gpu.node == node and all(mask[number] for number, _ in gpu.shares)
+        }
+        self._row(asked, [(release.who, release.gpus) for release in back], float(free), wholes)
+
+    def _row(
+        self,
+        asked: Mapping[int, float],
+        back: Sequence[tuple[int, int]],
+        free: float,
+        more: Mapping[int, float] | None = None,
+    ) -> None:
+        """What is asked for is free, or is given back. Where less than nothing is free, nothing is had before that is made good."""
+        if not asked:
+            return
+        terms = {**asked, **(more or {})}
+        for column, amount in back:
+            terms[column] = terms.get(column, 0.0) - float(amount)
+        builder = self.program.builder
+        if free < 0:
+            most = sum(amount * builder.most(column) for column, amount in asked.items())
+            some = builder.column(1)
+            builder.at_most({**asked, some: -most}, 0.0)
+            builder.at_most({**terms, some: most - free}, most)
+        else:
+            builder.at_most(terms, free)

@@ -1,0 +1,650 @@
+"""One program for a tier: which waiting jobs are served, which running ones leave for them, and on which nodes.
+
+A job is served in one of three manners. `inside`: it lies inside its queue's share once others have left, and takes what others
+borrowed. `ahead`: it stands ahead of lower work of its own queue and takes the place of that. `firm`: it is not preemptible and
+lies inside the share beside the not preemptible work alone; it takes what is free. Rules: DESIGN section 5, amendments 1 to 6.
+Every node has rows of its own, so what the program promises fits; docs/solver.md has the rows and what they take.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from math import inf
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from solver.milp.builder import ProgramBuilder
+from solver.model.arrays import Ints, Mask
+from solver.model.cluster import GpuType, Level
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import QueueName
+from solver.policy.harm import Evictions
+from solver.policy.tree import QuotaLine
+from solver.preemption.attempts import Attempts
+from solver.preemption.consolidation_candidates import ConsolidationCandidate
+from solver.queueing.demand import StartCandidate, SubLayer
+from solver.quota.fairshare import to_spare
+from solver.quota.options import Option
+from solver.quota.users import UserLine
+from solver.quota.vacated import Tier, left_inside
+from solver.quota.victims import INSIDE, MEANS, PreemptorJob
+
+Manner = Literal["inside", "ahead", "firm"]
+
+WEIGHTS = {
+    "own exceptions": 300.0,
+    "own inside": 100.0,
+    "exceptions": 30.0,
+    "straddling": 10.0,
+    "inside fair": 3.6,
+    "borrowed": 1.0,
+    "moved": 0.1,
+}
+"""In large clusters all harm is one layer: so much counts what is lost by each means, in thousands of GPU-seconds, each exception,
+and each GPU that a queue gives up of its fair share."""
+
+ONE_BY_ONE_MAX = 96
+"""Of so many jobs that may leave each is told apart in what it costs; of more those of one queue, value and size are alike."""
+
+KEEPS_IT = 1.1
+"""What a GPU counts that a running job holds, where one that waits counts for 1 to 1.07: of equal claims its holder keeps it."""
+
+UNLAWFUL = -1
+"""In an array of means by holder: it may not be evicted."""
+
+PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("preempt", "turn", "straddle"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreemptorFamily:
+    """Preemptors of one queue for which the same running jobs may leave, by the same means: by holder, or UNLAWFUL."""
+
+    queue: QueueName
+    manner: Manner
+    preemptor: PreemptorJob
+    means: Ints
+
+    @property
+    def lawful(self) -> Mask:
+        """By holder, whether it may be evicted for them."""
+        found: Mask = self.means != UNLAWFUL
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreemptorClass:
+    """Waiting jobs that are served alike, in their order. `firm`: they are not preemptible."""
+
+    members: tuple[StartCandidate, ...]
+    preemptor: PreemptorJob
+    firm: bool
+
+    @property
+    def first(self) -> StartCandidate:
+        """The first of them in order."""
+        return self.members[0]
+
+
+class ServedColumn(NamedTuple):
+    """What a column counts: jobs of a class that are served with an option in a manner."""
+
+    job_class: PreemptorClass
+    option: Option
+    family: int
+    manner: Manner
+
+    @property
+    def queue(self) -> QueueName:
+        """The queue that is charged."""
+        return self.job_class.first.job.spec.queue
+
+    @property
+    def gpus(self) -> float:
+        """Of one job."""
+        return sum(self.option.charge.values()) / MILLI_PER_GPU
+
+    @property
+    def level(self) -> Level | None:
+        """The level of which all of a job's tasks are in one domain; None: they may be anywhere."""
+        return self.job_class.first.job.spec.effective_topology.required
+
+
+@dataclass(slots=True)
+class PreemptionProgram:
+    """The columns of a tier's program and what they mean; the rows about shares and limits. Rows of nodes: PreemptionPlaces.
+
+    `families` are what classes are served as. `leaving` has the column of each holder that may leave, `moving` that of each mover,
+    by its place. `credits` has by group of like holders and family the milli-GPU that leave for it; `exceptions` by the same how
+    many of these jobs, each the only one for its preemptor, leave more than that gets.
+    """
+
+    tier: Tier
+    attempts: Attempts
+    limits: Evictions
+    firm_used: Mapping[QuotaLine, int]
+    asked_before: int
+    families: list[PreemptorFamily]
+    movers: Sequence[ConsolidationCandidate] = ()
+    moves_max: int = 0
+    is_large: bool = False
+    builder: ProgramBuilder = field(default_factory=ProgramBuilder)
+    served: dict[int, ServedColumn] = field(default_factory=dict)
+    leaving: dict[int, int] = field(default_factory=dict)
+    moving: dict[int, int] = field(default_factory=dict)
+    credits: dict[tuple[int, int], int] = field(default_factory=dict)
+    exceptions: dict[tuple[int, int], int] = field(default_factory=dict)
+    groups: list[tuple[int, ...]] = field(default_factory=list)
+
+    def state(self, classes: Sequence[PreemptorClass], families_of: Mapping[int, Sequence[int]]) -> None:
+        """Write all columns, and the rows about shares and limits. `families_of`: of each class, by its place, its families."""
+        for place, known in enumerate(classes):
+            columns = list(self._columns_of(known, families_of[place]))
+            self.builder.at_most(dict.fromkeys(columns, 1.0), len(known.members))
+        self._columns_that_leave()
+        self._columns_that_move()
+        self._rows_of_credit()
+        self._rows_inside()
+        self._rows_ahead()
+        self._rows_of_firm()
+        self._rows_of_max()
+        self._rows_of_users()
+        self._rows_per_round()
+        if self.tier == "fair":
+            self._rows_of_givers()
+
+    def _columns_of(self, known: PreemptorClass, families: Iterable[int]) -> Iterator[int]:
+        for option in known.first.options:
+            if sum(option.charge.values()):
+                for number in families:
+                    manner = self.families[number].manner
+                    if self._is_open(known, option, manner):
+                        column = self.builder.column(len(known.members))
+                        self.served[column] = ServedColumn(known, option, number, manner)
+                        yield column
+
+    def _is_open(self, known: PreemptorClass, option: Option, manner: Manner) -> bool:
+        """Whether one job alone could be served so, for all that shares say."""
+        if self.tier == "fair" and known.first.is_inside_only(option):
+            return False
+        if manner == "inside":
+            return self._fits(known, option, {kind: self._own_lower(known, kind) for kind in option.charge})
+        if known.first.is_inside_only(option) and not known.firm:
+            return False
+        if manner == "firm" or known.firm:
+            return self.tier == "entitled" and all(
+                milli <= self._left_of_firm(line)
+                for kind, milli in option.charge.items()
+                for line in self._lines(known.first.job.spec.queue, kind)
+            )
+        return all(
+            milli <= self._left_ahead(known.first.job.spec.queue, kind, known.preemptor.base_priority)
+            for kind, milli in option.charge.items()
+        )
+
+    def _fits(self, known: PreemptorClass, option: Option, leaving: Mapping[GpuType, int]) -> bool:
+        queue = known.first.job.spec.queue
+        return all(
+            milli <= left_inside(self.attempts.headroom, self.tier, queue, kind, leaving.get(kind, 0))
+            for kind, milli in option.charge.items()
+        )
+
+    def _own_lower(self, known: PreemptorClass, kind: GpuType) -> int:
+        """What of its own queue may leave for a class; nothing where the queue holds more than its share (amendment 1)."""
+        queue = known.first.job.spec.queue
+        if not self._is_within(QuotaLine(queue, kind)):
+            return 0
+        return self._lower(queue, kind)
+
+    def _lower(self, queue: QueueName, kind: GpuType, priority: int | None = None) -> int:
+        """Milli-GPU of a queue's own work that may leave for jobs of a base priority; None: of any."""
+        held = self.attempts.evictable.allocations
+        if kind not in held.gpu_types:
+            return 0
+        column, lower = held.gpu_types.index(kind), np.zeros(len(held.holders), dtype=bool)
+        for family in self.families:
+            if family.queue == queue and priority in (None, family.preemptor.base_priority):
+                lower |= (family.means == PREEMPT) | (family.means == TURN)
+        return int(held.charge[lower, column].sum())
+
+    def _columns_that_leave(self) -> None:
+        held = self.attempts.evictable.allocations
+        lawful = np.zeros(len(held.holders), dtype=bool)
+        for known in {served.family for served in self.served.values()}:
+            lawful |= self.families[known].lawful
+        lawful &= held.gpus > 0
+        for number in np.flatnonzero(held.with_all_parts(lawful)).tolist():
+            self.leaving[number] = self.builder.column(1)
+        for number, column in self.leaving.items():
+            base = int(held.base[number])
+            if base != number and base in self.leaving:
+                self.builder.at_most({self.leaving[base]: 1.0, column: -1.0}, 0.0)
+
+    def _columns_that_move(self) -> None:
+        of_gang = self.attempts.evictable.allocations.of_gang
+        for place, mover in enumerate(self.movers if self.moves_max > 0 else ()):
+            self.moving[place] = column = self.builder.column(1)
+            for number in of_gang.get(mover.name, ()):
+                if number in self.leaving:
+                    self.builder.at_most({column: 1.0, self.leaving[number]: 1.0}, 1.0)
+        if not self.moving:
+            return
+        self.builder.at_most(dict.fromkeys(self.moving.values(), 1.0), float(self.moves_max))
+        if self.limits.min_gain:
+            moved = {c: self.limits.min_gain * self.movers[n].gpus for n, c in self.moving.items()}
+            gained = {c: -MILLI_PER_GPU * served.gpus for c, served in self.served.items()}
+            self.builder.at_most({**moved, **gained}, 0.0)
+
+    def _rows_of_credit(self) -> None:
+        """GPU for GPU: what leaves, leaves for a family that may have it, and no more for it than it gets."""
+        held = self.attempts.evictable.allocations
+        used = sorted({served.family for served in self.served.values()})
+        queues = {queue: place for place, queue in enumerate(held.own)}
+        alike = defaultdict[tuple[int, ...], list[int]](list)
+        for number in self.leaving:
+            means = (int(self.families[known].means[number]) for known in used)
+            one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX else 0
+            kind, queue = int(held.charge[number].argmax()), queues[held.holders[number].job.spec.queue]
+            alike[one_by_one, queue, kind, self._rank(number), int(held.leave[number]), *means].append(number)
+        gpus, into = held.gpus, defaultdict[int, dict[int, float]](dict)
+        larger = defaultdict[int, dict[int, float]](dict)
+        least = dict[int, float]()
+        for served in self.served.values():
+            least[served.family] = min(MILLI_PER_GPU * served.gpus, least.get(served.family, inf))
+        for members in alike.values():
+            group, most = len(self.groups), float(gpus[members].sum())
+            self.groups.append(tuple(members))
+            terms = {self.leaving[number]: -float(gpus[number]) for number in members}
+            for known in used:
+                if self.families[known].means[members[0]] != UNLAWFUL:
+                    column = self.credits[group, known] = self.builder.column(most, integer=False)
+                    terms[column] = into[known][column] = 1.0
+                    if held.leave[members[0]] <= (least[known] if self.is_large else 1):
+                        continue
+                    one = self.exceptions[group, known] = self.builder.column(len(members))
+                    self.builder.at_most({one: float(gpus[members[0]]), column: -1.0}, 0.0)
+                    larger[known][one] = float(held.leave[members[0]] - 1)
+            self.builder.equal(terms, 0.0)
+        for known, terms in into.items():
+            self._row_gpu_for_gpu(known, terms, larger[known])
+
+    def _row_gpu_for_gpu(self, known: int, credited: Mapping[int, float], larger: Mapping[int, float]) -> None:
+        family = self.families[known]
+        takers = {column: served for column, served in self.served.items() if served.family == known}
+        gained = {column: -MILLI_PER_GPU * served.gpus for column, served in takers.items()}
+        beyond = self.builder.column(self._most_of(larger), integer=False)
+        self.builder.at_most({beyond: 1.0, **{one: -rest for one, rest in larger.items()}}, 0.0)
+        self.builder.at_most({**dict.fromkeys(larger, 1.0), **dict.fromkeys(takers, -1.0)}, 0.0)
+        self.builder.at_most({**credited, **gained, beyond: -1.0}, 0.0)
+        if self.limits.min_gain and not family.preemptor.overdue:
+            scaled = dict.fromkeys(credited, self.limits.min_gain)
+            self.builder.at_most({**scaled, **gained}, 0.0)
+
+    def _lines(self, queue: QueueName, kind: GpuType) -> Sequence[QuotaLine]:
+        return self.attempts.headroom.shares.tree.lines(queue, kind)
+
+    def _share(self, line: QuotaLine) -> int:
+        shares = self.attempts.headroom.shares
+        return (shares.guaranteed if self.tier == "entitled" else shares.fair).get(line, 0)
+
+    def _use(self, line: QuotaLine) -> int:
+        headroom = self.attempts.headroom
+        return headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+
+    def _is_within(self, line: QuotaLine) -> bool:
+        """Whether a queue holds no more than its share: then its own work makes room inside it by leaving."""
+        return self._use(line) <= self._share(line)
+
+    def _left(self, line: QuotaLine) -> int:
+        headroom = self.attempts.headroom
+        return (headroom.entitled if self.tier == "entitled" else headroom.fair).left(line)
+
+    def _served_below(self, line: QuotaLine, *manners: Manner) -> dict[int, float]:
+        """The columns of a line's queue, and all below it, with the milli-GPU of one job."""
+        tree = self.attempts.headroom.shares.tree
+        return {
+            column: float(served.option.charge.get(line.gpu_type, 0))
+            for column, served in self.served.items()
+            if served.manner in manners and line in tree.lines(served.queue, line.gpu_type)
+        }
+
+    def _charged_lines(self) -> list[QuotaLine]:
+        lines = {
+            line
+            for served in self.served.values()
+            for kind, milli in served.option.charge.items()
+            if milli
+            for line in self._lines(served.queue, kind)
+        }
+        return sorted(lines)
+
+    def _own_credit(self, line: QuotaLine) -> dict[int, float]:
+        """What leaves below a line for jobs of its own queue that holds no more than its share."""
+        held, tree = self.attempts.evictable.allocations, self.attempts.headroom.shares.tree
+        found = dict[int, float]()
+        for (group, known), column in self.credits.items():
+            holder, family = held.holders[self.groups[group][0]], self.families[known]
+            own = QuotaLine(family.queue, line.gpu_type)
+            if (
+                holder.job.spec.queue == family.queue
+                and line.gpu_type in holder.charge
+                and line in tree.lines(family.queue, line.gpu_type)
+                and self._is_within(own)
+            ):
+                found[column] = -1.0
+        return found
+
+    def _rows_inside(self) -> None:
+        """What is served inside a share fits in it, beside what is served ahead of lower work."""
+        for line in self._charged_lines():
+            inside = self._served_below(line, "inside")
+            if not inside:
+                continue
+            left = float(self._left(line))
+            ahead = self._served_below(line, "ahead", "firm")
+            every = {**inside, **ahead, **self._own_credit(line)}
+            if not ahead:
+                self.builder.at_most(every, left)
+                continue
+            # What is served ahead of lower work may lie beyond the share afterwards; but then nothing is served inside it.
+            some = self.builder.column(1)
+            most, beside = self._most_of(inside), self._most_of(ahead)
+            self.builder.at_most({**inside, some: -most}, 0.0)
+            self.builder.at_most({**every, some: most + beside}, left + most + beside)
+
+    def _most_of(self, terms: Mapping[int, float]) -> float:
+        return sum(factor * self.builder.most(column) for column, factor in terms.items())
+
+    def _left_ahead(self, queue: QueueName, kind: GpuType, priority: int) -> int:
+        """What fits in the shares once all lower work of a queue stands behind it."""
+        lower = self._lower(queue, kind, priority)
+        return left_inside(self.attempts.headroom, self.tier, queue, kind, lower) if lower else 0
+
+    def _rows_ahead(self) -> None:
+        """In each queue, what is served of a priority or more lies inside beside the work of that priority or more."""
+        wanted = {
+            (served.queue, kind, served.job_class.preemptor.base_priority)
+            for served in self.served.values()
+            if served.manner == "ahead" and not served.job_class.firm
+            for kind in served.option.charge
+        }
+        for queue, kind, priority in sorted(wanted):
+            terms = {
+                column: float(served.option.charge.get(kind, 0))
+                for column, served in self.served.items()
+                if served.queue == queue and served.job_class.preemptor.base_priority >= priority
+            }
+            self.builder.at_most(terms, float(self._left_ahead(queue, kind, priority)))
+
+    def _left_of_firm(self, line: QuotaLine) -> int:
+        return max(0, self._share(line) - self.firm_used.get(line, 0))
+
+    def _rows_of_firm(self) -> None:
+        for line in self._charged_lines():
+            terms = {
+                column: milli
+                for column, milli in self._served_below(line, "inside", "ahead", "firm").items()
+                if self.served[column].job_class.firm
+            }
+            if any(self.served[column].manner != "inside" for column in terms):
+                self.builder.at_most(terms, float(self._left_of_firm(line)))
+
+    def _rows_of_givers(self) -> None:
+        """For a fair share a queue gives what it holds above its own; one job beyond that where the least served still gain."""
+        given, ones = (
+            defaultdict[QuotaLine, dict[int, float]](dict),
+            defaultdict[tuple[QuotaLine, int], list[int]](list),
+        )
+        for (group, known), column in self.credits.items():
+            for line in self._lines_apart(group, known):
+                given[line][column] = 1.0
+                if (group, known) in self.exceptions:
+                    ones[line, known].append(self.exceptions[group, known])
+        for line, terms in given.items():
+            self._row_of_giver(line, terms, {known: found for (of, known), found in ones.items() if of == line})
+
+    def _lines_apart(self, group: int, known: int) -> Iterator[QuotaLine]:
+        """The lines of a holder's queue, from it up, to below the first that it shares with a family's."""
+        held, family = self.attempts.evictable.allocations, self.families[known]
+        holder, tree = held.holders[self.groups[group][0]], self.attempts.headroom.shares.tree
+        path = tree.path(family.queue)
+        if holder.job.spec.queue != family.queue:
+            for kind in holder.charge:
+                yield from takewhile(lambda line: line.queue not in path, self._lines(holder.job.spec.queue, kind))
+
+    def _row_of_giver(self, line: QuotaLine, terms: dict[int, float], ones: Mapping[int, Sequence[int]]) -> None:
+        headroom = self.attempts.headroom
+        above = max(0, self._use(line) - headroom.shares.fair.get(line, 0))
+        for known, columns in ones.items():
+            spare = dict(to_spare(headroom, self.families[known].queue, line.gpu_type)).get(line.queue, 0)
+            # It keeps more of its share than the preemptor's branch had of its own.
+            more = float(spare - 1 - above)
+            if above and more > 0:
+                column = self.builder.column(more, integer=False)
+                self.builder.at_most({column: 1.0, **dict.fromkeys(columns, -more)}, 0.0)
+                terms[column] = -1.0
+        self.builder.at_most(terms, float(above))
+
+    def _rows_of_max(self) -> None:
+        held, headroom = self.attempts.evictable.allocations, self.attempts.headroom
+        for line in self._charged_lines():
+            if line not in headroom.shares.max:
+                continue
+            left = float(headroom.shares.max[line] - self._use(line))
+            terms = self._served_below(line, "inside", "ahead", "firm")
+            below = held.below[line.queue]
+            if line.gpu_type in held.gpu_types:
+                kind = held.gpu_types.index(line.gpu_type)
+                for number, column in self.leaving.items():
+                    if below.start <= number < below.stop and held.charge[number, kind]:
+                        terms[column] = -float(held.charge[number, kind])
+            if left < 0:
+                # A limit that is broken already: as much has to leave before anybody is served.
+                served = {column: milli for column, milli in terms.items() if milli > 0}
+                some, most = self.builder.column(1), sum(m * self.builder.most(c) for c, m in served.items())
+                self.builder.at_most({**served, some: -most}, 0.0)
+                self.builder.at_most({**terms, some: most - left}, most)
+            else:
+                self.builder.at_most(terms, left)
+
+    def _rows_of_users(self) -> None:
+        users, terms = self.attempts.users, defaultdict[UserLine, dict[int, float]](dict)
+        for column, served in self.served.items():
+            charge = served.option.charge
+            for line in users.caps.lines(served.job_class.first.job, charge):
+                terms[line][column] = float(charge[line.gpu_type])
+        for line, charged in terms.items():
+            self.builder.at_most(charged, float(max(0, users.caps.most(line) - users.used(line))))
+
+    def _rows_per_round(self) -> None:
+        most = self.limits.per_round
+        if most is None:
+            return
+        held, gangs = self.attempts.evictable.allocations, defaultdict[int, list[int]](list)
+        overdue = [family for family in self.families if family.preemptor.overdue]
+        for number, column in self.leaving.items():
+            if not any(family.lawful[number] for family in overdue):
+                gangs[int(held.base[number])].append(column)
+        asked = dict.fromkeys(self.moving.values(), 1.0)
+        for columns in gangs.values():
+            one = self.builder.column(1)
+            asked[one] = 1.0
+            for column in columns:
+                self.builder.at_most({column: 1.0, one: -1.0}, 0.0)
+        self.builder.at_most(asked, float(max(0, most - self.asked_before)))
+
+    def layers(self, name: str) -> None:
+        """Sub-layer by sub-layer the GPUs that are served; then least harm, the worst means first."""
+        for layer in sorted({served.job_class.first.sub_layer for served in self.served.values()}):
+            terms = {
+                column: served.job_class.first.weight * served.gpus
+                for column, served in self.served.items()
+                if served.job_class.first.sub_layer == layer
+            }
+            for column, lost in self._entitled_lost(layer).items():
+                terms[column] = terms.get(column, 0.0) - KEEPS_IT * lost
+            self.builder.maximise(f"{name}{layer}", terms, exact=True)
+        if self.is_large:
+            self._harm_at_once()
+        else:
+            self._harm_by_means()
+
+    def _harm_by_means(self) -> None:
+        credited = self._credited_by_means()
+        self._least("own exceptions", self._counted(own=True))
+        self._least_lost("own inside", credited["own inside"])
+        self._least_lost("straddling", credited["straddling"])
+        self._least("exceptions", self._counted(own=False))
+        self._least("inside fair", self._inside_fair())
+        self._least_lost("borrowed", credited["borrowed"])
+        self._least("moved", {column: self.movers[n].lost_gpu_s / 1000 for n, column in self.moving.items()})
+        self._least("fallback", self._fallbacks())
+        self._first_come()
+
+    def _harm_at_once(self) -> None:
+        """All means in one layer, each weighed heavily against the next."""
+        terms = defaultdict[int, float](float)
+        for own, name in ((True, "own exceptions"), (False, "exceptions")):
+            for column in self._counted(own=own):
+                terms[column] += WEIGHTS[name]
+        for column, gpus in self._inside_fair().items():
+            terms[column] += WEIGHTS["inside fair"] * gpus
+        for means, credited in self._credited_by_means().items():
+            for number, column in credited:
+                terms[column] += WEIGHTS[means] * self._lost(number) / (1000 * self._gpus(number))
+        for place, column in self.moving.items():
+            terms[column] += WEIGHTS["moved"] * self.movers[place].lost_gpu_s / 1000
+        for column, gpus in self._fallbacks().items():
+            terms[column] += gpus / 1000
+        self._least("harm", terms)
+
+    def _counted(self, *, own: bool) -> dict[int, float]:
+        """Jobs that leave more than is got for them: of a preemptor's own queue, or of others."""
+        holders = self.attempts.evictable.allocations.holders
+        return {
+            column: 1.0
+            for (group, known), column in self.exceptions.items()
+            if (holders[self.groups[group][0]].job.spec.queue == self.families[known].queue) == own
+        }
+
+    def _fallbacks(self) -> dict[int, float]:
+        """GPUs of types that their jobs like less, times how much less."""
+        return {c: s.gpus * s.option.fallback for c, s in self.served.items() if s.option.fallback}
+
+    def _entitled_lost(self, layer: SubLayer) -> dict[int, float]:
+        """GPUs inside their own queue's share that leave, where waiting work of the same value or less is served in this layer.
+
+        It would only take their place.
+        """
+        least = dict[QueueName, int]()
+        for served in self.served.values():
+            first, value = served.job_class.first, served.job_class.preemptor.base_priority
+            if first.sub_layer == layer:
+                least[served.queue] = min(value, least.get(served.queue, value))
+        held = self.attempts.evictable.allocations
+        return {
+            column: self._gpus(number)
+            for number, column in self.leaving.items()
+            if (queue := held.holders[number].job.spec.queue) in least
+            and held.base[number] == number
+            and held.holders[number].base_priority >= least[queue]
+            and self._inside(number)
+        }
+
+    def _least(self, name: str, terms: Mapping[int, float]) -> None:
+        self.builder.maximise(name, {column: -factor for column, factor in terms.items() if factor}, exact=True)
+
+    def _credited_by_means(self) -> dict[str, list[tuple[int, int]]]:
+        """Groups of holders with the columns of what leaves of them, from the worst means down."""
+        found = dict[str, list[tuple[int, int]]](**{"own inside": [], "straddling": [], "borrowed": []})
+        for (group, known), column in self.credits.items():
+            number = self.groups[group][0]
+            if not self._gpus(number):
+                continue  # what a gang can't do without may have none: what it costs counts with its other tasks
+            means = int(self.families[known].means[number])
+            is_inside = means in (PREEMPT, TURN) and self._inside(number)
+            name = "own inside" if is_inside else "straddling" if means == STRADDLE else "borrowed"
+            found[name].append((number, column))
+        return found
+
+    def _least_lost(self, name: str, credited: Sequence[tuple[int, int]]) -> None:
+        """By value, the highest first: what jobs that leave as a whole lose, then what others give up."""
+        base = self.attempts.evictable.allocations.base
+        for rank in sorted({self._rank(number) for number, _ in credited}, reverse=True):
+            for whole in (True, False):
+                of_kind = [
+                    known
+                    for known in credited
+                    if self._rank(known[0]) == rank and (base[known[0]] == known[0]) == whole
+                ]
+                terms = {column: self._lost(number) / (1000 * self._gpus(number)) for number, column in of_kind}
+                self._least(f"{name}, value {rank}, {'whole' if whole else 'parts'}", terms)
+
+    def _inside(self, number: int) -> bool:
+        """Whether a holder lies inside its own queue's share."""
+        rules = self.attempts.evictable.rules
+        path = rules.tree.path(rules.holders[number].job.spec.queue)
+        return int(rules.standing[number, len(path) - 1]) == INSIDE
+
+    def _inside_fair(self) -> dict[int, float]:
+        """By line, the GPUs that leave though its queue holds them inside its fair share."""
+        held, shares = self.attempts.evictable.allocations, self.attempts.headroom.shares
+        terms = dict[int, float]()
+        for queue, own in held.own.items():
+            for place, kind in enumerate(held.gpu_types):
+                line = QuotaLine(queue, kind)
+                above = max(0, self._use(line) - shares.fair.get(line, 0))
+                leaving = {
+                    column: float(held.charge[number, place])
+                    for number, column in self.leaving.items()
+                    if own.start <= number < own.stop and held.charge[number, place]
+                }
+                if leaving and sum(leaving.values()) > above:
+                    column = self.builder.column(sum(leaving.values()), integer=False)
+                    self.builder.at_most({**leaving, column: -1.0}, float(above))
+                    terms[column] = 1 / MILLI_PER_GPU
+        return terms
+
+    def _rank(self, number: int) -> int:
+        rules = self.attempts.evictable.rules
+        holder = rules.holders[number]
+        return rules.ranks[holder.job.spec.queue, holder.base_priority]
+
+    def _gpus(self, number: int) -> float:
+        return float(self.attempts.evictable.allocations.gpus[number]) / MILLI_PER_GPU
+
+    def _lost(self, number: int) -> float:
+        """Thousands of GPU-seconds."""
+        evictable, held = self.attempts.evictable, self.attempts.evictable.allocations
+        rules = evictable.rules
+        lost = rules.lost_gpu_s(held.holders[number])
+        if held.base[number] == number:
+            lost += self.limits.job_cost / 1000 * min(1.0, float(held.leave[number]) / MILLI_PER_GPU)
+        return lost / 1000
+
+    def _first_come(self) -> None:
+        """Among answers that are as good, the jobs that come first are served, and the last to be submitted leave."""
+        waiting = sorted(self.served.items(), key=lambda known: known[1].job_class.first.job.submitted_at)
+        self.builder.maximise("first served", _falling(column for column, _ in waiting), exact=True)
+        held = self.attempts.evictable.allocations
+        jobs = sorted(self.leaving, key=lambda n: (held.holders[n].job.submitted_at, int(held.place[n])))
+        weights = _falling(self.leaving[number] for number in jobs)
+        self._least("first stay", {column: 1 + weight for column, weight in weights.items()})
+        by_order = sorted(
+            self.credits,
+            key=lambda known: (
+                self.families[known[1]].preemptor.job.submitted_at,
+                held.holders[self.groups[known[0]][0]].job.submitted_at,
+                int(held.place[self.groups[known[0]][0]]),
+                self.families[known[1]].manner,
+            ),
+        )
+        self.builder.maximise("first gain", _falling((self.credits[known] for known in by_order), 0.001), exact=True)
+
+
+def _falling(columns: Iterable[int], unit: float = 1.0) -> dict[int, float]:
+    """Weights that fall, and of which no two sums are the same by accident."""
+    return {column: unit / (2 + place) ** 0.5 for place, column in enumerate(columns)}
