@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeVar, cast
 
+from solver.checker.dues import guaranteed_lines
 from solver.checker.parts import Parted, parted
 from solver.checker.policy_index import PolicyIndex
 from solver.checker.run_times import Lives, lives_of
@@ -23,7 +24,6 @@ from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
-from solver.quota.guarantees import guarantees
 
 Kind = TypeVar("Kind", bound=Step)
 Part = TypeVar("Part")
@@ -139,7 +139,7 @@ class JudgedPlan:
     @cached_property
     def guaranteed(self) -> dict[QuotaLine, int]:
         """The guarantee of each queue and type."""
-        return guarantees(self.lookup.tree, self.ground.capacity)
+        return guaranteed_lines(self.lookup, self.ground.capacity)
 
     @cached_property
     def parted(self) -> Parted:

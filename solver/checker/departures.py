@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
+from solver.checker.dues import charged_to
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.inflight import ConvergenceClock
 from solver.model.parts import owner_of
@@ -20,7 +21,6 @@ from solver.plan.plan import Departs, Evict, Shrink
 from solver.plan.violation import Violation
 from solver.policy.harm import Convergence
 from solver.policy.tree import QuotaLine
-from solver.quota.entitlement import use_by_line
 
 
 def departure_violations(case: JudgedPlan) -> Iterable[Violation]:
@@ -125,11 +125,11 @@ class _Departures:
         types = self.case.ground.gpu_types
         used = {types[task.node] for task in job.placement if task.node in types}
         lines = (QuotaLine(queue, gpu_type) for queue in self.case.lookup.on_path(job.spec.queue) for gpu_type in used)
-        return any(self._use.get(line, 0) > self.case.guaranteed.get(line, 0) for line in lines)
+        return any(self._use[line] > self.case.guaranteed.get(line, 0) for line in lines)
 
     @cached_property
-    def _use(self) -> dict[QuotaLine, int]:
-        return use_by_line(self.case.snapshot, self.case.lookup.tree)
+    def _use(self) -> Counter[QuotaLine]:
+        return self.case.lookup.added_up(charged_to(self.case.snapshot, self.case.ground.gpu_types))
 
     def _left_out(self) -> Iterator[Violation]:
         leaving = self.case.parted.leaving if self._draining or self._overdue else frozenset()

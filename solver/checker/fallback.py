@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from solver.checker.case import Charge, JudgedPlan
+from solver.checker.dues import inside_limits
 from solver.model.cluster import GpuType
 from solver.model.parts import without
 from solver.model.quantities import MilliGpu
@@ -17,7 +18,6 @@ from solver.model.shape import Shape
 from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.plan.plan import Shrink
 from solver.plan.violation import Violation
-from solver.quota.entitlement import inside_lines
 
 
 def fallback_violations(case: JudgedPlan) -> Iterable[Violation]:
@@ -35,9 +35,9 @@ def fallback_violations(case: JudgedPlan) -> Iterable[Violation]:
     if not early:
         return
     use = case.lookup.added_up((job.spec.queue, *one) for job, charge in early for one in charge.items())
-    held = case.lookup.added_up((queue, *one) for queue, charge in _stays(case) for one in charge.items())
+    held = ((queue, *one) for queue, charge in _stays(case) for one in charge.items())
     # What a sibling borrows does not use up the guarantee above both.
-    use.update(inside_lines(case.lookup.tree, case.guaranteed, held))
+    use.update(inside_limits(case.lookup, case.guaranteed, held))
     for job, charge in early:
         for line in case.lookup.added_up((job.spec.queue, *one) for one in charge.items()):
             if use[line] > case.guaranteed.get(line, 0):

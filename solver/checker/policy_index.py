@@ -35,6 +35,16 @@ class PolicyIndex:
         return QueueTree.of(self.policy)
 
     @cached_property
+    def from_the_top(self) -> tuple[Queue, ...]:
+        """All queues, each after those above it."""
+        return tuple(sorted(self.policy.queues, key=lambda queue: len(self.path(queue.name))))
+
+    @cached_property
+    def parents(self) -> frozenset[QueueName]:
+        """The queues that have others below them."""
+        return frozenset(queue.parent for queue in self.policy.queues if queue.parent is not None)
+
+    @cached_property
     def lent_in_part(self) -> frozenset[GpuType]:
         """The types of which some queue keeps back a part of its guarantee for itself."""
         entries = (entry for queue in self.policy.queues for entry in queue.quota)

@@ -15,6 +15,7 @@ from functools import cached_property
 import msgspec
 
 from solver.checker.case import JudgedPlan
+from solver.checker.dues import charged_to, inside_limits
 from solver.checker.end_times import KnownEndTimes
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Reservation, declared_name
@@ -25,7 +26,6 @@ from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Bind, Inadmissible, Nominate, Reserve
 from solver.plan.violation import Violation
 from solver.policy.tree import QuotaLine
-from solver.quota.entitlement import charge_of_tasks, inside_lines, use_by_line
 
 
 def reservation_violations(case: JudgedPlan) -> Iterable[Violation]:
@@ -240,17 +240,20 @@ class _Court:
     @cached_property
     def _left_to(self) -> list[tuple[JobName, list[tuple[GpuType, int, int]]]]:
         """For each start what is left of the guarantees on its path, beside what it asks for of that type."""
-        tree, gpu_types, guaranteed = self.case.lookup.tree, self.case.ground.gpu_types, self.case.guaranteed
+        lookup, guaranteed = self.case.lookup, self.case.guaranteed
         # What a sibling borrows does not use up the guarantee above both.
-        inside = inside_lines(tree, guaranteed, use_by_line(self._without_withdrawn(), tree))
+        inside = inside_limits(lookup, guaranteed, charged_to(self._without_withdrawn(), self.case.ground.gpu_types))
         found = []
         for step in self.case.placing:
-            charge = charge_of_tasks(step.tasks, gpu_types)
-            path = tree.path(self.case.jobs[step.job].spec.queue)
+            charge = self.case.ground.charge(step.tasks)
+            path = lookup.path(self.case.jobs[step.job].spec.queue)
             lines = [
-                (QuotaLine(above, gpu_type), milli) for gpu_type, milli in charge.items() if milli for above in path
+                (QuotaLine(above.name, gpu_type), milli)
+                for gpu_type, milli in charge.items()
+                if milli
+                for above in path
             ]
-            left = [guaranteed.get(line, 0) - inside.get(line, 0) for line, _ in lines]
+            left = [guaranteed.get(line, 0) - inside[line] for line, _ in lines]
             found.append(
                 (step.job, [(line.gpu_type, rest, milli) for (line, milli), rest in zip(lines, left, strict=True)])
             )
