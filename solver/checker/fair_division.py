@@ -1,0 +1,273 @@
+"""What each queue's fair share is, by the checker's own arithmetic: demand, weights, and who keeps the odd GPU.
+
+Part of the checker. Of each GPU type: guarantees first, as far as there is demand; then whole GPUs by weight among siblings that
+want more, level by level; the GPUs that are too few to be divided as `_with_odd` says. Which jobs count as demand the plan's verdicts
+say. Where only a search for places could tell the demand, a type has no fair shares here, and nothing is judged by them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from solver.checker.case import JudgedPlan
+from solver.checker.dues import Charged
+from solver.checker.mig import PROFILES, SLICES
+from solver.model.cluster import GpuType, Level
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.shape import Shape
+from solver.model.workload import Job, QueueName, TaskGroup
+from solver.plan.plan import Inadmissible
+from solver.policy.tree import QuotaLine
+
+
+@dataclass(frozen=True)
+class FairDivision:
+    """The fair shares of all queues. `own`: what queues hold by themselves when the round begins."""
+
+    case: JudgedPlan
+    own: Sequence[Charged]
+
+    def of(self, gpu_type: GpuType) -> Mapping[QueueName, int] | None:
+        """Milli-GPU of a type for each queue; None: they can't be told."""
+        return self._shares.get(gpu_type)
+
+    @cached_property
+    def _shares(self) -> dict[GpuType, Mapping[QueueName, int] | None]:
+        wanted = _Demand(self.case)
+        unsure = wanted.unsure | self.case.lookup.lent_in_part
+        return {
+            gpu_type: None if gpu_type in unsure else self._divided(gpu_type, milli, wanted)
+            for gpu_type, milli in self._live.items()
+        }
+
+    @cached_property
+    def _live(self) -> Mapping[GpuType, int]:
+        """What can be divided: healthy GPUs of nodes that are there, cordoned or not."""
+        live = Counter[GpuType]()
+        for node in self.case.ground.nodes:
+            if node.gpus:
+                live[node.gpu_type] += MILLI_PER_GPU * sum(gpu.healthy for gpu in node.gpus) if node.ready else 0
+        return live
+
+    def _divided(self, gpu_type: GpuType, milli: int, wanted: _Demand) -> Mapping[QueueName, int] | None:
+        claims = self._claims(gpu_type, wanted)
+        found: dict[QueueName, int] = {}
+        given: dict[QueueName | None, int] = {None: milli}
+        for above, children in self._siblings:
+            shares = _shared_out(given.get(above, 0), [claims[name] for name in children])
+            if shares is None:
+                return None
+            found |= shares
+            given |= shares
+        return found
+
+    @cached_property
+    def _siblings(self) -> list[tuple[QueueName | None, list[QueueName]]]:
+        """Queues by the queue above them, from the top down."""
+        below = defaultdict[QueueName | None, list[QueueName]](list)
+        for queue in self.case.lookup.from_the_top:
+            path = self.case.lookup.path(queue.name)
+            below[path[1].name if len(path) > 1 else None].append(queue.name)
+        return list(below.items())
+
+    def _claims(self, gpu_type: GpuType, wanted: _Demand) -> dict[QueueName, _Claim]:
+        """What each queue holds and wants. A leaf's demand is rounded up to whole GPUs; none is above a max."""
+        lookup = self.case.lookup
+        used = lookup.added_up(one for one in self.own if one[1] == gpu_type)
+        demand = Counter[QueueName]()
+        for queue in reversed(lookup.from_the_top):
+            if queue.name not in lookup.parents:
+                total = used[QuotaLine(queue.name, gpu_type)] + wanted.of_queue[queue.name, gpu_type]
+                demand[queue.name] = -(-total // MILLI_PER_GPU) * MILLI_PER_GPU
+            entry = queue.quota_for(gpu_type)
+            if entry is not None and entry.max is not None:
+                demand[queue.name] = min(demand[queue.name], entry.max)
+            path = lookup.path(queue.name)
+            if len(path) > 1:
+                demand[path[1].name] += demand[queue.name]
+        return {
+            queue.name: _Claim(
+                queue.name,
+                self.case.guaranteed.get(QuotaLine(queue.name, gpu_type), 0),
+                demand[queue.name],
+                queue.weight,
+                used[QuotaLine(queue.name, gpu_type)],
+                self._turns.get(queue.name, (0, 0)),
+            )
+            for queue in lookup.from_the_top
+        }
+
+    @cached_property
+    def _turns(self) -> dict[QueueName, tuple[int, int]]:
+        """When each queue had a job started last, and one submitted first of those that wait; 0 where there is none."""
+        last, first = dict[QueueName, int](), dict[QueueName, int]()
+        for job in self.case.snapshot.jobs:
+            if job.phase == "pending":
+                queue = job.spec.queue
+                first[queue] = min(job.submitted_at, first.get(queue, job.submitted_at))
+            elif job.started_at is not None:
+                last[job.spec.queue] = max(job.started_at, last.get(job.spec.queue, 0))
+        since, waits = dict[QueueName, int](), dict[QueueName, int]()
+        for name in {*last, *first}:
+            for above in self.case.lookup.on_path(name):
+                since[above] = max(last.get(name, 0), since.get(above, 0))
+                if name in first:
+                    waits[above] = min(first[name], waits.get(above, first[name]))
+        return {name: (at, waits.get(name, 0)) for name, at in since.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """One of several queues side by side, in milli-GPU. `turn`: the one served longest ago, then the earliest job."""
+
+    name: QueueName
+    guaranteed: int
+    demand: int
+    weight: int
+    used: int
+    turn: tuple[int, int]
+
+
+def _shared_out(milli: int, claims: Sequence[_Claim]) -> dict[QueueName, int] | None:
+    """What each of them gets of what there is; None: a name would have to decide."""
+    shares = {claim.name: min(claim.guaranteed, claim.demand) for claim in claims}
+    hungry = [claim for claim in claims if shares[claim.name] < claim.demand]
+    left = milli - sum(shares.values())
+    while hungry and left >= MILLI_PER_GPU:
+        gpus, weights = left // MILLI_PER_GPU, sum(claim.weight for claim in hungry)
+        parts = {claim.name: divmod(gpus * claim.weight, weights) for claim in hungry} if weights else {}
+        if not any(whole for whole, _ in parts.values()):
+            return _with_odd(shares, hungry, parts, gpus) if weights else shares
+        for claim in hungry:
+            given = min(parts[claim.name][0] * MILLI_PER_GPU, claim.demand - shares[claim.name])
+            shares[claim.name] += given
+            left -= given
+        hungry = [claim for claim in hungry if shares[claim.name] < claim.demand]
+    return shares
+
+
+def _with_odd(
+    shares: dict[QueueName, int], hungry: Sequence[_Claim], parts: Mapping[QueueName, tuple[int, int]], gpus: int
+) -> dict[QueueName, int] | None:
+    """The rest, a GPU each: a queue that holds it keeps it; then the largest remainder, then the queue served longest ago."""
+    ranked = sorted(
+        (claim.used <= shares[claim.name], -parts[claim.name][1], claim.turn, claim.name) for claim in hungry
+    )
+    if gpus < len(ranked) and ranked[gpus - 1][:3] == ranked[gpus][:3]:
+        return None
+    demand = {claim.name: claim.demand for claim in hungry}
+    return shares | {name: min(shares[name] + MILLI_PER_GPU, demand[name]) for *_, name in ranked[:gpus]}
+
+
+class _Demand:
+    """What waiting jobs want of each type at their full size, by queue. `unsure`: types of which that can't be told."""
+
+    def __init__(self, case: JudgedPlan) -> None:
+        self.case = case
+        self.of_queue = Counter[tuple[QueueName, GpuType]]()
+        self.unsure = set[GpuType]()
+        self._places: dict[_Asked, tuple[int, int]] = {}
+        closed = {verdict.job for verdict in case.verdicts(Inadmissible)}
+        for job in case.pending:
+            held = any(queue.stop_policy != "None" for queue in case.lookup.path(job.spec.queue))
+            promised = job.name in case.promised and job.name not in case.withdrawn
+            if job.name not in closed and not held and not promised:
+                self._add(job)
+
+    def _add(self, job: Job) -> None:
+        """A job counts for each type that it could have. The plan says that there is one."""
+        groups = [group for group in job.spec.task_groups if group.shape.uses_gpus]
+        accepted = [self._accepted(group) for group in groups]
+        if any(len(types) > 1 for types in accepted):
+            if len(job.spec.task_groups) > 1 or not self._is_plain(job):
+                self.unsure.update(*accepted)
+                return
+            accepted = [[gpu_type for gpu_type in accepted[0] if self._could_have(job, groups[0], gpu_type)]]
+        for group, types in zip(groups, accepted, strict=True):
+            for gpu_type in types:
+                cost = self._cost(group.shape, gpu_type)
+                if cost is None:
+                    self.unsure.add(gpu_type)
+                else:
+                    self.of_queue[job.spec.queue, gpu_type] += group.replicas * cost
+
+    def _accepted(self, group: TaskGroup) -> list[GpuType]:
+        there = self.case.ground.capacity
+        return [known for known in dict.fromkeys(group.shape.gpu_types or there) if known in there]
+
+    def _cost(self, shape: Shape, gpu_type: GpuType) -> int | None:
+        """Milli-GPU of a task on a type; None: it is not known."""
+        if shape.mig is not None:
+            models = {
+                known.model for known in self.case.policy.mig if known.pool in self.case.ground.pools_of[gpu_type]
+            }
+            profiles = [PROFILES[model].get(shape.mig) for model in models]
+            if len(profiles) != 1 or profiles[0] is None:
+                return None
+            return MILLI_PER_GPU * profiles[0].memory_slices // SLICES[models.pop()]
+        if shape.is_shared and any(known.oversubscription != 1.0 for known in self.case.policy.sharing):
+            return None
+        if shape.gpu_memory is not None:
+            least = self._memory.get(gpu_type, 0)
+            return -(-MILLI_PER_GPU * shape.gpu_memory // least) if least else None
+        return int(shape.cost)
+
+    @cached_property
+    def _memory(self) -> dict[GpuType, int]:
+        """That of the smallest GPU of each type."""
+        least: dict[GpuType, int] = {}
+        for node, gpu in self.case.ground.gpus.values():
+            least[node.gpu_type] = min(gpu.memory, least.get(node.gpu_type, gpu.memory))
+        return least
+
+    def _is_plain(self, job: Job) -> bool:
+        """One group of whole GPUs that asks for nothing beside them but one domain for all of it."""
+        topology, (group, *_) = job.spec.topology, job.spec.task_groups
+        own = group.topology
+        asks = (topology.group, topology.spread, own.required, own.group, own.spread, group.nodes, job.spec.data)
+        return not any(asks) and group.shape.gpus > 0
+
+    def _could_have(self, job: Job, group: TaskGroup, gpu_type: GpuType) -> bool:
+        """Whether limits and guarantees on its path, and the nodes of a type, were they empty, leave it room for its least size."""
+        known, need = self.case.lookup.class_of(job), group.least * group.shape.cost
+        is_firm = known is not None and not known.preemptible and not known.may_borrow
+        for queue in self.case.lookup.path(job.spec.queue):
+            entry = queue.quota_for(gpu_type)
+            limits = (entry.max, entry.per_user) if entry else ()
+            if any(limit is not None and limit < need for limit in limits):
+                return False
+            if is_firm and self.case.guaranteed.get(QuotaLine(queue.name, gpu_type), 0) < need:
+                return False
+        level = job.spec.effective_topology.required
+        surely, perhaps = self._tasks_that_fit(_Asked(gpu_type, level, group.shape))
+        if surely < group.least <= perhaps:
+            self.unsure.add(gpu_type)
+        return perhaps >= group.least
+
+    def _tasks_that_fit(self, asked: _Asked) -> tuple[int, int]:
+        """How many tasks the best domain holds when it is empty: on GPUs that are whole now, and on all."""
+        if asked not in self._places:
+            surely, perhaps = Counter[str](), Counter[str]()
+            for node in self.case.ground.nodes:
+                if node.gpu_type == asked.gpu_type:
+                    shape, domain = asked.shape, node.domain(asked.level) if asked.level else ""
+                    beside = [
+                        have // need for have, need in ((node.cpu, shape.cpu), (node.memory, shape.memory)) if need
+                    ]
+                    whole = sum(gpu.instances is None for gpu in node.gpus)
+                    surely[domain] += min([whole // shape.gpus, *beside])
+                    perhaps[domain] += min([len(node.gpus) // shape.gpus, *beside])
+            self._places[asked] = max(surely.values(), default=0), max(perhaps.values(), default=0)
+        return self._places[asked]
+
+
+class _Asked(NamedTuple):
+    """What decides how many tasks of a job find places together."""
+
+    gpu_type: GpuType
+    level: Level | None
+    shape: Shape
