@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
+from typing import NamedTuple
 
 from solver.checker.case import Charge, JudgedPlan
 from solver.model.parts import owner_of
@@ -23,6 +25,7 @@ class Borrowing:
     case: JudgedPlan
     _in_line: dict[QuotaLine, dict[JobName, str]] = field(default_factory=dict)
     _gpus: dict[JobName, Charge] = field(default_factory=dict)
+    _places: dict[JobName, _Place] = field(default_factory=dict)
 
     def towards(self, victim: Job, preemptor: Job) -> str:
         """Inside, straddling or borrowed: the worst of the lines that the victim's queue does not share with the preemptor's."""
@@ -46,29 +49,31 @@ class Borrowing:
 
     def _line(self, line: QuotaLine) -> Iterator[tuple[JobName, str]]:
         """Where each stands by the place in line of all that run below a queue and hold the type."""
-        below = [job for job in self._running[line.queue] if self.gpus(job).get(line.gpu_type, 0)]
-        below.sort(key=lambda job: (self._rank_below(job, line), self._place_in_line(job)))
+        below = [
+            (self._rank_below(job, line), self._place_in_line(job), milli, job)
+            for job in self._running[line.queue]
+            if (milli := self.gpus(job).get(line.gpu_type, 0))
+        ]
+        below.sort(key=itemgetter(0, 1))
         left = self.case.guaranteed.get(line, 0)
-        for job in below:
-            gpus, whole = self.gpus(job)[line.gpu_type], not self._is_preemptible(job)
+        for _, (preemptible, *_), gpus, job in below:
             fits, crosses = gpus <= left, 0 < left < gpus
-            yield job.name, "inside" if fits else "straddles" if crosses and not whole else "borrowed"
-            left -= gpus if fits or not whole else 0
+            yield job.name, "inside" if fits else "straddles" if crosses and preemptible else "borrowed"
+            left -= gpus if fits or preemptible else 0
 
     def _rank_below(self, job: Job, line: QuotaLine) -> int:
         """Who lies inside the guarantee of the next queue on its way down comes before whoever does not."""
-        path = [known.name for known in self.case.lookup.path(job.spec.queue)]
-        at = path.index(line.queue)
-        return _ORDER.index(self._stands(job, QuotaLine(path[at - 1], line.gpu_type))) if at else 0
+        path = self.case.lookup.lines(job.spec.queue, line.gpu_type)
+        at = path.index(line)
+        return _ORDER.index(self._stands(job, path[at - 1])) if at else 0
 
-    def _place_in_line(self, job: Job) -> tuple[bool, int, int, str, str]:
-        known = self.case.lookup.class_of(job)
-        preemptible, value = (known.preemptible, known.value) if known else (True, 0)
-        return preemptible, -value, job.started_at or 0, owner_of(job.name), job.name
-
-    def _is_preemptible(self, job: Job) -> bool:
-        known = self.case.lookup.class_of(job)
-        return known is None or known.preemptible
+    def _place_in_line(self, job: Job) -> _Place:
+        if job.name not in self._places:
+            known = self.case.lookup.class_of(job)
+            preemptible, value = (known.preemptible, known.value) if known else (True, 0)
+            place = _Place(preemptible, -value, job.started_at or 0, owner_of(job.name), job.name)
+            self._places[job.name] = place
+        return self._places[job.name]
 
     @cached_property
     def _running(self) -> Mapping[QueueName, list[Job]]:
@@ -84,3 +89,13 @@ class Borrowing:
 
 
 _ORDER = ("inside", "straddles", "borrowed")
+
+
+class _Place(NamedTuple):
+    """Sorts jobs in the line for a guarantee: not preemptible ones first, then by value and by start."""
+
+    preemptible: bool
+    lower: int
+    started_at: int
+    owner: JobName
+    name: JobName

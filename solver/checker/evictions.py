@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from solver.checker.borrowing import Borrowing
-from solver.checker.case import JudgedPlan
+from solver.checker.case import Charge, JudgedPlan
 from solver.checker.pledges import unmade
 from solver.checker.turns import gives_way
-from solver.model.cluster import GpuType, NodeName
+from solver.model.cluster import NodeName
 from solver.model.parts import owner_of
 from solver.model.quantities import MilliGpu
 from solver.model.workload import Job, JobName, TaskPlacement
@@ -38,6 +38,7 @@ class _Evictions:
     case: JudgedPlan
     standing: Borrowing
     _known_inside: dict[JobName, bool] = field(default_factory=dict)
+    _promised: dict[JobName, Charge] = field(default_factory=dict)
 
     @cached_property
     def steps(self) -> dict[JobName, Evict | Shrink]:
@@ -236,9 +237,11 @@ class _Evictions:
     def _class(self, job: Job) -> PriorityClass:
         return self.case.lookup.class_of(job) or PriorityClass("")
 
-    def _promised_to(self, preemptor: JobName) -> Counter[GpuType]:
-        promise = self.case.promises.get(preemptor)
-        return self._count(promise.tasks) if promise else Counter()
+    def _promised_to(self, preemptor: JobName) -> Charge:
+        if preemptor not in self._promised:
+            promise = self.case.promises.get(preemptor)
+            self._promised[preemptor] = self._count(promise.tasks) if promise else {}
+        return self._promised[preemptor]
 
-    def _count(self, tasks: Iterable[TaskPlacement]) -> Counter[GpuType]:
-        return +Counter(self.case.ground.charge(tasks))
+    def _count(self, tasks: Iterable[TaskPlacement]) -> Charge:
+        return {gpu_type: milli for gpu_type, milli in self.case.ground.charge(tasks).items() if milli}

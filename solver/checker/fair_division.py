@@ -1,8 +1,8 @@
 """What each queue's fair share is, by the checker's own arithmetic: demand, weights, and who keeps the odd GPU.
 
 Part of the checker. Of each GPU type: guarantees first, as far as there is demand; then whole GPUs by weight among siblings that
-want more, level by level; the GPUs that are too few to be divided as `_with_odd` says. Which jobs count as demand the plan's verdicts
-say. Where only a search for places could tell the demand, a type has no fair shares here, and nothing is judged by them.
+want more, level by level; the GPUs that are too few to be divided as `_with_odd` says. The plan's verdicts say which jobs count as
+demand. Where only a search for places could tell the demand, a type has no fair shares here, and nothing is judged by them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import Charged
 from solver.checker.mig import PROFILES, SLICES
-from solver.model.cluster import GpuType, Level
+from solver.model.cluster import GpuType, Level, Node
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
 from solver.model.workload import Job, QueueName, TaskGroup
@@ -57,22 +57,13 @@ class FairDivision:
         claims = self._claims(gpu_type, wanted)
         found: dict[QueueName, int] = {}
         given: dict[QueueName | None, int] = {None: milli}
-        for above, children in self._siblings:
+        for above, children in self.case.lookup.siblings.items():
             shares = _shared_out(given.get(above, 0), [claims[name] for name in children])
             if shares is None:
                 return None
             found |= shares
             given |= shares
         return found
-
-    @cached_property
-    def _siblings(self) -> list[tuple[QueueName | None, list[QueueName]]]:
-        """Queues by the queue above them, from the top down."""
-        below = defaultdict[QueueName | None, list[QueueName]](list)
-        for queue in self.case.lookup.from_the_top:
-            path = self.case.lookup.path(queue.name)
-            below[path[1].name if len(path) > 1 else None].append(queue.name)
-        return list(below.items())
 
     def _claims(self, gpu_type: GpuType, wanted: _Demand) -> dict[QueueName, _Claim]:
         """What each queue holds and wants. A leaf's demand is rounded up to whole GPUs; none is above a max."""
@@ -171,17 +162,19 @@ class _Demand:
         self.of_queue = Counter[tuple[QueueName, GpuType]]()
         self.unsure = set[GpuType]()
         self._places: dict[_Asked, tuple[int, int]] = {}
+        self._lowest: dict[tuple[QueueName, GpuType], tuple[int | None, int]] = {}
+        self._nodes: dict[tuple[GpuType, Level | None], Counter[_Built]] = {}
+        on_hold = {queue.name for queue in case.policy.queues if queue.stop_policy != "None"}
         closed = {verdict.job for verdict in case.verdicts(Inadmissible)}
         for job in case.pending:
-            held = any(queue.stop_policy != "None" for queue in case.lookup.path(job.spec.queue))
             promised = job.name in case.promised and job.name not in case.withdrawn
-            if job.name not in closed and not held and not promised:
+            if job.name not in closed and not promised and case.lookup.on_path(job.spec.queue).isdisjoint(on_hold):
                 self._add(job)
 
     def _add(self, job: Job) -> None:
         """A job counts for each type that it could have. The plan says that there is one."""
         groups = [group for group in job.spec.task_groups if group.shape.uses_gpus]
-        accepted = [self._accepted(group) for group in groups]
+        accepted = [self._accepted(group.shape.gpu_types) for group in groups]
         if any(len(types) > 1 for types in accepted):
             if len(job.spec.task_groups) > 1 or not self._is_plain(job):
                 self.unsure.update(*accepted)
@@ -195,9 +188,9 @@ class _Demand:
                 else:
                     self.of_queue[job.spec.queue, gpu_type] += group.replicas * cost
 
-    def _accepted(self, group: TaskGroup) -> list[GpuType]:
+    def _accepted(self, wishes: Sequence[GpuType]) -> list[GpuType]:
         there = self.case.ground.capacity
-        return [known for known in dict.fromkeys(group.shape.gpu_types or there) if known in there]
+        return [known for known in dict.fromkeys(wishes or there) if known in there]
 
     def _cost(self, shape: Shape, gpu_type: GpuType) -> int | None:
         """Milli-GPU of a task on a type; None: it is not known."""
@@ -233,36 +226,66 @@ class _Demand:
 
     def _could_have(self, job: Job, group: TaskGroup, gpu_type: GpuType) -> bool:
         """Whether limits and guarantees on its path, and the nodes of a type, were they empty, leave it room for its least size."""
-        known, need = self.case.lookup.class_of(job), group.least * group.shape.cost
-        is_firm = known is not None and not known.preemptible and not known.may_borrow
-        for queue in self.case.lookup.path(job.spec.queue):
-            entry = queue.quota_for(gpu_type)
-            limits = (entry.max, entry.per_user) if entry else ()
-            if any(limit is not None and limit < need for limit in limits):
-                return False
-            if is_firm and self.case.guaranteed.get(QuotaLine(queue.name, gpu_type), 0) < need:
-                return False
-        level = job.spec.effective_topology.required
-        surely, perhaps = self._tasks_that_fit(_Asked(gpu_type, level, group.shape))
+        known, need = self.case.lookup.class_of(job), group.least * group.shape.gpus * MILLI_PER_GPU
+        most, guaranteed = self._limits(job.spec.queue, gpu_type)
+        if most is not None and most < need:
+            return False
+        if known is not None and not known.preemptible and not known.may_borrow and guaranteed < need:
+            return False
+        level = job.spec.effective_topology.required if job.spec.topology.required else None
+        surely, perhaps = self._tasks_that_fit(
+            _Asked(gpu_type, level, group.shape.gpus, int(group.shape.cpu), int(group.shape.memory))
+        )
         if surely < group.least <= perhaps:
             self.unsure.add(gpu_type)
         return perhaps >= group.least
+
+    def _limits(self, queue: QueueName, gpu_type: GpuType) -> tuple[int | None, int]:
+        """The lowest limit on a queue's path, None where there is none, and the lowest guarantee."""
+        key = queue, gpu_type
+        if key not in self._lowest:
+            entries = [known.quota_for(gpu_type) for known in self.case.lookup.path(queue)]
+            limits = [limit for entry in entries if entry for limit in (entry.max, entry.per_user) if limit is not None]
+            lines = self.case.lookup.lines(queue, gpu_type)
+            self._lowest[key] = (
+                min(limits, default=None),
+                min((self.case.guaranteed.get(line, 0) for line in lines), default=0),
+            )
+        return self._lowest[key]
 
     def _tasks_that_fit(self, asked: _Asked) -> tuple[int, int]:
         """How many tasks the best domain holds when it is empty: on GPUs that are whole now, and on all."""
         if asked not in self._places:
             surely, perhaps = Counter[str](), Counter[str]()
-            for node in self.case.ground.nodes:
-                if node.gpu_type == asked.gpu_type:
-                    shape, domain = asked.shape, node.domain(asked.level) if asked.level else ""
-                    beside = [
-                        have // need for have, need in ((node.cpu, shape.cpu), (node.memory, shape.memory)) if need
-                    ]
-                    whole = sum(gpu.instances is None for gpu in node.gpus)
-                    surely[domain] += min([whole // shape.gpus, *beside])
-                    perhaps[domain] += min([len(node.gpus) // shape.gpus, *beside])
+            for (domain, whole, gpus, cpu, memory), nodes in self._alike(asked.gpu_type, asked.level).items():
+                beside = [have // need for have, need in ((cpu, asked.cpu), (memory, asked.memory)) if need]
+                surely[domain] += nodes * min([whole // asked.gpus, *beside])
+                perhaps[domain] += nodes * min([gpus // asked.gpus, *beside])
             self._places[asked] = max(surely.values(), default=0), max(perhaps.values(), default=0)
         return self._places[asked]
+
+    def _alike(self, gpu_type: GpuType, level: Level | None) -> Counter[_Built]:
+        """Nodes of a type that are built alike, in each domain."""
+        key = gpu_type, level
+        if key not in self._nodes:
+            self._nodes[key] = Counter(
+                (node.domain(level) if level else "", whole, len(node.gpus), node.cpu, node.memory)
+                for node, whole in self._of_type.get(gpu_type, ())
+            )
+        return self._nodes[key]
+
+    @cached_property
+    def _of_type(self) -> Mapping[GpuType, Sequence[tuple[Node, int]]]:
+        """Nodes by type, each with how many of its GPUs are whole."""
+        found = defaultdict[GpuType, list[tuple[Node, int]]](list)
+        for node in self.case.ground.nodes:
+            if node.gpus:
+                found[node.gpu_type].append((node, [gpu.instances for gpu in node.gpus].count(None)))
+        return found
+
+
+_Built = tuple[str, int, int, int, int]
+"""A domain, and of a node how many GPUs are whole, all GPUs, CPU and memory."""
 
 
 class _Asked(NamedTuple):
@@ -270,4 +293,6 @@ class _Asked(NamedTuple):
 
     gpu_type: GpuType
     level: Level | None
-    shape: Shape
+    gpus: int
+    cpu: int
+    memory: int

@@ -5,8 +5,8 @@ Part of the checker. Shared by all rules of one judgement.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,6 +23,7 @@ class PolicyIndex:
     policy: Policy
     _paths: dict[str, tuple[Queue, ...]] = field(default_factory=dict)
     _names: dict[str, frozenset[QueueName]] = field(default_factory=dict)
+    _lines: dict[tuple[str, GpuType], tuple[QuotaLine, ...]] = field(default_factory=dict)
 
     @cached_property
     def queues(self) -> dict[str, Queue]:
@@ -38,6 +39,15 @@ class PolicyIndex:
     def from_the_top(self) -> tuple[Queue, ...]:
         """All queues, each after those above it."""
         return tuple(sorted(self.policy.queues, key=lambda queue: len(self.path(queue.name))))
+
+    @cached_property
+    def siblings(self) -> Mapping[QueueName | None, Sequence[QueueName]]:
+        """Queues by the queue above them, None above the roots; from the top down."""
+        below = defaultdict[QueueName | None, list[QueueName]](list)
+        for queue in self.from_the_top:
+            path = self.path(queue.name)
+            below[path[1].name if len(path) > 1 else None].append(queue.name)
+        return dict(below)
 
     @cached_property
     def parents(self) -> frozenset[QueueName]:
@@ -64,6 +74,13 @@ class PolicyIndex:
                 queue = self.queues.get(queue.parent) if queue.parent else None
             self._paths[name] = tuple(path)
         return self._paths[name]
+
+    def lines(self, name: str, gpu_type: GpuType) -> tuple[QuotaLine, ...]:
+        """The lines of a type on the path of a queue, from it up."""
+        found = self._lines.get((name, gpu_type))
+        if found is None:
+            found = self._lines[name, gpu_type] = tuple(QuotaLine(queue.name, gpu_type) for queue in self.path(name))
+        return found
 
     def on_path(self, name: str) -> frozenset[QueueName]:
         """The names of a queue and of those above it."""

@@ -396,13 +396,14 @@ class PreemptionProgram:
         """For a fair share a queue gives what it holds above its own; one job beyond that where the least served still gain."""
         given, ones = (
             defaultdict[QuotaLine, dict[int, float]](dict),
-            defaultdict[tuple[QuotaLine, int], list[int]](list),
+            defaultdict[tuple[QuotaLine, int], dict[int, float]](dict),
         )
         for (group, known), column in self.credits.items():
             for line in self._lines_apart(group, known):
                 given[line][column] = 1.0
                 if (group, known) in self.exceptions:
-                    ones[line, known].append(self.exceptions[group, known])
+                    size = self.attempts.evictable.allocations.leave[self.groups[group][0]]
+                    ones[line, known][self.exceptions[group, known]] = float(size)
         for line, terms in given.items():
             self._row_of_giver(line, terms, {known: found for (of, known), found in ones.items() if of == line})
 
@@ -415,7 +416,7 @@ class PreemptionProgram:
             for kind in holder.charge:
                 yield from takewhile(lambda line: line.queue not in path, self._lines(holder.job.spec.queue, kind))
 
-    def _row_of_giver(self, line: QuotaLine, terms: dict[int, float], ones: Mapping[int, Sequence[int]]) -> None:
+    def _row_of_giver(self, line: QuotaLine, terms: dict[int, float], ones: Mapping[int, Mapping[int, float]]) -> None:
         headroom = self.attempts.headroom
         above = max(0, self._use(line) - headroom.shares.fair.get(line, 0))
         for known, columns in ones.items():
@@ -424,7 +425,7 @@ class PreemptionProgram:
             more = float(spare - 1 - above)
             if above and more > 0:
                 column = self.builder.column(more, integer=False)
-                self.builder.at_most({column: 1.0, **dict.fromkeys(columns, -more)}, 0.0)
+                self.builder.at_most({column: 1.0, **{one: -min(more, size) for one, size in columns.items()}}, 0.0)
                 terms[column] = -1.0
         self.builder.at_most(terms, float(above))
 

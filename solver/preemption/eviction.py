@@ -6,11 +6,13 @@ the least harm up. A preemptor is nominated for the devices it will have; it is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
@@ -29,8 +31,8 @@ from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.preemption.unserved import Unserved
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge
-from solver.quota.fairshare import fairer
-from solver.quota.vacated import Tier
+from solver.quota.fairshare import fairer, only_above_shares
+from solver.quota.vacated import Tier, holds_more
 from solver.quota.victims import PreemptorJob
 
 
@@ -251,15 +253,29 @@ class Preemptor:
         given_up = sum(victim.holder.gpus for victim in found.victims)
         gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
-        return preemptor.overdue or (within_round and gained >= limits.min_gain * given_up)
+        may = _is_gpu_for_gpu(found, gained) and self._has_right(found)
+        return may and (preemptor.overdue or (within_round and gained >= limits.min_gain * given_up))
+
+    def _has_right(self, found: PreemptionResult) -> bool:
+        """Whether it may take from other queues: one that holds more than its share gains no right by its own work's leaving."""
+        if all(victim.means not in ("reclaim", "straddle") for victim in found.victims):
+            return True
+        queue, tier, own = found.request.candidate.job.spec.queue, found.request.tier, Counter[GpuType]()
+        for victim in found.victims:
+            if victim.means in ("preempt", "turn"):
+                own.update(victim.holder.charge)
+        held = self.attempts.headroom
+        makes_room = {kind: milli for kind, milli in own.items() if not holds_more(held, tier, queue, kind)}
+        return self.attempts.lies_inside(found.request, {queue: makes_room})
 
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""
         request = found.request
         if request.tier == "entitled":
             return True
+        queue, headroom = request.candidate.job.spec.queue, self.attempts.headroom
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
-        return fairer(self.attempts.headroom, request.candidate.job.spec.queue, request.option.charge, losses)
+        return only_above_shares(headroom, queue, losses) and fairer(headroom, queue, request.option.charge, losses)
 
     @property
     def served(self) -> Iterator[tuple[Job, Charge]]:
@@ -313,3 +329,14 @@ class Preemptor:
     def _ask(self, name: JobName) -> None:
         self.gone.add(name)
         self.givers.ask((name,))
+
+
+def _is_gpu_for_gpu(found: PreemptionResult, gained: int) -> bool:
+    """Whether no more leaves than is gained, but for the rest of one job, or one task of it, that can't be divided."""
+    given_up, units = 0, Counter[JobName]()
+    whole = {victim.name for victim in found.victims}
+    for victim in found.victims:
+        owner = owner_of(victim.name)
+        given_up += victim.holder.gpus
+        units[owner if owner in whole else victim.name] += victim.holder.gpus
+    return given_up <= gained or given_up - max(units.values()) < gained

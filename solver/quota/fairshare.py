@@ -184,6 +184,35 @@ def to_spare(headroom: QuotaHeadroom, preemptor: QueueName, gpu_type: GpuType) -
                 yield queue.name, ceil(_use(headroom, queue.name, gpu_type) - served * fair)
 
 
+def at_their_share(headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType) -> Iterator[QueueName]:
+    """Of a queue and those below it the uppermost that hold no more than their fair share: they are passed over."""
+    if _use(headroom, queue, gpu_type) <= headroom.shares.fair.get(QuotaLine(queue, gpu_type), 0):
+        yield queue
+        return
+    for child in headroom.shares.tree.children.get(queue, ()):
+        yield from at_their_share(headroom, child.name, gpu_type)
+
+
+def only_above_shares(
+    headroom: QuotaHeadroom, preemptor: QueueName, losses: Sequence[tuple[QueueName, Charge]]
+) -> bool:
+    """Whether only queues above their fair share give, at each level below the first that they share with the preemptor's.
+
+    One loss, the largest, may go beyond what a queue holds above it.
+    """
+    tree, lost, largest = headroom.shares.tree, Counter[QuotaLine](), Counter[QuotaLine]()
+    path = tree.path(preemptor)
+    for queue, charge in losses:
+        for gpu_type, milli in charge.items():
+            for line in tree.lines(queue, gpu_type):
+                if line.queue not in path:
+                    lost[line] += milli
+                    largest[line] = max(milli, largest[line])
+    fair = headroom.shares.fair
+    above = {line: _use(headroom, *line) - fair.get(line, 0) for line, milli in lost.items() if milli}
+    return all(milli > 0 and lost[line] - largest[line] <= milli for line, milli in above.items())
+
+
 def _served(
     headroom: QuotaHeadroom, ancestor: QueueName | None, gpu_type: GpuType, change: Mapping[QueueName, int]
 ) -> list[float]:

@@ -47,6 +47,13 @@ def left_inside(headroom: QuotaHeadroom, tier: Tier, queue: QueueName, gpu_type:
     return min(lefts, default=0)
 
 
+def holds_more(headroom: QuotaHeadroom, tier: Tier, queue: QueueName, gpu_type: GpuType) -> bool:
+    """Whether a queue holds more of a type than its guarantee, or its fair share."""
+    line, shares = QuotaLine(queue, gpu_type), headroom.shares
+    limits = shares.fair if tier == "fair" else shares.guaranteed
+    return shares.used.get(line, 0) + headroom.taken.get(line, 0) > limits.get(line, 0)
+
+
 def allows(headroom: QuotaHeadroom, queue: QueueName, charge: Charge, leaving: Leaving) -> bool:
     """Whether neither a max nor what is kept back for others would forbid the charge."""
     if headroom.allows(queue, charge):

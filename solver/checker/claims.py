@@ -1,0 +1,358 @@
+"""By what right jobs have others leave, and whether as much leaves as is gained: S12 and S13, over the plan in its order.
+
+Part of the checker. A job that lies inside the guarantees of its queue, and of those above it below the first that it shares
+with the queue that gives, takes what is borrowed. Any other takes for its fair share, and then the queues that give have to be
+above theirs, and the least served of the queues side by side have to have more by it. How each queue stands is counted as the
+plan goes on, promise by promise; what starts beside that is left out, since nobody says when in a round it was decided.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from solver.checker.borrowing import Borrowing
+from solver.checker.case import Charge, JudgedPlan
+from solver.checker.dues import Charged
+from solver.checker.fair_division import FairDivision
+from solver.checker.policy_index import PolicyIndex
+from solver.model.cluster import GpuType
+from solver.model.parts import without
+from solver.model.quantities import MilliGpu
+from solver.model.workload import Job, JobName, QueueName
+from solver.plan.plan import Evict, Nominate, Shrink
+from solver.plan.violation import Violation
+from solver.policy.tree import QuotaLine
+
+
+def claim_violations(case: JudgedPlan) -> Iterator[Violation]:
+    """Every job for which others leave without a right to that, and every queue for whose jobs too many leave."""
+    if any(step.beneficiary is not None and step.means != "move" for step in case.leaving):
+        yield from _Claims(case).findings()
+
+
+class _Giver(NamedTuple):
+    """What leaves for a job and can't be divided: all of a running one, or one task of it. `part`: its name among the parts."""
+
+    name: JobName
+    part: JobName
+    queue: QueueName
+    charge: Charge
+
+    @property
+    def milli(self) -> int:
+        """Of all types."""
+        return sum(self.charge.values())
+
+
+@dataclass
+class _Level:
+    """What lies inside limits on each line while the plan goes on. A line counts with what lies inside those below it."""
+
+    lookup: PolicyIndex
+    limits: Mapping[QuotaLine, int]
+    held: Counter[QuotaLine] = field(default_factory=Counter)
+    _inside: Counter[QuotaLine] = field(default_factory=Counter)
+
+    def add(self, queue: QueueName, gpu_type: GpuType, milli: int) -> None:
+        """A queue has more by itself, or less."""
+        for line in self.lookup.lines(queue, gpu_type):
+            if not milli:
+                return
+            held = self.held[line] = self.held[line] + milli
+            now = min(held, self.limits.get(line, 0))
+            milli, self._inside[line] = now - self._inside[line], now
+
+    def left(self, line: QuotaLine) -> int:
+        """Milli-GPU that may still lie inside."""
+        return self.limits.get(line, 0) - self._inside[line]
+
+
+@dataclass
+class _Claims:
+    case: JudgedPlan
+
+    def findings(self) -> Iterator[Violation]:
+        """Every promise in the order of the plan, then what each queue's jobs have leave altogether."""
+        for charged in self._own:
+            self._count(charged)
+        for step in self.case.steps(Nominate):
+            if step.job not in self.case.moving and step.job in self.case.jobs:
+                yield from self._promise(step)
+        yield from self._exchanges()
+
+    @cached_property
+    def _own(self) -> Sequence[Charged]:
+        """What queues hold by themselves before anybody leaves for another; what a rule has leave, or is withdrawn, is gone."""
+        case, held = self.case, Counter[tuple[QueueName, GpuType]]()
+        for queue, charge in self._charged():
+            for gpu_type, milli in charge.items():
+                held[queue, gpu_type] += milli
+        for step in case.leaving:
+            if step.beneficiary is None:
+                tasks = case.jobs[step.job].placement if isinstance(step, Evict) else step.tasks
+                self._take(held, case.jobs[step.job].spec.queue, case.ground.charge(tasks))
+        for name in case.withdrawn & case.promised.keys() & case.jobs.keys():
+            self._take(held, case.jobs[name].spec.queue, case.ground.charge(case.promised[name]))
+        return [(queue, gpu_type, milli) for (queue, gpu_type), milli in held.items()]
+
+    def _charged(self) -> Iterator[tuple[QueueName, Charge]]:
+        """What each job is charged: what it keeps, or where it was asked to leave, or waits, what it was promised."""
+        case = self.case
+        leaves = {(intent.job, intent.attempt) for intent in case.snapshot.in_flight.evictions}
+        shrinking = {intent.job: intent.tasks for intent in case.intents if intent.kind == "shrink"}
+        for job in case.snapshot.jobs:
+            if job.phase == "pending" or (job.name, job.attempt) in leaves:
+                if job.name in case.promised:
+                    yield job.spec.queue, case.ground.charge(case.promised[job.name])
+            elif job.name in shrinking:
+                yield job.spec.queue, case.ground.charge(without(job.placement, shrinking[job.name]))
+            elif job.placement:
+                yield job.spec.queue, case.held[job.name]
+
+    @staticmethod
+    def _take(held: Counter[tuple[QueueName, GpuType]], queue: QueueName, charge: Charge) -> None:
+        for gpu_type, milli in charge.items():
+            held[queue, gpu_type] -= milli
+
+    @cached_property
+    def _guaranteed(self) -> _Level:
+        return _Level(self.case.lookup, self.case.guaranteed)
+
+    @cached_property
+    def _fair(self) -> FairDivision:
+        return FairDivision(self.case, self._own)
+
+    @cached_property
+    def _used(self) -> Counter[QuotaLine]:
+        return Counter()
+
+    def _count(self, charged: Charged) -> None:
+        queue, gpu_type, milli = charged
+        if milli:
+            self._guaranteed.add(queue, gpu_type, milli)
+            for line in self.case.lookup.lines(queue, gpu_type):
+                self._used[line] += milli
+
+    @cached_property
+    def _starting(self) -> Counter[QuotaLine]:
+        """What starts beside what is promised, on every line."""
+        steps = [
+            step for step in self.case.placing if step.job in self.case.bound and step.job not in self.case.promised
+        ]
+        charged = ((self.case.jobs[step.job].spec.queue, self.case.ground.charge(step.tasks)) for step in steps)
+        return self.case.lookup.added_up((queue, *one) for queue, charge in charged for one in charge.items())
+
+    @cached_property
+    def _givers(self) -> Mapping[JobName, list[_Giver]]:
+        """What leaves, by for whom."""
+        givers = defaultdict[JobName, list[_Giver]](list)
+        for step in self.case.leaving:
+            if isinstance(step, Evict) and step.beneficiary is not None and step.means != "move":
+                queue = self.case.jobs[step.job].spec.queue
+                givers[step.beneficiary].append(_Giver(step.job, step.job, queue, self.case.held.get(step.job, {})))
+        for name, part in self.case.parted.steps.items():
+            if isinstance(part, Shrink) and part.beneficiary is not None:
+                job = self.case.parted.jobs[name]
+                charge = self.case.ground.charge(job.placement)
+                givers[part.beneficiary].append(_Giver(part.job, name, job.spec.queue, charge))
+        return givers
+
+    # One promise.
+
+    def _promise(self, step: Nominate) -> Iterator[Violation]:
+        queue, gain = self.case.jobs[step.job].spec.queue, self.case.ground.charge(step.tasks)
+        givers = self._givers.get(step.job, [])
+        own, others = [one for one in givers if one.queue == queue], [one for one in givers if one.queue != queue]
+        if not others:
+            for giver in own:
+                self._leave(giver)
+            for gpu_type, milli in gain.items():
+                self._count((queue, gpu_type, milli))
+            return
+        for giver in others:
+            self._leave(giver)
+        # A queue that holds more than its guarantee gains no right against others by its own work's leaving.
+        within = all(self._is_within(queue, gpu_type) for gpu_type in gain)
+        for giver in own if within else ():
+            self._leave(giver)
+        outside = {
+            line.queue
+            for gpu_type, milli in gain.items()
+            if milli
+            for line in self.case.lookup.lines(queue, gpu_type)
+            if self._guaranteed.left(line) < milli
+        }
+        for giver in () if within else own:
+            self._leave(giver)
+        for gpu_type, milli in gain.items():
+            self._count((queue, gpu_type, milli))
+        beyond = [one for one in others if not outside.isdisjoint(self._apart(queue, one.queue))]
+        if beyond:
+            undone = [(queue, kind, -milli) for kind, milli in gain.items()]
+            undone += [(giver.queue, *one) for giver in givers for one in giver.charge.items()]
+            before = self.case.lookup.added_up(undone)
+            before.update(self._used)
+            yield from _FairClaim(self, step.job, queue, gain, beyond, before).findings()
+
+    def _leave(self, giver: _Giver) -> None:
+        for gpu_type, milli in giver.charge.items():
+            self._count((giver.queue, gpu_type, -milli))
+
+    def _is_within(self, queue: QueueName, gpu_type: GpuType) -> bool:
+        line = QuotaLine(queue, gpu_type)
+        return self._used[line] <= self.case.guaranteed.get(line, 0)
+
+    def _apart(self, queue: QueueName, other: QueueName) -> list[QueueName]:
+        """The queues on the path of the first that are not on the path of the other, from it up."""
+        shared = self.case.lookup.on_path(other)
+        return [above.name for above in self.case.lookup.path(queue) if above.name not in shared]
+
+    # All of them.
+
+    def _exchanges(self) -> Iterator[Violation]:
+        """S13: no more GPUs leave for a queue's jobs than they get, but for the rest of one unit each that can't be divided.
+
+        What leaves for a job may be used by another that the plan promises something: so what a queue has too much may leave
+        for others that have too little, if they could have asked for it. What holds for every queue that has jobs holds above.
+        """
+        exchanges = self._by_queue()
+        for queue, one in exchanges.items():
+            excess = one.leaving - one.gained - one.rest
+            for other, its in exchanges.items() if excess > 0 else ():
+                if other != queue:
+                    could = sum(giver.milli for giver in one.givers if self._may_leave_for(giver, its))
+                    excess -= min(could, max(0, its.gained - its.leaving))
+            if excess > 0:
+                told = f"{MilliGpu(one.leaving)} GPUs leave for its jobs, which get {MilliGpu(one.gained)}"
+                yield Violation("S13", queue, f"{told}; beyond that one job each that can't be divided may leave")
+
+    def _by_queue(self) -> Mapping[QueueName, _Exchange]:
+        found: dict[QueueName, _Exchange] = {}
+        for step in self.case.placing:
+            again = step.job in self.case.bound and step.job in self.case.promised
+            if step.job in self.case.moving or again:
+                continue
+            job, givers = self.case.jobs[step.job], self._givers.get(step.job, [])
+            one = found.setdefault(job.spec.queue, _Exchange())
+            if isinstance(step, Nominate):
+                one.served.append(job)
+            one.gained += sum(self.case.ground.charge(step.tasks).values())
+            one.takers += bool(givers)
+            one.givers += givers
+        return found
+
+    def _may_leave_for(self, giver: _Giver, its: _Exchange) -> bool:
+        """Whether some job of the other queue that is promised something could have had it leave, as borrowed work or lower."""
+        victim = self.case.parted.jobs.get(giver.part)
+        return victim is not None and any(
+            giver.queue == job.spec.queue or self._standing.towards(victim, job) == "borrowed" for job in its.served[:1]
+        )
+
+    @cached_property
+    def _standing(self) -> Borrowing:
+        return Borrowing(self.case)
+
+
+@dataclass
+class _Exchange:
+    """What a queue's jobs get in a plan, and what leaves for them. `takers`: of its jobs those for which anything leaves."""
+
+    gained: int = 0
+    takers: int = 0
+    served: list[Job] = field(default_factory=list)
+    givers: list[_Giver] = field(default_factory=list)
+
+    @property
+    def leaving(self) -> int:
+        """Milli-GPU."""
+        return sum(giver.milli for giver in self.givers)
+
+    @property
+    def rest(self) -> int:
+        """What may leave beyond what is gained: of one unit for each job, the largest, all but a part."""
+        return sum(sorted((giver.milli - 1 for giver in self.givers if giver.milli), reverse=True)[: self.takers])
+
+
+@dataclass(frozen=True)
+class _FairClaim:
+    """A job that takes from other queues beyond its guarantee. `before`: what each line held before anybody left for it."""
+
+    claims: _Claims
+    job: JobName
+    queue: QueueName
+    gain: Charge
+    givers: Sequence[_Giver]
+    before: Mapping[QuotaLine, int]
+
+    def findings(self) -> Iterator[Violation]:
+        """S12: it may take for its fair share, from queues above theirs alone, and the least served have more by it."""
+        case = self.claims.case
+        said = [known.reclaim for known in case.lookup.path(self.queue)]
+        if next((mode for mode in said if mode), case.policy.scheduling.reclaim) == "guaranteed":
+            yield Violation("S12", self.job, f"takes from {self._names()}, and is not inside its guarantee")
+        for gpu_type, milli in self.gain.items():
+            fair = self.claims._fair.of(gpu_type) if milli else None
+            if fair is not None:
+                yield from self._of_type(gpu_type, fair)
+
+    def _of_type(self, gpu_type: GpuType, fair: Mapping[QueueName, int]) -> Iterator[Violation]:
+        leaving, largest = Counter[QueueName](), Counter[QueueName]()
+        branches = defaultdict[QueueName | None, set[QueueName]](set)
+        for giver in self.givers:
+            apart = self.claims._apart(giver.queue, self.queue)
+            if giver.charge.get(gpu_type, 0):
+                branches[self._above(apart[-1])].add(apart[-1])
+            for name in apart:
+                leaving[name] += giver.charge.get(gpu_type, 0)
+                largest[name] = max(largest[name], giver.charge.get(gpu_type, 0))
+        for name, milli in leaving.items():
+            spare = max(self._held(gpu_type, name)) - fair.get(name, 0)
+            if milli and (spare <= 0 or spare < milli - largest[name]):
+                told = f"{MilliGpu(milli)} {gpu_type} of queue {name} leave for it, which is {MilliGpu(max(0, spare))} above"
+                yield Violation("S12", self.job, f"{told} its fair share; the job is beyond its own guarantee")
+        for above, givers in branches.items():
+            changes = {name: -leaving[name] for name in givers}
+            changes[self._branch(above)] = self.gain[gpu_type]
+            if not any(self._improves(gpu_type, above, fair, changes, reading) for reading in (0, 1)):
+                yield Violation("S12", self.job, f"takes from {self._names()}, and the least served have no more by it")
+
+    def _names(self) -> str:
+        return ", ".join(sorted({giver.name for giver in self.givers}))
+
+    def _above(self, name: QueueName) -> QueueName | None:
+        path = self.claims.case.lookup.path(name)
+        return path[1].name if len(path) > 1 else None
+
+    def _branch(self, above: QueueName | None) -> QueueName:
+        """The queue right below one, on the path of the job's."""
+        return next(
+            known.name for known in self.claims.case.lookup.path(self.queue) if self._above(known.name) == above
+        )
+
+    def _held(self, gpu_type: GpuType, name: QueueName) -> tuple[int, int]:
+        """What a queue holds before this, without and with what starts in the plan."""
+        line = QuotaLine(name, gpu_type)
+        return self.before.get(line, 0), self.before.get(line, 0) + self.claims._starting[line]
+
+    def _improves(
+        self,
+        gpu_type: GpuType,
+        above: QueueName | None,
+        fair: Mapping[QueueName, int],
+        changes: Mapping[QueueName, int],
+        reading: int,
+    ) -> bool:
+        beside = self.claims.case.lookup.siblings.get(above, ())
+        held = {name: self._held(gpu_type, name)[reading] for name in beside}
+        now = sorted(_served(held[name], fair.get(name, 0)) for name in beside)
+        return sorted(_served(held[name] + changes.get(name, 0), fair.get(name, 0)) for name in beside) > now
+
+
+def _served(held: int, fair: int) -> Fraction:
+    """How much of its fair share a queue has."""
+    return Fraction(min(held, fair), fair) if fair > 0 else Fraction(1)
