@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self, TypeVar, cast
 
@@ -105,6 +105,7 @@ class JudgedPlan:
     ground: NodeIndex
     lookup: PolicyIndex
     whole: JudgedPlan | None = None
+    _given: dict[int, Charge] = field(init=False, default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
@@ -178,6 +179,12 @@ class JudgedPlan:
     def promises(self) -> dict[JobName, Nominate]:
         """What the plan promises, by to whom."""
         return {step.job: step for step in self.steps(Nominate)}
+
+    def given(self, step: Placing) -> Charge:
+        """What a job is given or promised by a step of the plan."""
+        if id(step) not in self._given:
+            self._given[id(step)] = self.ground.charge(step.tasks)
+        return self._given[id(step)]
 
     @cached_property
     def bound(self) -> frozenset[JobName]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 
 from solver.checker.capacity import room_violations
 from solver.checker.case import JudgedPlan
-from solver.checker.claims import claim_violations
 from solver.checker.departures import departure_violations
 from solver.checker.entry import entry_violations
 from solver.checker.estimates import false_estimates
@@ -101,7 +100,6 @@ _OF_GANGS: tuple[Rule, ...] = (
     fit_violations,
     gang_violations,
     eviction_violations,
-    claim_violations,
     move_violations,
     departure_violations,
     order_violations,

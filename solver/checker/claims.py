@@ -23,16 +23,16 @@ from solver.checker.policy_index import PolicyIndex
 from solver.model.cluster import GpuType
 from solver.model.parts import without
 from solver.model.quantities import MilliGpu
-from solver.model.workload import Job, JobName, QueueName
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Evict, Nominate, Shrink
 from solver.plan.violation import Violation
 from solver.policy.tree import QuotaLine
 
 
-def claim_violations(case: JudgedPlan) -> Iterator[Violation]:
+def claim_violations(case: JudgedPlan, standing: Borrowing) -> Iterator[Violation]:
     """Every job for which others leave without a right to that, and every queue for whose jobs too many leave."""
     if any(step.beneficiary is not None and step.means != "move" for step in case.leaving):
-        yield from _Claims(case).findings()
+        yield from _Claims(case, standing).findings()
 
 
 class _Giver(NamedTuple):
@@ -75,6 +75,7 @@ class _Level:
 @dataclass
 class _Claims:
     case: JudgedPlan
+    standing: Borrowing
 
     def findings(self) -> Iterator[Violation]:
         """Every promise in the order of the plan, then what each queue's jobs have leave altogether."""
@@ -144,7 +145,7 @@ class _Claims:
         steps = [
             step for step in self.case.placing if step.job in self.case.bound and step.job not in self.case.promised
         ]
-        charged = ((self.case.jobs[step.job].spec.queue, self.case.ground.charge(step.tasks)) for step in steps)
+        charged = ((self.case.jobs[step.job].spec.queue, self.case.given(step)) for step in steps)
         return self.case.lookup.added_up((queue, *one) for queue, charge in charged for one in charge.items())
 
     @cached_property
@@ -165,7 +166,7 @@ class _Claims:
     # One promise.
 
     def _promise(self, step: Nominate) -> Iterator[Violation]:
-        queue, gain = self.case.jobs[step.job].spec.queue, self.case.ground.charge(step.tasks)
+        queue, gain = self.case.jobs[step.job].spec.queue, self.case.given(step)
         givers = self._givers.get(step.job, [])
         own, others = [one for one in givers if one.queue == queue], [one for one in givers if one.queue != queue]
         if not others:
@@ -215,67 +216,50 @@ class _Claims:
     # All of them.
 
     def _exchanges(self) -> Iterator[Violation]:
-        """S13: no more GPUs leave for a queue's jobs than they get, but for the rest of one unit each that can't be divided.
+        """S13: at each queue of the tree, and in the cluster, no more leaves than jobs below it get, which alone could ask for it.
 
-        What leaves for a job may be used by another that the plan promises something: so what a queue has too much may leave
-        for others that have too little, if they could have asked for it. What holds for every queue that has jobs holds above.
+        But for the rest of one unit for each of them that can't be divided. What leaves for a job may be used by another, which
+        would else have had what this one gets: so who could ask for it counts, where those that are named get too little.
         """
-        exchanges = self._by_queue()
-        for queue, one in exchanges.items():
-            excess = one.leaving - one.gained - one.rest
-            for other, its in exchanges.items() if excess > 0 else ():
-                if other != queue:
-                    could = sum(giver.milli for giver in one.givers if self._may_leave_for(giver, its))
-                    excess -= min(could, max(0, its.gained - its.leaving))
-            if excess > 0:
-                told = f"{MilliGpu(one.leaving)} GPUs leave for its jobs, which get {MilliGpu(one.gained)}"
-                yield Violation("S13", queue, f"{told}; beyond that one job each that can't be divided may leave")
+        gained, takers = self._gained()
+        named, able = defaultdict[QueueName, list[int]](list), defaultdict[QueueName | None, list[int]](list)
+        for name, givers in self._givers.items():
+            if name in self.case.jobs:
+                named[self.case.jobs[name].spec.queue] += [giver.milli for giver in givers]
+        if all(_is_gpu_for_gpu(units, gained[queue], takers[queue]) for queue, units in named.items()):
+            return
+        for giver in (giver for givers in self._givers.values() for giver in givers):
+            for above in self._and_above(self._reach(giver)):
+                able[above].append(giver.milli)
+        for queue, units in able.items():
+            if not _is_gpu_for_gpu(units, gained[queue], takers[queue]):
+                told = f"{MilliGpu(sum(units))} GPUs leave that jobs here alone could ask for"
+                yield Violation("S13", queue or "cluster", f"{told}, and these get {MilliGpu(gained[queue])}")
 
-    def _by_queue(self) -> Mapping[QueueName, _Exchange]:
-        found: dict[QueueName, _Exchange] = {}
+    def _gained(self) -> tuple[Counter[QueueName | None], Counter[QueueName | None]]:
+        """What jobs below each queue get in this plan, and for how many of them others leave."""
+        gained, takers = Counter[QueueName | None](), Counter[QueueName | None]()
         for step in self.case.placing:
-            again = step.job in self.case.bound and step.job in self.case.promised
-            if step.job in self.case.moving or again:
-                continue
-            job, givers = self.case.jobs[step.job], self._givers.get(step.job, [])
-            one = found.setdefault(job.spec.queue, _Exchange())
-            if isinstance(step, Nominate):
-                one.served.append(job)
-            one.gained += sum(self.case.ground.charge(step.tasks).values())
-            one.takers += bool(givers)
-            one.givers += givers
-        return found
+            if step.job not in self.case.moving and not (
+                step.job in self.case.bound and step.job in self.case.promised
+            ):
+                milli, has_givers = sum(self.case.given(step).values()), step.job in self._givers
+                for above in self._and_above(self.case.jobs[step.job].spec.queue):
+                    gained[above] += milli
+                    takers[above] += has_givers
+        return gained, takers
 
-    def _may_leave_for(self, giver: _Giver, its: _Exchange) -> bool:
-        """Whether some job of the other queue that is promised something could have had it leave, as borrowed work or lower."""
-        victim = self.case.parted.jobs.get(giver.part)
-        return victim is not None and any(
-            giver.queue == job.spec.queue or self._standing.towards(victim, job) == "borrowed" for job in its.served[:1]
-        )
+    def _and_above(self, queue: QueueName | None) -> list[QueueName | None]:
+        above = self.case.lookup.path(queue) if queue is not None else ()
+        return [*(known.name for known in above), None]
 
-    @cached_property
-    def _standing(self) -> Borrowing:
-        return Borrowing(self.case)
-
-
-@dataclass
-class _Exchange:
-    """What a queue's jobs get in a plan, and what leaves for them. `takers`: of its jobs those for which anything leaves."""
-
-    gained: int = 0
-    takers: int = 0
-    served: list[Job] = field(default_factory=list)
-    givers: list[_Giver] = field(default_factory=list)
-
-    @property
-    def leaving(self) -> int:
-        """Milli-GPU."""
-        return sum(giver.milli for giver in self.givers)
-
-    @property
-    def rest(self) -> int:
-        """What may leave beyond what is gained: of one unit for each job, the largest, all but a part."""
-        return sum(sorted((giver.milli - 1 for giver in self.givers if giver.milli), reverse=True)[: self.takers])
+    def _reach(self, giver: _Giver) -> QueueName | None:
+        """The highest queue below which jobs could have it leave: it is inside no guarantee between that and its own."""
+        part = self.case.parted.jobs.get(giver.part)
+        for queue in self.case.lookup.path(giver.queue):
+            if part is not None and self.standing.is_inside(part, queue.name):
+                return queue.name
+        return None
 
 
 @dataclass(frozen=True)
@@ -351,6 +335,12 @@ class _FairClaim:
         held = {name: self._held(gpu_type, name)[reading] for name in beside}
         now = sorted(_served(held[name], fair.get(name, 0)) for name in beside)
         return sorted(_served(held[name] + changes.get(name, 0), fair.get(name, 0)) for name in beside) > now
+
+
+def _is_gpu_for_gpu(units: Sequence[int], gained: int, takers: int) -> bool:
+    """Whether no more leaves than is gained, but for the rest of one unit for each of so many jobs."""
+    largest = sorted(filter(None, units), reverse=True)[:takers]
+    return sum(units) <= gained + sum(milli - 1 for milli in largest)
 
 
 def _served(held: int, fair: int) -> Fraction:

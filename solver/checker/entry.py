@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from solver.checker.case import Charge, JudgedPlan
+from solver.checker.dues import inside_limits
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.workload import Job
@@ -33,6 +34,7 @@ def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
                 problem = f"starts with a priority class that queue {queue.name} does not take"
                 yield Violation("class", job.name, problem)
     yield from _users(case)
+    yield from _not_lent(case)
 
 
 def staying(case: JudgedPlan) -> Iterator[Held]:
@@ -58,12 +60,40 @@ def _users(case: JudgedPlan) -> Iterable[Violation]:
     if not caps:
         return
     before = _use(case, staying(case))
-    added = _use(case, ((case.jobs[step.job], case.ground.charge(step.tasks)) for step in case.placing))
+    added = _use(case, ((case.jobs[step.job], case.given(step)) for step in case.placing))
     for (name, gpu_type, user), milli in sorted(added.items()):
         most, held = caps.get((name, gpu_type)), before[name, gpu_type, user]
         if milli and most is not None and held + milli > most:
             holds = f"{MilliGpu(held)} + {MilliGpu(milli)} {gpu_type} of user {user or '(none)'}"
             yield Violation("S3", name, f"{holds} is above perUser {most}")
+
+
+def _not_lent(case: JudgedPlan) -> Iterator[Violation]:
+    """S14: what may be neither preempted nor borrow lies inside the guarantees on its path, beside all that is not preemptible."""
+    # What was promised before was judged when it was.
+    firm = [step for step in case.placing if _is_firm(case, case.jobs[step.job]) and step.job not in case.promised]
+    if not firm:
+        return
+    held = (
+        (job.spec.queue, *one)
+        for job, charge in staying(case)
+        if (known := case.lookup.class_of(job)) and not known.preemptible
+        for one in charge.items()
+    )
+    inside = inside_limits(case.lookup, case.guaranteed, held)
+    gained = case.lookup.added_up(
+        (case.jobs[step.job].spec.queue, *one) for step in firm for one in case.given(step).items()
+    )
+    for line, milli in gained.items():
+        left = case.guaranteed.get(line, 0) - inside[line]
+        if milli > left:
+            told = f"{MilliGpu(milli)} {line.gpu_type} start that may not be lent, {MilliGpu(left)} of its guarantee are left"
+            yield Violation("S14", line.queue, told)
+
+
+def _is_firm(case: JudgedPlan, job: Job) -> bool:
+    known = case.lookup.class_of(job)
+    return known is not None and not known.preemptible and not known.may_borrow
 
 
 def _use(case: JudgedPlan, holders: Iterable[Held]) -> UserUse:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from solver.checker.borrowing import Borrowing
 from solver.checker.case import Charge, JudgedPlan
+from solver.checker.claims import claim_violations
 from solver.checker.pledges import unmade
 from solver.checker.turns import gives_way
 from solver.model.cluster import NodeName
@@ -28,7 +29,9 @@ _DAY_MS = 86_400_000
 
 def eviction_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every eviction that is not lawful, and every promise that can't come true."""
-    yield from _Evictions(case, Borrowing(case)).findings()
+    standing = Borrowing(case)
+    yield from _Evictions(case, standing).findings()
+    yield from claim_violations(case, standing)
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,8 @@ class _Evictions:
     def _promised_to(self, preemptor: JobName) -> Charge:
         if preemptor not in self._promised:
             promise = self.case.promises.get(preemptor)
-            self._promised[preemptor] = self._count(promise.tasks) if promise else {}
+            given = self.case.given(promise) if promise else {}
+            self._promised[preemptor] = {gpu_type: milli for gpu_type, milli in given.items() if milli}
         return self._promised[preemptor]
 
     def _count(self, tasks: Iterable[TaskPlacement]) -> Charge:

@@ -28,9 +28,7 @@ def fallback_violations(case: JudgedPlan) -> Iterable[Violation]:
     decided = (case.promised.keys() - case.withdrawn) | case.moving
     steps = [step for step in case.placing if step.job not in decided]
     early = [
-        (case.jobs[step.job], case.ground.charge(step.tasks))
-        for step in steps
-        if wishes.is_early(case.jobs[step.job], step.tasks)
+        (case.jobs[step.job], case.given(step)) for step in steps if wishes.is_early(case.jobs[step.job], step.tasks)
     ]
     if not early:
         return

@@ -28,7 +28,7 @@ def lending_violations(case: JudgedPlan) -> Iterator[Violation]:
     if not types:
         return
     before = _use((job.spec.queue, charge) for job, charge in staying(case))
-    after = before + _use((case.jobs[step.job].spec.queue, case.ground.charge(step.tasks)) for step in case.placing)
+    after = before + _use((case.jobs[step.job].spec.queue, case.given(step)) for step in case.placing)
     for gpu_type in types:
         weighed, now = _weight(case, gpu_type, before), _weight(case, gpu_type, after)
         there = _there(case, gpu_type)

@@ -37,7 +37,7 @@ def _added(case: JudgedPlan) -> Iterator[Charged]:
     """What the plan gives and promises."""
     for step in case.placing:
         queue = case.jobs[step.job].spec.queue
-        for gpu_type, milli in case.ground.charge(step.tasks).items():
+        for gpu_type, milli in case.given(step).items():
             yield queue, gpu_type, milli
 
 

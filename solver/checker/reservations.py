@@ -245,7 +245,7 @@ class _Court:
         inside = inside_limits(lookup, guaranteed, charged_to(self._without_withdrawn(), self.case.ground.gpu_types))
         found = []
         for step in self.case.placing:
-            charge = self.case.ground.charge(step.tasks)
+            charge = self.case.given(step)
             path = lookup.path(self.case.jobs[step.job].spec.queue)
             lines = [
                 (QuotaLine(above.name, gpu_type), milli)

@@ -399,6 +399,9 @@ class PreemptionProgram:
             defaultdict[tuple[QuotaLine, int], dict[int, float]](dict),
         )
         for (group, known), column in self.credits.items():
+            if not self._could_be_fairer(group, known):
+                self.builder.at_most({column: 1.0}, 0.0)
+                continue
             for line in self._lines_apart(group, known):
                 given[line][column] = 1.0
                 if (group, known) in self.exceptions:
@@ -406,6 +409,16 @@ class PreemptionProgram:
                     ones[line, known][self.exceptions[group, known]] = float(size)
         for line, terms in given.items():
             self._row_of_giver(line, terms, {known: found for (of, known), found in ones.items() if of == line})
+
+    def _could_be_fairer(self, group: int, known: int) -> bool:
+        """Whether the least served may have more by it: the preemptors' branch, beside that of the holder, is below its share."""
+        holder, queue = self.attempts.evictable.allocations.holders[self.groups[group][0]], self.families[known].queue
+        if holder.job.spec.queue == queue:
+            return True
+        tree, fair = self.attempts.headroom.shares.tree, self.attempts.headroom.shares.fair
+        _, mine, _ = tree.parting(holder.job.spec.queue, queue)
+        lines = (QuotaLine(mine, kind) for kind, milli in holder.charge.items() if milli)
+        return all(self._use(line) < fair.get(line, 0) for line in lines)
 
     def _lines_apart(self, group: int, known: int) -> Iterator[QuotaLine]:
         """The lines of a holder's queue, from it up, to below the first that it shares with a family's."""
