@@ -19,9 +19,13 @@ from solver.policy.tree import QuotaLine
 
 @dataclass(frozen=True)
 class Borrowing:
-    """How much of each live job is borrowed, elastic ones in parts. Each line is worked out once, when it is first asked for."""
+    """How much of each live job is borrowed, elastic ones in parts. Each line is worked out once, when it is first asked for.
+
+    `gone`: parts that do not stand in line any more.
+    """
 
     case: JudgedPlan
+    gone: frozenset[JobName] = frozenset()
     _in_line: dict[QuotaLine, Mapping[JobName, str]] = field(default_factory=dict)
     _turns: dict[QuotaLine, list[tuple[int, _Member]]] = field(default_factory=dict)
     _gpus: dict[JobName, Charge] = field(default_factory=dict)
@@ -39,6 +43,16 @@ class Borrowing:
         return any(
             milli and self._stands(job, QuotaLine(queue, gpu_type)) == "inside" for gpu_type, milli in held.items()
         )
+
+    def reach(self, job: Job) -> QueueName | None:
+        """The highest queue below which jobs could have it leave: it is borrowed at each queue from its own to below that."""
+        for queue in self.case.lookup.path(job.spec.queue):
+            if any(
+                milli and self._stands(job, QuotaLine(queue.name, kind)) != "borrowed"
+                for kind, milli in self.gpus(job).items()
+            ):
+                return queue.name
+        return None
 
     def gpus(self, job: Job) -> Charge:
         """What a job, or a part of one, holds."""
@@ -83,7 +97,7 @@ class Borrowing:
         A gang that shrinks stands there as what it will be, and none that a rule has leave.
         """
         departing = {name for name, step in self.case.parted.steps.items() if step.beneficiary is None}
-        leaving, found = self.case.stopping | departing, list[tuple[tuple[bool, int, int, str, str], Job]]()
+        leaving, found = self.case.stopping | departing | self.gone, list[tuple[tuple[bool, int, int, str, str], Job]]()
         for job in self.case.parted.jobs.values():
             if job.phase == "running" and leaving.isdisjoint((job.name, owner_of(job.name))):
                 known = self.case.lookup.class_of(job)

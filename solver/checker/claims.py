@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
 from solver.checker.borrowing import Borrowing
 from solver.checker.case import Charge, JudgedPlan
-from solver.checker.dues import Charged
+from solver.checker.dues import Charged, InsideLedger
 from solver.checker.fair_division import FairDivision
-from solver.checker.policy_index import PolicyIndex
 from solver.model.cluster import GpuType
 from solver.model.parts import without
 from solver.model.quantities import MilliGpu
@@ -47,29 +46,6 @@ class _Giver(NamedTuple):
     def milli(self) -> int:
         """Of all types."""
         return sum(self.charge.values())
-
-
-@dataclass
-class _Level:
-    """What lies inside limits on each line while the plan goes on. A line counts with what lies inside those below it."""
-
-    lookup: PolicyIndex
-    limits: Mapping[QuotaLine, int]
-    held: Counter[QuotaLine] = field(default_factory=Counter)
-    _inside: Counter[QuotaLine] = field(default_factory=Counter)
-
-    def add(self, queue: QueueName, gpu_type: GpuType, milli: int) -> None:
-        """A queue has more by itself, or less."""
-        for line in self.lookup.lines(queue, gpu_type):
-            if not milli:
-                return
-            held = self.held[line] = self.held[line] + milli
-            now = min(held, self.limits.get(line, 0))
-            milli, self._inside[line] = now - self._inside[line], now
-
-    def left(self, line: QuotaLine) -> int:
-        """Milli-GPU that may still lie inside."""
-        return self.limits.get(line, 0) - self._inside[line]
 
 
 @dataclass
@@ -121,8 +97,8 @@ class _Claims:
             held[queue, gpu_type] -= milli
 
     @cached_property
-    def _guaranteed(self) -> _Level:
-        return _Level(self.case.lookup, self.case.guaranteed)
+    def _guaranteed(self) -> InsideLedger:
+        return InsideLedger(self.case.lookup, self.case.guaranteed)
 
     @cached_property
     def _fair(self) -> FairDivision:

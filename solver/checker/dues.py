@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from solver.checker.policy_index import PolicyIndex
 from solver.model.cluster import GpuType, NodeName
@@ -99,3 +100,26 @@ def inside_limits(lookup: PolicyIndex, limits: Mapping[QuotaLine, int], own: Ite
                 if above != _CLUSTER:
                     inside[QuotaLine(above, gpu_type)] += inside[line]
     return inside
+
+
+@dataclass
+class InsideLedger:
+    """What lies inside limits on each line while the plan goes on. A line counts with what lies inside those below it."""
+
+    lookup: PolicyIndex
+    limits: Mapping[QuotaLine, int]
+    held: Counter[QuotaLine] = field(default_factory=Counter)
+    _inside: Counter[QuotaLine] = field(default_factory=Counter)
+
+    def add(self, queue: QueueName, gpu_type: GpuType, milli: int) -> None:
+        """A queue has more by itself, or less."""
+        for line in self.lookup.lines(queue, gpu_type):
+            if not milli:
+                return
+            held = self.held[line] = self.held[line] + milli
+            now = min(held, self.limits.get(line, 0))
+            milli, self._inside[line] = now - self._inside[line], now
+
+    def left(self, line: QuotaLine) -> int:
+        """Milli-GPU that may still lie inside."""
+        return self.limits.get(line, 0) - self._inside[line]
