@@ -14,6 +14,7 @@ from solver.checker.borrowing import Borrowing
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.claims import claim_violations
 from solver.checker.pledges import unmade
+from solver.checker.protection import too_soon
 from solver.checker.turns import gives_way
 from solver.model.cluster import NodeName
 from solver.model.parts import owner_of
@@ -23,8 +24,6 @@ from solver.plan.plan import Evict, Shrink, Yields
 from solver.plan.violation import Violation
 from solver.policy.policy import PriorityClass
 from solver.policy.tree import QuotaLine
-
-_DAY_MS = 86_400_000
 
 
 def eviction_violations(case: JudgedPlan) -> Iterable[Violation]:
@@ -82,7 +81,11 @@ class _Evictions:
         problem = self._unlawful(victim, preemptor)
         if problem:
             yield Violation("S4", victim.name, problem)
-        problem = "" if self._overdue(preemptor) and self._by(victim, preemptor) != "turn" else self._too_soon(victim)
+        problem = (
+            ""
+            if self._overdue(preemptor) and self._by(victim, preemptor) != "turn"
+            else too_soon(victim, self._class(victim), self.case.snapshot.time)
+        )
         if problem:
             yield Violation("S9", victim.name, problem)
 
@@ -186,17 +189,6 @@ class _Evictions:
                 for gpu_type, milli in gpus.items():
                     held[QuotaLine(job.spec.queue, gpu_type)] += milli
         return held
-
-    def _too_soon(self, victim: Job) -> str:
-        protection, now = self._class(victim).protection, self.case.snapshot.time
-        if victim.started_at is None or now - victim.started_at < protection.min_runtime:
-            return f"has not run for {protection.min_runtime} yet"
-        lately = [at for at in victim.evicted_at if now - at < _DAY_MS]
-        if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
-            return f"was evicted {len(lately)} times within a day"
-        if victim.evicted_at and now - victim.evicted_at[-1] < protection.cool_down:
-            return f"was evicted less than {protection.cool_down} ago"
-        return ""
 
     def _limits(self) -> Iterator[Violation]:
         limits = self.case.policy.scheduling.evictions

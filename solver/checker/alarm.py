@@ -1,0 +1,28 @@
+"""What a plan could have done and did not, or did for nothing: findings that tell of a defect, and make no plan unsafe.
+
+Part of the checker. A plan with a violation (check) is never acted on; one with a finding is, and who runs the cluster is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from solver.checker.case import JudgedPlan
+from solver.checker.end_state import EndState
+from solver.checker.shortfalls import shortfalls
+from solver.checker.vain_evictions import vain_evictions
+from solver.model.snapshot import Snapshot, foreseen
+from solver.plan.plan import Plan
+from solver.plan.violation import Violation
+from solver.policy.policy import Policy
+
+
+def findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+    """Jobs that wait and need not, and work that leaves for nothing; () where there is none. The plan must break no rule."""
+    return tuple(_findings(JudgedPlan.of(foreseen(snapshot), policy, plan)))
+
+
+def _findings(case: JudgedPlan) -> Iterator[Violation]:
+    state = EndState(case)
+    yield from shortfalls(case, state)
+    yield from vain_evictions(case, state)

@@ -1,0 +1,160 @@
+"""The cluster once a plan is carried out and all who were asked to leave have left: what is free, and what each queue holds.
+
+Part of the checker. It counts rather too little as free: whole GPUs of open nodes that nobody holds, is promised, or has reserved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from solver.checker.case import JudgedPlan
+from solver.checker.dues import InsideLedger
+from solver.model.cluster import DeviceId, GpuType, Node, NodeName
+from solver.model.inflight import Intent
+from solver.model.parts import without
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.plan.plan import Bind, Grow, Nominate, Repartition, Reserve, Shrink, Unreserve
+from solver.policy.tree import QuotaLine
+
+
+@dataclass(slots=True)
+class FreeHost:
+    """What is free of one node: whole GPUs, CPU and memory."""
+
+    node: Node
+    gpus: int
+    cpu: int
+    memory: int
+
+    def slots(self, shape: Shape, more: int = 0) -> int:
+        """How many tasks of a shape it takes, with so many more GPUs."""
+        beside = [have // need for have, need in ((self.cpu, shape.cpu), (self.memory, shape.memory)) if need]
+        return min([(self.gpus + more) // shape.gpus, *beside])
+
+
+@dataclass(frozen=True)
+class EndState:
+    """What a plan leaves behind."""
+
+    case: JudgedPlan
+
+    @cached_property
+    def hosts(self) -> Mapping[NodeName, FreeHost]:
+        """The nodes that take new work, and of which nothing is reserved."""
+        found: dict[NodeName, FreeHost] = {}
+        for node in self.case.ground.nodes:
+            if node.ready and not node.cordoned and node.name not in self._reserved:
+                whole = sum(gpu.healthy and gpu.instances is None for gpu in node.gpus)
+                found[node.name] = FreeHost(node, whole, int(node.cpu), int(node.memory))
+        divided = set[DeviceId]()
+        for job, tasks in self.held:
+            shapes = {group.name: group.shape for group in job.spec.task_groups}
+            for task in tasks:
+                host, shape = found.get(task.node), shapes.get(task.group, _NOTHING)
+                if host is None:
+                    continue
+                host.cpu -= shape.cpu
+                host.memory -= shape.memory
+                if task.share is None and task.mig is None:
+                    host.gpus -= len(task.devices)
+                elif task.mig is None:
+                    divided.update(task.devices)
+        for device in (divided | self._changing) & self.case.ground.gpus.keys():
+            host = found.get(self.case.ground.gpus[device][0].name)
+            if host is not None:
+                host.gpus -= 1
+        return found
+
+    @cached_property
+    def held(self) -> list[tuple[Job, Sequence[TaskPlacement]]]:
+        """Who holds what, or is to: each job with its tasks."""
+        return list(self._holders())
+
+    def _holders(self) -> Iterator[tuple[Job, Sequence[TaskPlacement]]]:
+        case = self.case
+        leaving = self._tasks_of((known.job, known.tasks) for known in (*case.steps(Shrink), *self._asked("shrink")))
+        joining = self._tasks_of((known.job, known.tasks) for known in self._asked("start", "grow"))
+        for job in case.snapshot.jobs:
+            if job.phase != "pending" and job.name not in self.gone:
+                yield job, without(job.placement, leaving[job.name]) if job.name in leaving else job.placement
+                if job.name in joining:
+                    yield job, without(joining[job.name], job.placement)
+        provided = case.bound | case.promises.keys() | case.withdrawn
+        for name, tasks in case.promised.items():
+            if name not in provided and name in case.jobs:
+                yield case.jobs[name], tasks
+        for step in (*case.placing, *case.steps(Grow)):
+            yield case.jobs[step.job], step.tasks
+
+    def _asked(self, *kinds: str) -> list[Intent]:
+        return [intent for intent in self.case.intents if intent.kind in kinds]
+
+    @staticmethod
+    def _tasks_of(known: Iterable[tuple[JobName, Sequence[TaskPlacement]]]) -> Mapping[JobName, list[TaskPlacement]]:
+        found = defaultdict[JobName, list[TaskPlacement]](list)
+        for name, tasks in known:
+            found[name] += tasks
+        return found
+
+    @cached_property
+    def gone(self) -> frozenset[JobName]:
+        """Who has left where it was: evicted by the plan or before, or moved."""
+        return self.case.sent_back | self.case.evicted
+
+    @cached_property
+    def _reserved(self) -> frozenset[NodeName]:
+        """Nodes of which something is kept for a gang, or by a document."""
+        given_up = {step.job for step in self.case.steps(Unreserve)}
+        held = [known for known in self.case.snapshot.in_flight.reservations if known.holder not in given_up]
+        return frozenset(task.node for known in (*held, *self.case.steps(Reserve)) for task in known.tasks)
+
+    @cached_property
+    def _changing(self) -> set[DeviceId]:
+        """GPUs that are whole now, and are to be partitioned."""
+        devices = {step.device for step in self.case.steps(Repartition)} & self.case.ground.gpus.keys()
+        return {device for device in devices if self.case.ground.gpus[device][1].instances is None}
+
+    # What queues hold.
+
+    @cached_property
+    def inside(self) -> InsideLedger:
+        """What lies inside guarantees then."""
+        return self._ledger(self.held)
+
+    @cached_property
+    def before(self) -> InsideLedger:
+        """What lies inside guarantees then of what was held before."""
+        given = {step.job for kind in (Bind, Nominate) for step in self.case.steps(kind)}
+        return self._ledger((job, tasks) for job, tasks in self.held if job.name not in given)
+
+    @cached_property
+    def firm(self) -> InsideLedger:
+        """What lies inside guarantees of what is not preemptible, by itself."""
+        classes = self.case.lookup
+        return self._ledger(
+            (job, tasks) for job, tasks in self.held if (known := classes.class_of(job)) and not known.preemptible
+        )
+
+    @cached_property
+    def used(self) -> Counter[QuotaLine]:
+        """What each queue and those below it hold then."""
+        return self.case.lookup.added_up(
+            (job.spec.queue, *one) for job, tasks in self.held for one in self._charge(tasks).items()
+        )
+
+    def _ledger(self, held: Iterable[tuple[Job, Sequence[TaskPlacement]]]) -> InsideLedger:
+        ledger = InsideLedger(self.case.lookup, self.case.guaranteed)
+        for job, tasks in held:
+            for gpu_type, milli in self._charge(tasks).items():
+                ledger.add(job.spec.queue, gpu_type, milli)
+        return ledger
+
+    def _charge(self, tasks: Sequence[TaskPlacement]) -> Mapping[GpuType, int]:
+        return self.case.ground.charge(tasks)
+
+
+_NOTHING = Shape()

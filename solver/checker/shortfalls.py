@@ -1,0 +1,307 @@
+"""Jobs that wait though they need not: beside what is free, or beside what others would have to give back.
+
+Part of the checker. Each is a finding and no violation: acting on the plan harms nobody else. It accuses only where plain counts
+leave no doubt, and says nothing of jobs of several groups, bundles, spreads, sets of nodes, parts of GPUs, strict queues, and of
+types that are lent in part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from solver.checker.case import JudgedPlan
+from solver.checker.dues import charged_to
+from solver.checker.end_state import EndState, FreeHost
+from solver.checker.fair_division import FairDivision
+from solver.checker.lenders import Lender, Lenders
+from solver.checker.turns import ordering_for
+from solver.model.cluster import GpuType, NodeName
+from solver.model.parts import shrinking_apart
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu
+from solver.model.shape import Shape
+from solver.model.workload import Job, QueueName
+from solver.plan.plan import Bind, Waits
+from solver.plan.violation import Violation
+from solver.policy.policy import PriorityClass
+from solver.policy.tree import QuotaLine
+
+SEARCHED_MAX = 64
+"""Jobs for which it is asked who could leave for them."""
+
+DOUBLINGS_MAX = 20
+
+
+def shortfalls(case: JudgedPlan, state: EndState) -> Iterator[Violation]:
+    """Every job that waits and need not, alike ones once."""
+    yield from _Shortfalls(case, state).findings()
+
+
+class _Asked(NamedTuple):
+    """One way to serve a job that waits: on one type of GPU, at its least size."""
+
+    job: Job
+    known: PriorityClass
+    gpu_type: GpuType
+    shape: Shape
+    tasks: int
+
+    @property
+    def milli(self) -> int:
+        """What its queue would be charged."""
+        return self.tasks * self.shape.gpus * MILLI_PER_GPU
+
+    @property
+    def queue(self) -> QueueName:
+        """Its queue."""
+        return self.job.spec.queue
+
+    def domain(self, host: FreeHost) -> str:
+        """In which of the domains a node is of which all its tasks have to be in one."""
+        level = self.job.spec.effective_topology.required
+        return host.node.domain(level) if level else ""
+
+
+@dataclass
+class _Shortfalls:
+    case: JudgedPlan
+    state: EndState
+
+    def findings(self) -> Iterator[Violation]:
+        """Beside free GPUs, then beside those that others could give up."""
+        searched = 0
+        for asked in self._waiting():
+            right = self._right(asked)
+            told = f"{MilliGpu(asked.milli)} {asked.gpu_type} for it are inside the {right} of {asked.queue}"
+            if right and self._fits(asked, self._hosts_for(right)):
+                yield Violation("idle", asked.job.name, f"waits beside free GPUs: {told}")
+            elif right in ("guarantee", "fair share") and searched < SEARCHED_MAX:
+                searched += 1
+                if self._others_could_leave(asked, right):
+                    yield Violation("lent", asked.job.name, f"waits beside work that could leave for it: {told}")
+
+    # Who waits.
+
+    def _waiting(self) -> Iterator[_Asked]:
+        waits = {verdict.job for verdict in self.case.verdicts(Waits)}
+        settled = self.case.promises.keys() | self.case.promised.keys()
+        jobs = [job for job in self.case.pending if job.name in waits and job.name not in settled]
+        highest = dict[QueueName, int]()
+        for job in jobs:
+            if known := self.case.lookup.class_of(job):
+                highest[job.spec.queue] = max(known.value, highest.get(job.spec.queue, known.value))
+        judged = set[Hashable]()
+        for job in jobs:
+            known = self.case.lookup.class_of(job)
+            # A lower one might have to leave for a higher one that waits, as soon as it has started.
+            if known is None or known.value < highest[job.spec.queue] or not self._is_plain(job):
+                continue
+            key = job.spec.queue, known.name, job.spec.task_groups, job.spec.topology, self._rests(job)
+            if key not in judged:
+                judged.add(key)
+                yield from self._ways(job, known)
+
+    def _is_plain(self, job: Job) -> bool:
+        topology, (group, *others) = job.spec.topology, job.spec.task_groups
+        own, path = group.topology, self.case.lookup.path(job.spec.queue)
+        asks = (topology.group, topology.spread, own.required, own.group, own.spread, group.nodes, others)
+        ordering = ordering_for(self.case.lookup, job.spec.queue)
+        is_open = bool(path) and all(queue.stop_policy == "None" for queue in path)
+        return not any(asks) and group.shape.gpus > 0 and is_open and not ordering.strict and ordering.turns is None
+
+    def _ways(self, job: Job, known: PriorityClass) -> Iterator[_Asked]:
+        """On its first type, and on the others once they are open to it."""
+        (group,) = job.spec.task_groups
+        wishes, there = group.shape.gpu_types, self.case.ground.capacity
+        after = next(
+            (said for said in (job.spec.fallback_after, known.fallback_after) if said is not None),
+            self.case.policy.scheduling.fallback_after,
+        )
+        types = [known_type for known_type in wishes or there if known_type in there]
+        is_early = bool(wishes) and self.case.snapshot.time < job.submitted_at + after
+        for gpu_type in types[:1] if is_early else types:
+            asked = _Asked(job, known, gpu_type, group.shape, group.least)
+            if gpu_type not in self.case.lookup.lent_in_part and self._is_below_limits(asked):
+                yield asked
+
+    def _is_below_limits(self, asked: _Asked) -> bool:
+        for queue in self.case.lookup.path(asked.queue):
+            entry = queue.quota_for(asked.gpu_type)
+            held = self.state.used[QuotaLine(queue.name, asked.gpu_type)]
+            if entry and (entry.per_user is not None or (entry.max is not None and held + asked.milli > entry.max)):
+                return False
+        return True
+
+    def _rests(self, job: Job) -> bool:
+        """It was evicted a moment ago, and borrows nothing for a while."""
+        if not job.evicted_at:
+            return False
+        doublings = min(len(job.evicted_at) - 1, DOUBLINGS_MAX)
+        back_off = self.case.policy.scheduling.evictions.back_off * 2**doublings
+        return self.case.snapshot.time < job.evicted_at[-1] + back_off
+
+    # By what right.
+
+    def _right(self, asked: _Asked) -> str:
+        """Inside what all that it asks for would lie, beside all that is held then; "" where it is not sure to."""
+        lines, known = self.case.lookup.lines(asked.queue, asked.gpu_type), asked.known
+        if all(self.state.inside.left(line) >= asked.milli for line in lines):
+            return "guarantee"
+        if not known.preemptible and not known.may_borrow:
+            return "guarantee for what is not preemptible" if self._is_inside_firmly(asked, lines) else ""
+        fair = None if self._rests(asked.job) else self._fair(asked.gpu_type)
+        if fair is None or any(self.state.used[line] + asked.milli > fair.get(line.queue, 0) for line in lines):
+            return ""
+        return "fair share"
+
+    def _is_inside_firmly(self, asked: _Asked, lines: Iterable[QuotaLine]) -> bool:
+        return all(self.state.firm.left(line) >= asked.milli for line in lines)
+
+    def _fair(self, gpu_type: GpuType) -> Mapping[QueueName, int] | None:
+        """Fair shares, where the plan changes nothing by which they could be others afterwards."""
+        return self._division.of(gpu_type) if self._division is not None else None
+
+    @cached_property
+    def _division(self) -> FairDivision | None:
+        if self.case.placing or self.case.leaving or self.case.withdrawn:
+            return None
+        return FairDivision(self.case, [*charged_to(shrinking_apart(self.case.snapshot), self.case.ground.gpu_types)])
+
+    # On what is free.
+
+    def _hosts_for(self, right: str) -> Mapping[NodeName, FreeHost]:
+        """What lies inside a guarantee comes before what starts beyond."""
+        if right == "fair share":
+            return self.state.hosts if self._alone else {}
+        return self._without_those_beyond
+
+    @cached_property
+    def _alone(self) -> bool:
+        """Nobody else waits who might take back what a job is given inside its fair share."""
+        return len({verdict.queue for verdict in self.case.verdicts(Waits)}) < 2
+
+    @cached_property
+    def _without_those_beyond(self) -> Mapping[NodeName, FreeHost]:
+        """What would be free, did nobody start who is not inside its guarantee even by itself."""
+        beyond = [step for step in self.case.steps(Bind) if self._is_beyond(step)]
+        if not beyond:
+            return self.state.hosts
+        hosts = {name: FreeHost(host.node, host.gpus, host.cpu, host.memory) for name, host in self.state.hosts.items()}
+        for step in beyond:
+            shapes = {group.name: group.shape for group in self.case.jobs[step.job].spec.task_groups}
+            for task in step.tasks:
+                host = hosts.get(task.node)
+                if host is not None and task.share is None and task.mig is None:
+                    host.gpus += len(task.devices)
+                    host.cpu += shapes[task.group].cpu
+                    host.memory += shapes[task.group].memory
+        return hosts
+
+    def _is_beyond(self, step: Bind) -> bool:
+        """It starts, and was promised nothing; nor is it ahead of lower work of its queue, or not preemptible."""
+        job = self.case.jobs[step.job]
+        known = self.case.lookup.class_of(job)
+        if step.job in self.case.promised or known is None or not known.preemptible:
+            return False
+        if known.value > self._lowest.get(job.spec.queue, known.value):
+            return False
+        return any(
+            milli > self.state.before.left(line)
+            for gpu_type, milli in self.case.given(step).items()
+            for line in self.case.lookup.lines(job.spec.queue, gpu_type)
+        )
+
+    @cached_property
+    def _lowest(self) -> Mapping[QueueName, int]:
+        """The lowest value that runs in each queue."""
+        lowest = dict[QueueName, int]()
+        for job, _ in self.state.held:
+            if known := self.case.lookup.class_of(job):
+                lowest[job.spec.queue] = min(known.value, lowest.get(job.spec.queue, known.value))
+        return lowest
+
+    def _fits(self, asked: _Asked, hosts: Mapping[NodeName, FreeHost]) -> bool:
+        free = self._free_slots(asked, hosts.values())
+        return max(free.values(), default=0) >= asked.tasks
+
+    def _free_slots(self, asked: _Asked, hosts: Iterable[FreeHost]) -> Counter[str]:
+        """For how many of its tasks there is room in each domain in which all of them have to be; in one where they need not."""
+        free = Counter[str]()
+        for host in hosts:
+            if host.gpus >= asked.shape.gpus and host.node.gpu_type == asked.gpu_type:
+                free[asked.domain(host)] += max(0, host.slots(asked.shape))
+        return free
+
+    # On what others give up.
+
+    def _others_could_leave(self, asked: _Asked, right: str) -> bool:
+        """Whether enough leaves GPU for GPU: of what others borrowed, for a fair share of queues that keep theirs."""
+        limits, overdue = self.case.policy.scheduling.evictions, self._is_overdue(asked)
+        if limits.min_gain > 1 or (limits.per_round is not None and not overdue):
+            return False
+        may = self._givers(asked) if right == "fair share" else None
+        if right == "fair share" and self._reclaim_mode(asked.queue) == "guaranteed":
+            return False
+
+        def lend(node: NodeName) -> Iterator[Lender]:
+            for one in self._lenders.on(node, asked.queue, asked.gpu_type):
+                is_free = not one.protected or (overdue and may is None)
+                if is_free and (may is None or (one.preemptible and one.queue in may)):
+                    yield one
+
+        missing = defaultdict[str, int](lambda: asked.tasks)
+        for domain, slots in self._free_slots(asked, self.state.hosts.values()).items():
+            missing[domain] -= slots
+        for name in sorted(self._lenders.nodes(asked.queue, asked.gpu_type) & self.state.hosts.keys()):
+            host, lenders = self.state.hosts[name], list(lend(name))
+            domain = asked.domain(host)
+            missing[domain] -= _opened(host, asked.shape, lenders, missing[domain]) if lenders else 0
+            if missing[domain] <= 0:
+                return True
+        return False
+
+    @cached_property
+    def _lenders(self) -> Lenders:
+        return Lenders(self.case)
+
+    def _givers(self, asked: _Asked) -> frozenset[QueueName]:
+        """Queues that have all that a job asks for to spare, and so have those above them that it does not share with them."""
+        fair, shared = self._fair(asked.gpu_type) or {}, self.case.lookup.on_path(asked.queue)
+        return frozenset(
+            queue.name
+            for queue in self.case.policy.queues
+            if all(
+                self.state.used[line] - fair.get(line.queue, 0) >= asked.milli
+                for line in self.case.lookup.lines(queue.name, asked.gpu_type)
+                if line.queue not in shared
+            )
+        )
+
+    def _is_overdue(self, asked: _Asked) -> bool:
+        said = (queue.reclaim_within for queue in self.case.lookup.path(asked.queue))
+        within = next((limit for limit in said if limit is not None), self.case.policy.scheduling.reclaim_within)
+        return self.case.snapshot.time - asked.job.submitted_at >= within
+
+    def _reclaim_mode(self, queue: QueueName) -> str:
+        said = (known.reclaim for known in self.case.lookup.path(queue))
+        return next((mode for mode in said if mode), self.case.policy.scheduling.reclaim)
+
+
+def _opened(host: FreeHost, shape: Shape, lenders: Sequence[Lender], most: int) -> int:
+    """For how many more tasks, up to so many, a node has room once some of these have left: no more GPUs than the tasks get."""
+    now = max(0, host.slots(shape))
+    sums: dict[int, tuple[int, int]] = {0: (0, 0)}
+    for one in lenders:
+        for gpus, (cpu, memory) in list(sums.items()):
+            if gpus + one.gpus <= most * shape.gpus:
+                sums.setdefault(gpus + one.gpus, (cpu + one.cpu, memory + one.memory))
+    best = 0
+    for gpus, (cpu, memory) in sums.items():
+        after = FreeHost(host.node, host.gpus + gpus, host.cpu + cpu, host.memory + memory).slots(shape)
+        more = min(after - now, most)
+        if more > best and gpus <= more * shape.gpus:
+            best = more
+    return best

@@ -1,0 +1,99 @@
+"""Work that leaves for another though it could stay, with everything served that the plan serves. Part of the checker."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+from solver.checker.case import JudgedPlan, Leaving
+from solver.checker.end_state import EndState
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.parts import surplus_of, without
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.plan.plan import Evict
+from solver.plan.violation import Violation
+from solver.policy.tree import QuotaLine
+
+
+def vain_evictions(case: JudgedPlan, state: EndState) -> Iterator[Violation]:
+    """Every job that leaves, or shrinks, and could stay where it is; and every gang that leaves and could shrink."""
+    yield from _Evictions(case, state).findings()
+
+
+@dataclass(frozen=True)
+class _Evictions:
+    case: JudgedPlan
+    state: EndState
+
+    def findings(self) -> Iterator[Violation]:
+        """Each by itself: beside all that the plan gives, and without the others that leave."""
+        for step in self.case.leaving:
+            if step.beneficiary is None or step.means == "move" or not self._is_told_by_room(step):
+                continue
+            job = self.case.jobs[step.job]
+            if not isinstance(step, Evict):
+                if any(self._could_stay(job, [task]) for task in step.tasks):
+                    yield Violation("needless", job.name, f"shrinks for {step.beneficiary}, and could stay as it is")
+            elif self._could_stay(job, job.placement):
+                yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could stay")
+            elif self._is_elastic(job) and self._could_stay(job, without(job.placement, surplus_of(job))):
+                yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could shrink")
+
+    def _is_told_by_room(self, step: Leaving) -> bool:
+        """Whether it leaves for room alone: not so that its own queue has a right to what others give up for the same job."""
+        queue = self.case.jobs[step.job].spec.queue
+        if step.beneficiary not in self.case.jobs or self.case.jobs[step.beneficiary].spec.queue != queue:
+            return True
+        return not self._takes_from_others[step.beneficiary]
+
+    @cached_property
+    def _takes_from_others(self) -> Mapping[JobName, bool]:
+        found = defaultdict[JobName, bool](bool)
+        for step in self.case.leaving:
+            if step.beneficiary in self.case.jobs and step.beneficiary is not None:
+                theirs = self.case.jobs[step.beneficiary].spec.queue
+                found[step.beneficiary] |= self.case.jobs[step.job].spec.queue != theirs
+        return found
+
+    def _is_elastic(self, job: Job) -> bool:
+        known = self.case.lookup.class_of(job)
+        return known is not None and known.preemptible
+
+    def _could_stay(self, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
+        return self._is_below_limits(job, tasks) and self._has_room(job, tasks)
+
+    def _is_below_limits(self, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
+        """Whether no limit on its path, nor what others do not lend, might make it leave."""
+        for gpu_type, milli in self.case.ground.charge(tasks).items():
+            if gpu_type in self.case.lookup.lent_in_part:
+                return False
+            for queue in self.case.lookup.path(job.spec.queue):
+                entry, held = queue.quota_for(gpu_type), self.state.used[QuotaLine(queue.name, gpu_type)]
+                if entry and (entry.per_user is not None or (entry.max is not None and held + milli > entry.max)):
+                    return False
+        return True
+
+    def _has_room(self, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
+        """Whether each of its nodes has as many whole GPUs left, or nobody is given a part of the GPU of which it has one."""
+        shapes = {group.name: group.shape for group in job.spec.task_groups}
+        needs = defaultdict[NodeName, Counter[str]](Counter)
+        for task in tasks:
+            if task.mig is not None or (task.share is not None and not self._given.isdisjoint(task.devices)):
+                return False
+            shape = shapes.get(task.group, Shape())
+            needs[task.node]["gpus"] += len(task.devices) if task.share is None else 0
+            needs[task.node]["cpu"] += shape.cpu
+            needs[task.node]["memory"] += shape.memory
+        for name, need in needs.items():
+            host = self.state.hosts.get(name)
+            if host is None or host.gpus < need["gpus"] or host.cpu < need["cpu"] or host.memory < need["memory"]:
+                return False
+        return bool(needs)
+
+    @cached_property
+    def _given(self) -> Set[DeviceId]:
+        """GPUs of which the plan gives or promises anything."""
+        return {device for step in self.case.placing for task in step.tasks for device in task.devices}
