@@ -187,6 +187,9 @@ NOT_KEPT: Final = "NotKept"
 HELD_BACK: Final = "HealthHeldBack"
 """The condition that says what would be closed for its health if not too much of its pool were; left out where there is nothing."""
 
+FALLS_SHORT: Final = "FallsShort"
+"""The condition that says which jobs wait or leave though they need not; left out where none does."""
+
 LEADING: Final = "Leading"
 """The condition that says whether this server's loop decides rounds."""
 

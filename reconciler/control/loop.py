@@ -104,7 +104,7 @@ async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
     laps.end("settle")
     snapshot = _with_clocks(site, site.observe(look), look.policy, in_force.revision)
     laps.end("observe")
-    plan, solution, fault = await site.decide(snapshot, look.policy, laps)
+    plan, solution, fault, shortfalls = await site.decide(snapshot, look.policy, laps)
     # The record comes before the deed, so that no deed is ever without one.
     record = RoundRecord(0, snapshot.time, in_force.revision, snapshot, look.policy, plan, laps.phase_ms, solution)
     number = site.keep_round(record)
@@ -113,7 +113,7 @@ async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
     await site.tell(plan, snapshot, look)
     done = Pass(
         *(epoch, in_force.revision, look.policy, snapshot, plan, number, settled, refused),
-        *(laps.phase_ms, look.sighted, site.by_hand(look), fault),
+        *(laps.phase_ms, look.sighted, site.by_hand(look), fault, shortfalls),
     )
     return done, look
 

@@ -14,8 +14,10 @@ from prometheus_client.registry import Collector
 from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.model.intervention_record import Intervention, InterventionKind
 from solver.capacity.partitioning import MIG_CHANGES
+from solver.checker.alarm import SHORTFALLS
 from solver.model.snapshot import Snapshot
 from solver.plan.plan import Inadmissible, Plan, Waits
+from solver.plan.violation import Violation
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -55,12 +57,13 @@ class Metrics:
         plan: Plan,
         phase_ms: Mapping[str, float],
         by_hand: Iterable[Intervention] = (),
+        shortfalls: Iterable[Violation] = (),
     ) -> None:
-        """Count a round; its plan, its snapshot and what was done by hand are what the gauges show from now on."""
+        """Count a round: the gauges show its plan, what that falls short of, its snapshot and what was done by hand."""
         for phase, duration_ms in phase_ms.items():
             self._phases.labels(phase).observe(duration_ms / 1_000)
         self._rounds.labels(plan.certificate.stage).inc()
-        self._latest.seen = snapshot, plan, tuple(by_hand)
+        self._latest.seen = snapshot, plan, tuple(by_hand), tuple(shortfalls)
 
     def fault(self) -> None:
         """Count a round in which the solver's first plan could not be acted on."""
@@ -79,15 +82,29 @@ class _LatestRound(Collector):
     """Gauges read from one round at the moment of the scrape, so that they agree with each other."""
 
     def __init__(self) -> None:
-        self.seen: tuple[Snapshot, Plan, tuple[Intervention, ...]] | None = None
+        self.seen: tuple[Snapshot, Plan, tuple[Intervention, ...], tuple[Violation, ...]] | None = None
 
     def collect(self) -> Iterator[Metric]:
         if self.seen is not None:
-            snapshot, plan, by_hand = self.seen
+            snapshot, plan, by_hand, shortfalls = self.seen
             yield from _plan_gauges(plan)
             yield _gpus(snapshot)
             yield _partitioning(snapshot)
             yield _interventions(by_hand)
+            yield _shortfalls(shortfalls)
+
+
+def _shortfalls(found: Iterable[Violation]) -> Metric:
+    """How many jobs wait, or leave, that need not; 0 of each kind where there are none."""
+    gauge = GaugeMetricFamily(
+        "quorate_round_shortfalls",
+        "Jobs of the latest round that wait beside what they may have (idle, lent) or leave for nothing (needless). Report them.",
+        labels=["kind"],
+    )
+    count = Tally(one.rule for one in found)
+    for kind in SHORTFALLS:
+        gauge.add_metric([kind], count[kind])
+    return gauge
 
 
 def _plan_gauges(plan: Plan) -> Iterator[Metric]:

@@ -41,7 +41,7 @@ class Pass:
     """What one pass saw (`sighted`: of the backend; `by_hand`: what people have put in force) and did.
 
     `round` is None where it had nothing new to say; `refused` counts claims not granted; `fault` says what went wrong with the
-    solver, where only the greedy answer may be acted on.
+    solver, where only the greedy answer may be acted on. `shortfalls`: jobs that wait or leave by the plan though they need not.
     """
 
     epoch: Epoch
@@ -56,6 +56,7 @@ class Pass:
     sighted: BackendReports
     by_hand: tuple[Intervention, ...]
     fault: str = ""
+    shortfalls: tuple[Violation, ...] = ()
 
     @property
     def idle(self) -> bool:

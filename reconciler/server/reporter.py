@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import Condition, LoopStatus
+from solver.plan.violation import Violation
 
 _DECIDES: frozenset[Condition] = frozenset({"leading", "observing"})
 
@@ -19,11 +21,14 @@ class Reporter:
     metrics: Metrics
     log: FilteringBoundLogger
     _said: tuple[str, str] = field(default=("", ""))
+    _short: frozenset[str] = frozenset()
 
     def hear(self, status: LoopStatus) -> None:
         """One pass is over."""
         if status.condition in _DECIDES and status.last is not None:
-            self.metrics.observe(status.last.snapshot, status.last.plan, status.last.phase_ms, status.last.by_hand)
+            last = status.last
+            self.metrics.observe(last.snapshot, last.plan, last.phase_ms, last.by_hand, last.shortfalls)
+            self._tell_of(last.shortfalls)
             if status.last.fault:
                 self.metrics.fault()
         saying = status.condition, status.message
@@ -32,3 +37,10 @@ class Reporter:
             is_well = status.condition in _DECIDES and not status.message
             say = self.log.info if is_well else self.log.warning
             say(status.condition, **({"message": status.message} if status.message else {}))
+
+    def _tell_of(self, shortfalls: Iterable[Violation]) -> None:
+        """Each job that waits or leaves though it need not is a line, once for as long as that is so."""
+        now = {f"{one.rule}/{one.subject}": one for one in shortfalls}
+        for name in sorted(now.keys() - self._short):
+            self.log.warning("plan-falls-short", kind=now[name].rule, job=now[name].subject, message=now[name].problem)
+        self._short = frozenset(now)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
 from reconciler.api.git_services import GitServices
-from reconciler.api.payloads import HELD_BACK, LEADING, SUSPENDED, Condition, Status
+from reconciler.api.payloads import FALLS_SHORT, HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.backends.baremetal.desk import AgentDesk
@@ -40,6 +40,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
+from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 
 
@@ -88,6 +89,7 @@ class Plane(Protocol):
 
 
 SPARED_NAMED_MAX: Final = 5
+SHORTFALLS_NAMED_MAX: Final = 3
 
 _OVER: Final[frozenset[LoopCondition]] = frozenset({"ended", "store-unusable"})
 
@@ -223,6 +225,7 @@ class ControlPlaneView:
             conditions += self._cluster.conditions()
         conditions += health_conditions(self._plane.health.all())
         conditions += self._disks.conditions() if self._disks else ()
+        conditions += shortfall_conditions(loop.last.shortfalls if loop.last else ())
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(
             conditions=(*conditions, leading),
@@ -272,3 +275,11 @@ def health_conditions(records: Iterable[NodeHealth]) -> Iterator[Condition]:
         named = ", ".join((*spared[:SPARED_NAMED_MAX], *(["..."] if len(spared) > SPARED_NAMED_MAX else [])))
         told = f"health would close {len(spared)} more ({named}), and maxUnhealthy does not let it"
         yield Condition(HELD_BACK, status=True, reason="TooManyUnhealthy", message=told)
+
+
+def shortfall_conditions(found: Sequence[Violation]) -> Iterator[Condition]:
+    """What is said of jobs that wait or leave by the latest plan though they need not, if there are any."""
+    if found:
+        more = f", and {len(found) - SHORTFALLS_NAMED_MAX} more" if len(found) > SHORTFALLS_NAMED_MAX else ""
+        named = "; ".join(f"{one.subject} {one.problem}" for one in found[:SHORTFALLS_NAMED_MAX])
+        yield Condition(FALLS_SHORT, status=True, reason="PlanNotMaximal", message=f"{named}{more}")

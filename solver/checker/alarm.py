@@ -16,6 +16,9 @@ from solver.plan.plan import Plan
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 
+SHORTFALLS = ("idle", "lent", "needless")
+"""A job waits beside free GPUs that it may have; beside what others would have to give back; it leaves for nothing."""
+
 
 def findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
     """Jobs that wait and need not, and work that leaves for nothing; () where there is none. The plan must break no rule."""

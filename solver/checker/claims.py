@@ -174,7 +174,7 @@ class _Claims:
             undone += [(giver.queue, *one) for giver in givers for one in giver.charge.items()]
             before = self.case.lookup.added_up(undone)
             before.update(self._used)
-            yield from _FairClaim(self, step.job, queue, gain, beyond, before).findings()
+            yield from _FairClaim(self, step.job, queue, gain, beyond, before, self._used).findings()
 
     def _leave(self, giver: _Giver) -> None:
         for gpu_type, milli in giver.charge.items():
@@ -240,7 +240,7 @@ class _Claims:
 
 @dataclass(frozen=True)
 class _FairClaim:
-    """A job that takes from other queues beyond its guarantee. `before`: what each line held before anybody left for it."""
+    """A job that takes from other queues beyond its guarantee. `before` and `after` it: what each line holds."""
 
     claims: _Claims
     job: JobName
@@ -248,6 +248,7 @@ class _FairClaim:
     gain: Charge
     givers: Sequence[_Giver]
     before: Mapping[QuotaLine, int]
+    after: Mapping[QuotaLine, int]
 
     def findings(self) -> Iterator[Violation]:
         """S12: it may take for its fair share, from queues above theirs alone, and the least served have more by it."""
@@ -262,6 +263,10 @@ class _FairClaim:
 
     def _of_type(self, gpu_type: GpuType, fair: Mapping[QueueName, int]) -> Iterator[Violation]:
         leaving, largest = Counter[QueueName](), Counter[QueueName]()
+        own, share = self.after[QuotaLine(self.queue, gpu_type)], fair.get(self.queue, 0)
+        if own > share:
+            told = f"has others leave, and {self.queue} would hold {MilliGpu(own)} {gpu_type}, its fair share is {MilliGpu(share)}"
+            yield Violation("S12", self.job, told)
         branches = defaultdict[QueueName | None, set[QueueName]](set)
         for giver in self.givers:
             apart = self.claims._apart(giver.queue, self.queue)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import InsideLedger
-from solver.model.cluster import DeviceId, GpuType, Node, NodeName
+from solver.model.cluster import DeviceId, GpuType, Level, Node, NodeName
 from solver.model.inflight import Intent
 from solver.model.parts import without
 from solver.model.shape import Shape
@@ -34,6 +34,15 @@ class FreeHost:
         """How many tasks of a shape it takes, with so many more GPUs."""
         beside = [have // need for have, need in ((self.cpu, shape.cpu), (self.memory, shape.memory)) if need]
         return min([(self.gpus + more) // shape.gpus, *beside])
+
+
+def slots_on(hosts: Iterable[FreeHost], shape: Shape, gpu_type: GpuType, level: Level | None) -> Counter[str]:
+    """For how many tasks some nodes have room, by domain."""
+    free = Counter[str]()
+    for host in hosts:
+        if host.gpus >= shape.gpus and host.node.gpu_type == gpu_type:
+            free[host.node.domain(level) if level else ""] += max(0, host.slots(shape))
+    return free
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,17 @@ class EndState:
         """GPUs that are whole now, and are to be partitioned."""
         devices = {step.device for step in self.case.steps(Repartition)} & self.case.ground.gpus.keys()
         return {device for device in devices if self.case.ground.gpus[device][1].instances is None}
+
+    def slots(self, shape: Shape, gpu_type: GpuType, level: Level | None) -> Counter[str]:
+        """For how many tasks there is room in each domain of a level, None: all nodes are one; whole GPUs alone."""
+        key = gpu_type, level, shape.gpus, int(shape.cpu), int(shape.memory)
+        if key not in self._slots:
+            self._slots[key] = slots_on(self.hosts.values(), shape, gpu_type, level)
+        return self._slots[key]
+
+    @cached_property
+    def _slots(self) -> dict[tuple[GpuType, Level | None, int, int, int], Counter[str]]:
+        return {}
 
     # What queues hold.
 

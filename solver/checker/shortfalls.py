@@ -7,7 +7,7 @@ types that are lent in part.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import charged_to
-from solver.checker.end_state import EndState, FreeHost
+from solver.checker.end_state import EndState, FreeHost, slots_on
 from solver.checker.fair_division import FairDivision
 from solver.checker.lenders import Lender, Lenders
 from solver.checker.turns import ordering_for
-from solver.model.cluster import GpuType, NodeName
+from solver.model.cluster import GpuType, Level, NodeName
 from solver.model.parts import shrinking_apart
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.shape import Shape
@@ -59,10 +59,10 @@ class _Asked(NamedTuple):
         """Its queue."""
         return self.job.spec.queue
 
-    def domain(self, host: FreeHost) -> str:
-        """In which of the domains a node is of which all its tasks have to be in one."""
-        level = self.job.spec.effective_topology.required
-        return host.node.domain(level) if level else ""
+    @property
+    def level(self) -> Level | None:
+        """That of which all its tasks have to be in one domain; None: they may be anywhere."""
+        return self.job.spec.effective_topology.required
 
 
 @dataclass
@@ -105,12 +105,9 @@ class _Shortfalls:
                 yield from self._ways(job, known)
 
     def _is_plain(self, job: Job) -> bool:
-        topology, (group, *others) = job.spec.topology, job.spec.task_groups
-        own, path = group.topology, self.case.lookup.path(job.spec.queue)
-        asks = (topology.group, topology.spread, own.required, own.group, own.spread, group.nodes, others)
-        ordering = ordering_for(self.case.lookup, job.spec.queue)
+        path, ordering = self.case.lookup.path(job.spec.queue), ordering_for(self.case.lookup, job.spec.queue)
         is_open = bool(path) and all(queue.stop_policy == "None" for queue in path)
-        return not any(asks) and group.shape.gpus > 0 and is_open and not ordering.strict and ordering.turns is None
+        return is_plain(job) and is_open and not ordering.strict and ordering.turns is None
 
     def _ways(self, job: Job, known: PriorityClass) -> Iterator[_Asked]:
         """On its first type, and on the others once they are open to it."""
@@ -224,16 +221,11 @@ class _Shortfalls:
         return lowest
 
     def _fits(self, asked: _Asked, hosts: Mapping[NodeName, FreeHost]) -> bool:
-        free = self._free_slots(asked, hosts.values())
+        if hosts is self.state.hosts:
+            free = self.state.slots(asked.shape, asked.gpu_type, asked.level)
+        else:
+            free = slots_on(hosts.values(), asked.shape, asked.gpu_type, asked.level)
         return max(free.values(), default=0) >= asked.tasks
-
-    def _free_slots(self, asked: _Asked, hosts: Iterable[FreeHost]) -> Counter[str]:
-        """For how many of its tasks there is room in each domain in which all of them have to be; in one where they need not."""
-        free = Counter[str]()
-        for host in hosts:
-            if host.gpus >= asked.shape.gpus and host.node.gpu_type == asked.gpu_type:
-                free[asked.domain(host)] += max(0, host.slots(asked.shape))
-        return free
 
     # On what others give up.
 
@@ -253,11 +245,11 @@ class _Shortfalls:
                     yield one
 
         missing = defaultdict[str, int](lambda: asked.tasks)
-        for domain, slots in self._free_slots(asked, self.state.hosts.values()).items():
+        for domain, slots in self.state.slots(asked.shape, asked.gpu_type, asked.level).items():
             missing[domain] -= slots
         for name in sorted(self._lenders.nodes(asked.queue, asked.gpu_type) & self.state.hosts.keys()):
             host, lenders = self.state.hosts[name], list(lend(name))
-            domain = asked.domain(host)
+            domain = host.node.domain(asked.level) if asked.level else ""
             missing[domain] -= _opened(host, asked.shape, lenders, missing[domain]) if lenders else 0
             if missing[domain] <= 0:
                 return True
@@ -288,6 +280,14 @@ class _Shortfalls:
     def _reclaim_mode(self, queue: QueueName) -> str:
         said = (known.reclaim for known in self.case.lookup.path(queue))
         return next((mode for mode in said if mode), self.case.policy.scheduling.reclaim)
+
+
+def is_plain(job: Job) -> bool:
+    """One group of whole GPUs that asks for nothing of where it is but one domain for all of it."""
+    topology, (group, *others) = job.spec.topology, job.spec.task_groups
+    own = group.topology
+    asks = (topology.group, topology.spread, own.required, own.group, own.spread, group.nodes, others)
+    return not any(asks) and group.shape.gpus > 0
 
 
 def _opened(host: FreeHost, shape: Shape, lenders: Sequence[Lender], most: int) -> int:

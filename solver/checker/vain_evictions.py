@@ -9,12 +9,14 @@ from functools import cached_property
 
 from solver.checker.case import JudgedPlan, Leaving
 from solver.checker.end_state import EndState
-from solver.model.cluster import DeviceId, NodeName
+from solver.checker.shortfalls import is_plain
+from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.parts import surplus_of, without
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Evict
+from solver.plan.plan import Evict, Grow
 from solver.plan.violation import Violation
+from solver.policy.policy import PriorityClass
 from solver.policy.tree import QuotaLine
 
 
@@ -41,6 +43,69 @@ class _Evictions:
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could stay")
             elif self._is_elastic(job) and self._could_stay(job, without(job.placement, surplus_of(job))):
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could shrink")
+            elif step.beneficiary in self._with_room_elsewhere:
+                yield Violation("needless", job.name, f"leaves for {step.beneficiary}, which has room elsewhere")
+
+    # For whom.
+
+    @cached_property
+    def _with_room_elsewhere(self) -> frozenset[JobName]:
+        """Jobs that are promised what others leave, and could start on what is free if all of these stayed."""
+        leaving = defaultdict[JobName, list[TaskPlacement]](list)
+        for step in self.case.leaving:
+            if step.beneficiary in self.case.promises and step.beneficiary is not None:
+                leaving[step.beneficiary] += (
+                    self.case.jobs[step.job].placement if isinstance(step, Evict) else step.tasks
+                )
+        return frozenset(name for name, tasks in leaving.items() if self._has_room_elsewhere(name, tasks))
+
+    def _has_room_elsewhere(self, name: JobName, leaving: Sequence[TaskPlacement]) -> bool:
+        job, promise = self.case.jobs[name], self.case.promises[name]
+        known = self.case.lookup.class_of(job)
+        types = {self.case.ground.gpu_types[task.node] for task in (*promise.tasks, *leaving)}
+        # What rests after an eviction may have a right to the place of others alone; others may use what leaves for this one.
+        if not is_plain(job) or len(types) != 1 or known is None or job.evicted_at:
+            return False
+        if any(self._placed[task.node] - {name} for task in leaving) or not self._may_start(job, known):
+            return False
+        if any(task.share is not None or task.mig is not None for task in leaving) or not self._is_below_limits(
+            job, leaving
+        ):
+            return False
+        (gpu_type,), (group,) = types, job.spec.task_groups
+        level = job.spec.effective_topology.required
+        shape, gpus = group.shape, Counter[NodeName]()
+        for sign, tasks in ((1, promise.tasks), (-1, leaving)):
+            for task in tasks:
+                gpus[task.node] += sign * len(task.devices)
+        room = Counter(self.state.slots(shape, gpu_type, level))
+        for name_of_node, more in gpus.items():
+            host = self.state.hosts.get(name_of_node)
+            if host is not None:
+                domain = host.node.domain(level) if level else ""
+                room[domain] += max(0, host.slots(shape, min(0, more))) - max(0, host.slots(shape))
+        return max(room.values(), default=0) >= len(promise.tasks)
+
+    def _may_start(self, job: Job, known: PriorityClass) -> bool:
+        """Whether it may start on what is free: what may not be lent inside guarantees alone."""
+        if known.preemptible or known.may_borrow:
+            return True
+        lines = (line for kind in self.case.given(self.case.promises[job.name]) for line in self._lines(job, kind))
+        return all(self.state.firm.held[line] <= self.case.guaranteed.get(line, 0) for line in lines)
+
+    def _lines(self, job: Job, kind: GpuType) -> tuple[QuotaLine, ...]:
+        return self.case.lookup.lines(job.spec.queue, kind)
+
+    @cached_property
+    def _placed(self) -> Mapping[NodeName, set[JobName]]:
+        """By node who gets something there."""
+        placed = defaultdict[NodeName, set[JobName]](set)
+        for step in (*self.case.placing, *self.case.steps(Grow)):
+            for task in step.tasks:
+                placed[task.node].add(step.job)
+        return placed
+
+    # Each of them.
 
     def _is_told_by_room(self, step: Leaving) -> bool:
         """Whether it leaves for room alone: not so that its own queue has a right to what others give up for the same job."""

@@ -16,8 +16,10 @@ from reconciler.control.passes import NoPlanError
 from reconciler.control.replay import replay
 from reconciler.control.runner import LoopStatus, Pace, Runner
 from reconciler.server.reporter import Reporter
+from reconciler.server.services import shortfall_conditions
 from solver.milp.highs import optimise
 from solver.model.snapshot import Snapshot
+from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 from solver.round.solve import solve
 from tests.reconciler.control.plane import Site
@@ -63,6 +65,40 @@ def test_who_runs_it_is_told_and_it_is_counted(site: Site) -> None:
             reporter.hear(status)
     assert [(line["log_level"], line.get("message", "")) for line in lines] == [("warning", done.fault), ("info", "")]
     assert b"quorate_round_faults_total 1.0" in metrics.text()
+
+
+def test_what_a_plan_falls_short_of_is_told_once_and_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = Violation("idle", "job", "waits beside free GPUs")
+    monkeypatch.setattr("reconciler.control.fallback.findings", lambda *_: (idle,))
+    done = one_pass(site.only_plane)
+    assert (done.shortfalls, done.fault) == ((idle,), "")
+    metrics = Metrics()
+    with capture_logs() as lines:
+        reporter = Reporter(metrics, structlog.get_logger())
+        for _ in range(2):
+            reporter.hear(LoopStatus("leading", "", done))
+    told = [line for line in lines if line["event"] == "plan-falls-short"]
+    assert [(line["kind"], line["job"], line["log_level"]) for line in told] == [("idle", "job", "warning")]
+    assert b'quorate_round_shortfalls{kind="idle"} 1.0' in metrics.text()
+    assert b'quorate_round_shortfalls{kind="needless"} 0.0' in metrics.text()
+    (condition,) = shortfall_conditions(done.shortfalls)
+    assert (condition.type, condition.reason, condition.message) == (
+        "FallsShort",
+        "PlanNotMaximal",
+        "job waits beside free GPUs",
+    )
+    assert not list(shortfall_conditions(()))
+
+
+def test_a_defect_of_that_question_costs_no_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a queue that is not there")
+
+    monkeypatch.setattr("reconciler.control.fallback.findings", broken)
+    name = site.submit("job", ("sleep", "forever"))
+    done = one_pass(site.only_plane)
+    assert site.state(name) == "starting"
+    assert done.fault.startswith("what the plan falls short of could not be told: KeyError")
 
 
 def test_where_nothing_can_be_decided_the_loop_says_so_and_goes_on_trying(

@@ -1,0 +1,193 @@
+"""What plans fall short of: found where somebody waits or leaves for nothing, and never where trying everything finds nothing."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+import pytest
+
+from solver.checker.alarm import findings
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Runs, Shrink, Starts, Step, Waits
+from solver.round.solve import solve
+from tests.solver.laws.generator import drawn
+from tests.solver.laws.judge import judged, production
+from tests.solver.laws.worlds import World, world_of
+
+KINDS = {
+    "idle": ("idle-beside", "entitled-fits-free"),
+    "lent": ("entitled-waits", "share-waits"),
+    "needless": ("needless",),
+}
+"""By kind of shortfall, what the judge of tiny worlds calls it."""
+
+
+def plan_of(world: World) -> Plan:
+    return solve(world.snapshot, world.policy, optimise)
+
+
+def found(world: World, plan: Plan) -> list[tuple[str, str]]:
+    return [(one.rule, one.subject) for one in findings(world.snapshot, world.policy, plan)]
+
+
+def without(plan: Plan, *jobs: str) -> Plan:
+    """The plan as if nobody had thought of these: they wait, and nobody leaves for them."""
+    forgotten = set(jobs)
+    gone = {step.job for step in plan.steps if isinstance(step, Evict | Shrink) and step.beneficiary in forgotten}
+    steps = tuple(step for step in plan.steps if getattr(step, "job", "") not in forgotten | gone)
+    queues = {verdict.job: verdict.queue for verdict in plan.verdicts}
+    verdicts = tuple(
+        Waits(verdict.job, queues[verdict.job], ())
+        if verdict.job in forgotten
+        else Runs(verdict.job, queues[verdict.job])
+        if verdict.job in gone
+        else verdict
+        for verdict in plan.verdicts
+    )
+    return msgspec.structs.replace(plan, steps=steps, verdicts=verdicts)
+
+
+WAITS = {
+    "beside free GPUs": ("nodes n1=4; queue a 2; queue b 0; run b1 b 2@n1 for 9m; wait w a 2 for 9m", "idle"),
+    "not preemptible beside free GPUs": (
+        "nodes n1=4 n2=4; class firm 0 fixed; queue a 2; queue b 0; run a1 a 2@n1 for 50m; wait w a 2x1 for 9m firm",
+        "idle",
+    ),
+    "beside free GPUs, inside its fair share": (
+        "nodes n1=4; queue a 0; queue b 0; run b1 b 2@n1 for 9m; wait w a 2 for 9m",
+        "idle",
+    ),
+    "beside what was lent": (
+        "nodes n1=2 n2=2; queue a 2; queue b 0; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 40m;"
+        "run b3 b 2@n2 for 30m; wait w a 2x1 for 9m",
+        "lent",
+    ),
+    "beside tasks that a gang can do without": (
+        "nodes n1=4; queue a 2; queue b 0; run e b 1-4x1@n1,n1,n1,n1 for 50m; wait w a 2 for 9m",
+        "lent",
+    ),
+    "beside what queues have above their fair share": (
+        "nodes n1=4; queue a 0; queue b 0; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 40m; run b3 b 1@n1 for 30m;"
+        "run b4 b 1@n1 for 20m; wait w a 2 for 9m",
+        "lent",
+    ),
+}
+
+
+@pytest.mark.parametrize("about", WAITS)
+def test_a_job_that_waits_and_need_not_is_found(about: str) -> None:
+    text, kind = WAITS[about]
+    world = world_of(text)
+    plan = plan_of(world)
+    assert found(world, plan) == []
+    spoiled = without(plan, "w")
+    assert found(world, spoiled) == [(kind, "w")]
+    # Nobody is harmed by it: the plan may be acted on.
+    assert {one.rule for one in violations(world.snapshot, world.policy, spoiled)} <= {"fit", "bound"}
+
+
+MAY_WAIT = {
+    "its queue is full": "nodes n1=4; queue a 2 max=2; queue b 0; run a1 a 2@n1 for 50m; wait w a 1 for 9m",
+    "no node has room": (
+        "nodes n1=2 n2=2; rules moves=0; queue a 4; run a1 a 1@n1 for 50m; run a2 a 1@n2 for 50m; wait w a 2 for 9m"
+    ),
+    "what is lent is protected": (
+        "nodes n1=2; class safe 0 minRuntime=90m; queue a 2; queue b 0; run b1 b 2@n1 for 50m safe; wait w a 2 for 9m"
+    ),
+    "who could leave is too large": (
+        "nodes n1=4; queue a 1; queue b 3; run b1 b 3@n1 for 50m; run b2 b 1@n1 for 90m; wait w a 2 for 9m"
+    ),
+    "others hold no more than their share": (
+        "nodes n1=4; queue a 0; queue b 0; run a1 a 2@n1 for 50m; run b1 b 2@n1 for 40m; wait w a 1 for 9m"
+    ),
+    "its queue takes guarantees back alone": (
+        "nodes n1=2; rules reclaim=guaranteed; queue a 0; queue b 0; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 40m;"
+        "wait w a 1 for 9m"
+    ),
+}
+
+
+@pytest.mark.parametrize("about", MAY_WAIT)
+def test_nobody_is_accused_who_has_to_wait(about: str) -> None:
+    world = world_of(MAY_WAIT[about])
+    plan = plan_of(world)
+    assert any(isinstance(verdict, Waits) for verdict in plan.verdicts)
+    assert found(world, plan) == []
+
+
+def test_a_job_that_leaves_for_nothing_is_found() -> None:
+    world = world_of(
+        "nodes n1=4; queue a 1; queue b 0; run b1 b 1@n1 for 50m; run b2 b 3@n1 for 40m; wait w a 1 for 9m"
+    )
+    plan = plan_of(world)
+    (step,) = (step for step in plan.steps if isinstance(step, Evict))
+    assert found(world, plan) == []
+    other = msgspec.structs.replace(step, job=next(job.name for job in world.snapshot.jobs if job.name == "b2"))
+    more = msgspec.structs.replace(plan, steps=(*plan.steps, other))
+    # Either of them could stay.
+    assert found(world, more) == [("needless", "b1"), ("needless", "b2")]
+
+
+def test_a_gang_that_leaves_and_could_shrink_is_found() -> None:
+    world = world_of("nodes n1=4; queue a 2; queue b 0; run e b 2-4x1@n1,n1,n1,n1 for 50m; wait w a 2 for 9m")
+    plan = plan_of(world)
+    (step,) = (step for step in plan.steps if isinstance(step, Shrink))
+    leaves = Evict(step.job, step.attempt, "reclaim", step.grace, step.gpus, step.lost_gpu_s, step.beneficiary)
+    changed = tuple(cast("Step", leaves if one is step else one) for one in plan.steps)
+    assert found(world, plan) == []
+    assert found(world, msgspec.structs.replace(plan, steps=changed)) == [("needless", "e")]
+
+
+ACROSS = "nodes n1=4; queue a 2; queue b 2; run a0 a 1@n1 for 90m; run b0 b 1@n1 for 80m; wait old a 2 for 50m"
+
+
+def test_what_starts_beyond_its_guarantee_does_not_come_before_what_lies_inside() -> None:
+    world = world_of(
+        "nodes n1=4; queue a 2; queue b 2; run a0 a 1@n1 for 90m; run b0 b 1@n1 for 80m; wait old a 2 for 50m; wait w b 1 for 5m"
+    )
+    plan = plan_of(world)
+    (start,) = (step for step in plan.steps if isinstance(step, Bind | Nominate))
+    assert start.job == "w"
+    (waiting,) = (job for job in world.snapshot.jobs if job.name == "old")
+    alone = world_of(
+        "nodes n1=4; queue a 2; queue b 2; run a0 a 1@n1 for 90m; run b0 b 1@n1 for 80m; wait old a 2 for 50m"
+    )
+    (across,) = (step for step in plan_of(alone).steps if isinstance(step, Bind))
+    verdicts = tuple(
+        Starts(one.job, one.queue, waiting.spec.gpus, waiting.spec.gpus)
+        if one.job == "old"
+        else Waits(one.job, one.queue, ())
+        for one in plan.verdicts
+        if one.job in ("old", "w")
+    )
+    assert found(world, msgspec.structs.replace(plan, steps=(across,), verdicts=verdicts)) == [("idle", "w")]
+
+
+WORLDS = pytest.mark.parametrize("numbers", [range(80), pytest.param(range(2400), marks=pytest.mark.long)], ids=len)
+
+
+@WORLDS
+@pytest.mark.parametrize("parts", [False, True])
+def test_random_worlds_at_rest_are_accused_of_nothing_that_trying_everything_does_not_find(
+    parts: bool, numbers: range
+) -> None:
+    for number in numbers:
+        course, told = judged(drawn(number, parts=parts), rename=None)
+        if course.rests:
+            world = World(course.end, course.world.policy)
+            known = {finding.kind for finding in told if finding.number == 0}
+            for rule, job in found(world, production(*world)):
+                assert known & set(KINDS[rule]), f"world {number}: {rule} {job}"
+
+
+@WORLDS
+def test_random_rounds_are_accused_of_nothing_that_trying_everything_does_not_find(numbers: range) -> None:
+    for number in numbers:
+        course, told = judged(drawn(number), rename=None)
+        needless = {finding.number for finding in told if finding.kind == "needless"}
+        for place, held in enumerate(course.rounds, 1):
+            rules = {rule for rule, _ in found(World(held.snapshot, held.policy), held.plan)}
+            assert rules <= {"needless"}, f"world {number}, round {place}"
+            assert not rules or place in needless, f"world {number}, round {place}"
