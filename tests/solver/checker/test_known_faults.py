@@ -1,0 +1,161 @@
+"""The faults that rounds once had (tests/solver/laws/faults), put into plans again: which the checker refuses, and of which the alarm
+tells. What neither finds is in the table too: it shows in no single plan, or in nothing that these two count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+import pytest
+
+from solver.checker.alarm import findings
+from solver.checker.check import violations
+from solver.plan.plan import Bind, Evict, Plan, Runs, Shrink, Starts, Step, Waits
+from solver.quota import fairshare
+from solver.quota.entitlement import ServedOrder
+from tests.solver.checker.test_seeded_faults import anybody_gives, more_than_needed
+from tests.solver.laws.faults import FAULTS
+from tests.solver.laws.judge import greedy, production
+from tests.solver.laws.worlds import World, world_of
+
+Patch = pytest.MonkeyPatch
+Found = Literal["checker", "alarm", "neither"]
+
+
+class Row(NamedTuple):
+    """A fault by its number, which of its worlds, how it is put into a plan again, and what finds it."""
+
+    number: int
+    case: int
+    seed: Callable[[World, Patch], Plan]
+    found: Found
+    rule: str = ""
+
+
+def by_the_search(world: World, _: Patch) -> Plan:
+    """The search alone still decides so."""
+    return greedy(*world)
+
+
+def by_the_program(world: World, _: Patch) -> Plan:
+    """The program still decides so."""
+    return production(*world)
+
+
+def forgets(world: World, _: Patch) -> Plan:
+    """Nobody leaves for the job that waits first."""
+    plan = production(*world)
+    waiting = {job.name for job in world.snapshot.jobs if job.phase == "pending"}
+    steps = tuple(
+        step for step in plan.steps if not waiting & {getattr(step, "job", ""), getattr(step, "beneficiary", "")}
+    )
+    verdicts = tuple(
+        Waits(one.job, one.queue, ()) if one.job in waiting else Runs(one.job, one.queue) for one in plan.verdicts
+    )
+    return msgspec.structs.replace(plan, steps=steps, verdicts=verdicts)
+
+
+def starts_alone(name: str) -> Callable[[World, Patch], Plan]:
+    """One job starts as if no other waited."""
+
+    def seed(world: World, _: Patch) -> Plan:
+        plan = production(*world)
+        jobs = tuple(job for job in world.snapshot.jobs if job.placement or job.name == name)
+        alone = production(msgspec.structs.replace(world.snapshot, jobs=jobs), world.policy)
+        steps = tuple(step for step in alone.steps if isinstance(step, Bind))
+        assert [step.job for step in steps] == [name]
+        gpus = {job.name: job.spec.gpus for job in world.snapshot.jobs}
+        verdicts = tuple(
+            Starts(one.job, one.queue, gpus[one.job], gpus[one.job])
+            if one.job == name
+            else Waits(one.job, one.queue, ())
+            if isinstance(one, Starts | Waits)
+            else one
+            for one in plan.verdicts
+        )
+        return msgspec.structs.replace(plan, steps=steps, verdicts=verdicts)
+
+    return seed
+
+
+def leaves_whole(world: World, _: Patch) -> Plan:
+    """The whole gang leaves where it should shrink."""
+    plan = production(*world)
+
+    def changed(step: Step) -> Step:
+        if not isinstance(step, Shrink):
+            return step
+        return Evict(step.job, step.attempt, "reclaim", step.grace, step.gpus, step.lost_gpu_s, step.beneficiary)
+
+    return msgspec.structs.replace(plan, steps=tuple(map(changed, plan.steps)))
+
+
+def patched(fault: Callable[[Patch], None]) -> Callable[[World, Patch], Plan]:
+    def seed(world: World, patch: Patch) -> Plan:
+        fault(patch)
+        return greedy(*world)
+
+    return seed
+
+
+def takes_too_many(patch: Patch) -> None:
+    """All that may leave does, whose ever it is."""
+    anybody_gives(patch)
+    more_than_needed(patch)
+    patch.setattr("solver.preemption.eviction.Preemptor._is_fair", lambda *_: True)
+
+
+def names_decide(_: World, patch: Patch) -> Plan:
+    """The odd GPU of a fair share goes to the first name, and not to the queue whose job has waited longest."""
+    book = fairshare.divide
+    patch.setattr(
+        "solver.quota.fairshare.divide",
+        lambda milli, claims: book(milli, {name: one._replace(order=ServedOrder()) for name, one in claims.items()}),
+    )
+    return greedy(*BY_NAMES)
+
+
+BY_NAMES = world_of(
+    "nodes n1=5; queue a 0; queue c 0; queue d 0; run d1 d 2@n1 for 50m; run d2 d 1@n1 for 40m; run d3 d 2@n1 for 30m;"
+    "wait w a 2 for 5m; wait v c 2 for 9m"
+)
+
+TABLE = (
+    Row(1, 0, forgets, "alarm", "lent"),
+    Row(2, 0, patched(takes_too_many), "checker", "S13"),
+    Row(3, 0, names_decide, "checker", "S12"),
+    Row(4, 0, by_the_search, "neither"),
+    Row(5, 0, by_the_search, "alarm", "idle"),
+    Row(5, 1, by_the_search, "alarm", "needless"),
+    Row(6, 0, by_the_program, "neither"),
+    Row(7, 0, starts_alone("old"), "alarm", "idle"),
+    Row(8, 0, by_the_program, "neither"),
+    Row(9, 0, leaves_whole, "alarm", "needless"),
+    Row(10, 0, by_the_search, "neither"),
+    Row(11, 0, forgets, "alarm", "lent"),
+    Row(12, 3, by_the_program, "neither"),
+    Row(13, 0, by_the_program, "neither"),
+    Row(14, 2, starts_alone("gang"), "alarm", "idle"),
+    Row(15, 0, by_the_search, "neither"),
+    Row(16, 0, by_the_search, "alarm", "needless"),
+    Row(17, 0, patched(anybody_gives), "checker", "S12"),
+)
+
+
+def test_the_table_has_every_fault() -> None:
+    assert {row.number for row in TABLE} == {fault.number for fault in FAULTS}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.number}.{row.case} {row.found}")
+def test_a_known_fault_is_found_by_what_the_table_says(row: Row, monkeypatch: Patch) -> None:
+    fault = next(fault for fault in FAULTS if fault.number == row.number)
+    world = BY_NAMES if row.seed is names_decide else list(fault.cases())[row.case].world
+    plan = row.seed(world, monkeypatch)
+    refused = {one.rule for one in violations(*world, plan)} - {"fit", "bound"}
+    told = {one.rule for one in findings(*world, plan)}
+    assert {"checker": row.rule in refused, "alarm": row.rule in told, "neither": not refused | told}[row.found], (
+        refused,
+        told,
+    )
