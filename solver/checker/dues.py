@@ -43,11 +43,11 @@ def guaranteed_lines(lookup: PolicyIndex, capacity: Mapping[GpuType, int]) -> di
     for queue in lookup.from_the_top:
         for gpu_type in capacity:
             line, above = QuotaLine(queue.name, gpu_type), QuotaLine(_above(lookup, queue.name), gpu_type)
-            there, mine = found.get(above, 0), said[line]
-            if mine is None:
+            there, stated_here, share = found.get(above, 0), said[line], 0
+            if stated_here is None and weights[above]:
                 gpus = max(0, there - given[above]) // MILLI_PER_GPU
-                mine = gpus * queue.weight // weights[above] * MILLI_PER_GPU if weights[above] else 0
-            found[line] = min(there, mine)
+                share = gpus * queue.weight // weights[above] * MILLI_PER_GPU
+            found[line] = min(there, share if stated_here is None else stated_here)
     return {line: milli for line, milli in found.items() if line.queue != _CLUSTER}
 
 
@@ -87,9 +87,9 @@ def inside_limits(lookup: PolicyIndex, limits: Mapping[QuotaLine, int], own: Ite
     other's way. `own`: what queues hold by themselves.
     """
     inside = Counter[QuotaLine]()
-    for queue, gpu_type, milli in own:
-        if queue in lookup.queues and queue not in lookup.parents:
-            inside[QuotaLine(queue, gpu_type)] += milli
+    for holder, gpu_type, milli in own:
+        if holder in lookup.queues and holder not in lookup.parents:
+            inside[QuotaLine(holder, gpu_type)] += milli
     types = {line.gpu_type for line in inside}
     for queue in reversed(lookup.from_the_top):
         above = _above(lookup, queue.name)

@@ -5,7 +5,7 @@ Part of the checker. It counts rather too little as free: whole GPUs of open nod
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +13,10 @@ from functools import cached_property
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import InsideLedger
 from solver.model.cluster import DeviceId, GpuType, Level, Node, NodeName
-from solver.model.inflight import Intent
 from solver.model.parts import without
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Bind, Grow, Nominate, Repartition, Reserve, Shrink, Unreserve
+from solver.plan.plan import Grow, Repartition, Reserve, Shrink, Unreserve
 from solver.policy.tree import QuotaLine
 
 
@@ -85,8 +84,9 @@ class EndState:
 
     def _holders(self) -> Iterator[tuple[Job, Sequence[TaskPlacement]]]:
         case = self.case
-        leaving = self._tasks_of((known.job, known.tasks) for known in (*case.steps(Shrink), *self._asked("shrink")))
-        joining = self._tasks_of((known.job, known.tasks) for known in self._asked("start", "grow"))
+        leaving, joining = self._asked("shrink"), self._asked("start", "grow")
+        for shrink in case.steps(Shrink):
+            leaving.setdefault(shrink.job, []).extend(shrink.tasks)
         for job in case.snapshot.jobs:
             if job.phase != "pending" and job.name not in self.gone:
                 yield job, without(job.placement, leaving[job.name]) if job.name in leaving else job.placement
@@ -96,17 +96,17 @@ class EndState:
         for name, tasks in case.promised.items():
             if name not in provided and name in case.jobs:
                 yield case.jobs[name], tasks
-        for step in (*case.placing, *case.steps(Grow)):
+        for step in case.placing:
             yield case.jobs[step.job], step.tasks
+        for growth in case.steps(Grow):
+            yield case.jobs[growth.job], growth.tasks
 
-    def _asked(self, *kinds: str) -> list[Intent]:
-        return [intent for intent in self.case.intents if intent.kind in kinds]
-
-    @staticmethod
-    def _tasks_of(known: Iterable[tuple[JobName, Sequence[TaskPlacement]]]) -> Mapping[JobName, list[TaskPlacement]]:
-        found = defaultdict[JobName, list[TaskPlacement]](list)
-        for name, tasks in known:
-            found[name] += tasks
+    def _asked(self, *kinds: str) -> dict[JobName, list[TaskPlacement]]:
+        """The tasks of intents of these kinds, by job."""
+        found: dict[JobName, list[TaskPlacement]] = {}
+        for intent in self.case.intents:
+            if intent.kind in kinds:
+                found.setdefault(intent.job, []).extend(intent.tasks)
         return found
 
     @cached_property
@@ -119,7 +119,8 @@ class EndState:
         """Nodes of which something is kept for a gang, or by a document."""
         given_up = {step.job for step in self.case.steps(Unreserve)}
         held = [known for known in self.case.snapshot.in_flight.reservations if known.holder not in given_up]
-        return frozenset(task.node for known in (*held, *self.case.steps(Reserve)) for task in known.tasks)
+        tasks = [known.tasks for known in held] + [step.tasks for step in self.case.steps(Reserve)]
+        return frozenset(task.node for known in tasks for task in known)
 
     @cached_property
     def _changing(self) -> set[DeviceId]:
@@ -148,7 +149,7 @@ class EndState:
     @cached_property
     def before(self) -> InsideLedger:
         """What lies inside guarantees then of what was held before."""
-        given = {step.job for kind in (Bind, Nominate) for step in self.case.steps(kind)}
+        given = {step.job for step in self.case.placing}
         return self._ledger((job, tasks) for job, tasks in self.held if job.name not in given)
 
     @cached_property

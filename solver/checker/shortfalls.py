@@ -138,7 +138,7 @@ class _Shortfalls:
             return False
         doublings = min(len(job.evicted_at) - 1, DOUBLINGS_MAX)
         back_off = self.case.policy.scheduling.evictions.back_off * 2**doublings
-        return self.case.snapshot.time < job.evicted_at[-1] + back_off
+        return bool(self.case.snapshot.time < job.evicted_at[-1] + back_off)
 
     # By what right.
 

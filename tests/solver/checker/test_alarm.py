@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import msgspec
 import pytest
 
 from solver.checker.alarm import findings
 from solver.checker.check import violations
 from solver.milp.highs import optimise
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Runs, Shrink, Starts, Step, Waits
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Runs, Shrink, Starts, Waits
 from solver.round.solve import solve
 from tests.solver.laws.generator import drawn
 from tests.solver.laws.judge import judged, production
@@ -135,7 +133,7 @@ def test_a_gang_that_leaves_and_could_shrink_is_found() -> None:
     plan = plan_of(world)
     (step,) = (step for step in plan.steps if isinstance(step, Shrink))
     leaves = Evict(step.job, step.attempt, "reclaim", step.grace, step.gpus, step.lost_gpu_s, step.beneficiary)
-    changed = tuple(cast("Step", leaves if one is step else one) for one in plan.steps)
+    changed = tuple(leaves if one is step else one for one in plan.steps)
     assert found(world, plan) == []
     assert found(world, msgspec.structs.replace(plan, steps=changed)) == [("needless", "e")]
 

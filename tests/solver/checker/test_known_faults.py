@@ -1,5 +1,7 @@
-"""The faults that rounds once had (tests/solver/laws/faults), put into plans again: which the checker refuses, and of which the alarm
-tells. What neither finds is in the table too: it shows in no single plan, or in nothing that these two count.
+"""The faults that rounds once had (tests/solver/laws/faults), put into plans again, and what finds each.
+
+The checker refuses some of them, and of others the alarm tells. What neither finds is in the table too: it shows in no single plan,
+or in nothing that these two count.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.tree import QueueTree, QuotaLine
-from solver.quota import entitlement, fairshare
+from solver.quota import entitlement, fairshare, guarantees
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.fairshare import Claimant
 from solver.round.solve import solve
 from tests.solver.laws.worlds import World, world_of
 
 Patch = pytest.MonkeyPatch
-guaranteed_by_the_book = entitlement.guarantees
+guaranteed_by_the_book = guarantees.guarantees
 used_by_the_book = entitlement.use_by_line
 divided_by_the_book = fairshare.divide
 
