@@ -62,7 +62,7 @@ class FairDivision:
             if shares is None:
                 return None
             found |= shares
-            given.update({name: share for name, share in shares.items()})
+            given = {**given, **shares}
         return found
 
     def _claims(self, gpu_type: GpuType, wanted: _Demand) -> dict[QueueName, _Claim]:
