@@ -202,6 +202,13 @@ class JudgedPlan:
         return tuple(step for step in self.plan.steps if isinstance(step, Leaving))
 
     @cached_property
+    def for_growth(self) -> frozenset[JobName]:
+        """Running gangs for whose growth others leave: they are promised nothing, and grow once these have left."""
+        asked = {step.beneficiary for step in self.leaving} | {intent.beneficiary for intent in self.intents}
+        jobs = (self.jobs.get(name) for name in asked if name is not None)
+        return frozenset(job.name for job in jobs if job is not None and job.phase == "running")
+
+    @cached_property
     def moving(self) -> frozenset[JobName]:
         """Who of those moves."""
         return moving(self.plan)

@@ -126,14 +126,16 @@ class _Claims:
 
     @cached_property
     def _givers(self) -> Mapping[JobName, list[_Giver]]:
-        """What leaves, by for whom."""
+        """What leaves, by for whom; what leaves for the growth of gangs is for evictions."""
         givers = defaultdict[JobName, list[_Giver]](list)
         for step in self.case.leaving:
-            if isinstance(step, Evict) and step.beneficiary is not None and step.means != "move":
+            if step.beneficiary is None or step.beneficiary in self.case.for_growth:
+                continue
+            if isinstance(step, Evict) and step.means != "move":
                 queue = self.case.jobs[step.job].spec.queue
                 givers[step.beneficiary].append(_Giver(step.job, step.job, queue, self.case.held.get(step.job, {})))
         for name, part in self.case.parted.steps.items():
-            if isinstance(part, Shrink) and part.beneficiary is not None:
+            if isinstance(part, Shrink) and part.beneficiary and part.beneficiary not in self.case.for_growth:
                 job = self.case.parted.jobs[name]
                 charge = self.case.ground.charge(job.placement)
                 givers[part.beneficiary].append(_Giver(part.job, name, job.spec.queue, charge))

@@ -85,7 +85,7 @@ class EndState:
     def _holders(self) -> Iterator[tuple[Job, Sequence[TaskPlacement]]]:
         case = self.case
         leaving, joining = self._asked("shrink"), self._asked("start", "grow")
-        for shrink in case.steps(Shrink):
+        for shrink in (step for step in case.steps(Shrink) if step.beneficiary not in case.for_growth):
             leaving.setdefault(shrink.job, []).extend(shrink.tasks)
         for job in case.snapshot.jobs:
             if job.phase != "pending" and job.name not in self.gone:
@@ -105,14 +105,17 @@ class EndState:
         """The tasks of intents of these kinds, by job."""
         found: dict[JobName, list[TaskPlacement]] = {}
         for intent in self.case.intents:
-            if intent.kind in kinds:
+            if intent.kind in kinds and intent.beneficiary not in self.case.for_growth:
                 found.setdefault(intent.job, []).extend(intent.tasks)
         return found
 
     @cached_property
     def gone(self) -> frozenset[JobName]:
-        """Who has left where it was: evicted by the plan or before, or moved."""
-        return self.case.sent_back | self.case.evicted
+        """Who has left where it was: by the plan or before; what leaves for the growth of a gang is the gang's."""
+        for_growth = self.case.for_growth
+        stays = {step.job for step in self.case.leaving if step.beneficiary in for_growth}
+        stays |= {intent.job for intent in self.case.intents if intent.evicts and intent.beneficiary in for_growth}
+        return (self.case.sent_back | self.case.evicted) - stays
 
     @cached_property
     def _reserved(self) -> frozenset[NodeName]:
@@ -145,6 +148,13 @@ class EndState:
     def inside(self) -> InsideLedger:
         """What lies inside guarantees then."""
         return self._ledger(self.held)
+
+    @cached_property
+    def beside_leaving(self) -> InsideLedger:
+        """The same, as if what leaves by the plan stayed: what a queue may have for its leaving can be given in the next round."""
+        leaving = ((self.case.jobs[step.job], step) for step in self.case.leaving)
+        tasks = [(job, step.tasks if isinstance(step, Shrink) else job.placement) for job, step in leaving]
+        return self._ledger([*self.held, *tasks])
 
     @cached_property
     def before(self) -> InsideLedger:

@@ -62,7 +62,8 @@ class FairDivision:
             if shares is None:
                 return None
             found |= shares
-            given = {**given, **shares}
+            for name in children:
+                given[name] = shares[name]
         return found
 
     def _claims(self, gpu_type: GpuType, wanted: _Demand) -> dict[QueueName, _Claim]:

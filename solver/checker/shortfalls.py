@@ -145,7 +145,8 @@ class _Shortfalls:
     def _right(self, asked: _Asked) -> str:
         """Inside what all that it asks for would lie, beside all that is held then; "" where it is not sure to."""
         lines, known = self.case.lookup.lines(asked.queue, asked.gpu_type), asked.known
-        if all(self.state.inside.left(line) >= asked.milli for line in lines):
+        ledgers = (self.state.inside, self.state.beside_leaving)
+        if all(ledger.left(line) >= asked.milli for line in lines for ledger in ledgers):
             return "guarantee"
         if not known.preemptible and not known.may_borrow:
             return "guarantee for what is not preemptible" if self._is_inside_firmly(asked, lines) else ""

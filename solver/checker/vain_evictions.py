@@ -33,7 +33,7 @@ class _Evictions:
     def findings(self) -> Iterator[Violation]:
         """Each by itself: beside all that the plan gives, and without the others that leave."""
         for step in self.case.leaving:
-            if step.beneficiary is None or step.means == "move" or not self._is_told_by_room(step):
+            if step.means == "move" or not self._is_told_by_room(step):
                 continue
             job = self.case.jobs[step.job]
             if not isinstance(step, Evict):
@@ -110,7 +110,9 @@ class _Evictions:
     def _is_told_by_room(self, step: Leaving) -> bool:
         """Whether it leaves for room alone: not so that its own queue has a right to what others give up for the same job."""
         queue = self.case.jobs[step.job].spec.queue
-        if step.beneficiary not in self.case.jobs or self.case.jobs[step.beneficiary].spec.queue != queue:
+        if step.beneficiary not in self.case.promises or step.beneficiary is None:
+            return False
+        if self.case.jobs[step.beneficiary].spec.queue != queue:
             return True
         return not self._takes_from_others[step.beneficiary]
 

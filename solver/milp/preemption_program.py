@@ -130,6 +130,7 @@ class PreemptionProgram:
     families: list[PreemptorFamily]
     movers: Sequence[ConsolidationCandidate] = ()
     moves_max: int = 0
+    grows: bool = False
     is_large: bool = False
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     served: dict[int, ServedColumn] = field(default_factory=dict)
@@ -262,7 +263,7 @@ class PreemptionProgram:
                 if self.families[known].means[members[0]] != UNLAWFUL:
                     column = self.credits[group, known] = self.builder.column(most, integer=False)
                     terms[column] = into[known][column] = 1.0
-                    if held.leave[members[0]] <= (least[known] if self.is_large else 1):
+                    if self.grows or held.leave[members[0]] <= (least[known] if self.is_large else 1):
                         continue
                     one = self.exceptions[group, known] = self.builder.column(len(members))
                     self.builder.at_most({one: float(gpus[members[0]]), column: -1.0}, 0.0)
@@ -551,7 +552,7 @@ class PreemptionProgram:
     def _entitled_lost(self, layer: SubLayer) -> dict[int, float]:
         """GPUs inside their own queue's share that leave, where waiting work of the same value or less is served in this layer.
 
-        It would only take their place.
+        It would only take their place. Tasks beyond a job's minima yield to jobs of the same value.
         """
         least = dict[QueueName, int]()
         for served in self.served.values():
@@ -563,8 +564,7 @@ class PreemptionProgram:
             column: self._gpus(number)
             for number, column in self.leaving.items()
             if (queue := held.holders[number].job.spec.queue) in least
-            and held.base[number] == number
-            and held.holders[number].base_priority >= least[queue]
+            and held.holders[number].base_priority >= least[queue] + (held.base[number] != number)
             and self._inside(number)
         }
 

@@ -21,7 +21,7 @@ from solver.placement.starts import JobStart
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
-from solver.plan.reasons import AwaitsRelease
+from solver.plan.reasons import AwaitsRelease, Outranked
 from solver.policy.harm import Rule
 from solver.policy.policy import Policy
 from solver.preemption.consolidation import Move
@@ -42,7 +42,8 @@ class RoundExplanation:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
-    `grown`: running gangs that get more tasks.
+    `grown`: running gangs that get more tasks. `standing_back`: jobs that would start in vain, each with the job that would take
+    its GPUs.
     """
 
     snapshot: Snapshot
@@ -54,6 +55,7 @@ class RoundExplanation:
     decision: Decision
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
+    standing_back: Mapping[JobName, JobName] = field(default_factory=dict)
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
     _after: FreeCapacity = field(init=False)
@@ -85,7 +87,9 @@ class RoundExplanation:
         world, shares = with_grown(self.asked, self.grown), self.decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
         shares = shares.beside(more)
-        return FutureState.after_round(world, self.policy, shares, self._started(), self._begins, self._after)
+        growing = (promise.start for promise in self.decision.growth_promises)
+        started = (*self._started(), *growing)
+        return FutureState.after_round(world, self.policy, shares, started, self._begins, self._after)
 
     def _room_after(self) -> FreeCapacity:
         """The room without what this round gives to anybody."""
@@ -148,6 +152,8 @@ class RoundExplanation:
 
     def _leaving(self) -> Iterator[Verdict]:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
+        grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
+        preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
         moves = self._moves()
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
@@ -168,13 +174,13 @@ class RoundExplanation:
 
     def _whom_they_wait_for(self) -> dict[JobName, Collection[JobName]]:
         """Who must be gone before each of those can begin who were promised something."""
-        promises = self.decision.promises
+        promises = self.decision.nominations
         nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
         parts = held_parts(self.asked, nodes | {node for promise in promises for node, _ in promise.pledged})
         leaving, asked_for = self._deadlines().keys(), self._asked_for()
         leaving_from = _by_node(job for job in self.asked.jobs if job.name in leaving)
         waits_for: dict[JobName, Collection[JobName]] = {
-            promise.job.name: asked_for[promise.job.name] | _holders_of(promise, parts, leaving, leaving_from)
+            promise.job.name: asked_for[owner_of(promise.job.name)] | _holders_of(promise, parts, leaving, leaving_from)
             for promise in promises
         }
         waits_for |= {name: {name} for name in self._moves()}
@@ -218,7 +224,10 @@ class RoundExplanation:
         when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
         for candidate in waiting:
             job = candidate.job
-            yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+            reasons = why.reasons(candidate)
+            if job.name in self.standing_back:
+                reasons = (Outranked((self.standing_back[job.name],)),)
+            yield Waits(job.name, job.spec.queue, reasons, when.get(job.name))
         for job in self.snapshot.pending:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:

@@ -27,6 +27,7 @@ from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
+from solver.placement.growth import grow_all
 from solver.placement.placement import PlacedGang, least_tasks
 from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
@@ -37,7 +38,10 @@ from solver.preemption.consolidation import ConsolidationSearch
 from solver.preemption.eviction import Preemptor
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
+from solver.preemption.growth_search import GrowthSearch
 from solver.preemption.new_nomination import NewNomination
+from solver.preemption.spared_victims import SparedVictims
+from solver.preemption.trial import leave
 from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
@@ -45,6 +49,7 @@ from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
+from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class Decision:
     """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
     `proof`: states what may be asked to know better how good it is. `displacing`: as in `Preemptor`.
-    `is_programmed`: the program chose the victims.
+    `is_programmed`: the program chose the victims. `growth`, `growth_promises`: tasks that join running gangs inside their
+    guarantees, now or once others have left, each as a job of its own.
     """
 
     starts: tuple[JobStart, ...]
@@ -63,12 +69,19 @@ class Decision:
     proof: Callable[[], Proof] | None = None
     displacing: Mapping[JobName, Tier] = field(default_factory=dict)
     is_programmed: bool = False
+    growth: tuple[JobStart, ...] = ()
+    growth_promises: tuple[NewNomination, ...] = ()
+
+    @property
+    def nominations(self) -> tuple[NewNomination, ...]:
+        """What is promised to jobs that wait, and to gangs that grow."""
+        return (*self.promises, *self.growth_promises)
 
     def take(self, room: FreeCapacity) -> None:
         """Everything that is given to somebody is nobody else's."""
-        for start in self.starts:
+        for start in (*self.starts, *self.growth):
             room.occupy(start.held)
-        for promise in self.promises:
+        for promise in self.nominations:
             promise.take(room)
 
 
@@ -120,6 +133,8 @@ class RoundState:
     is_programmed: bool = False
     confirmed: frozenset[JobName] = frozenset()
     gaps: dict[str, float] = field(default_factory=dict)
+    growth: list[JobStart] = field(default_factory=list)
+    growth_promises: list[NewNomination] = field(default_factory=list)
 
     @classmethod
     def begin(cls, ground: RoundContext, optimiser: Optimiser | None) -> Self:
@@ -143,19 +158,38 @@ class RoundState:
         fit = self.fit_of() if decision.starts else None
         if fit is None:
             return decision
-        return replace(decision, starts=compacted(decision.starts, decision.promises, decision.room, fit))
+        return replace(decision, starts=compacted(decision.starts, decision.nominations, decision.room, fit))
 
     def _decided(self) -> Decision:
         if self.asked.by_program:
             _ = self.ground.evictable  # Who still waits will need it, and the program takes its time.
         room, answer = self.room, self.answer()
-        for tier in TIERS if len(answer.starts) < len(self.waiting) else ():
-            if self.evict_for(tier, answer):
+        for tier in TIERS:
+            if len(answer.starts) < len(self.waiting) and self.evict_for(tier, answer):
+                if tier == "entitled":
+                    self._grow_settled()
                 self.ask()
                 answer = self.answer()
-        if self.promises or self.starts:
+            if tier == "entitled" and self.grow(answer):
+                self.ask()
+                answer = self.answer()
+        if self.is_programmed:
+            self._spare(answer)
+        if self.promises or self.starts or self.growth or self.growth_promises:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
+
+    def _spare(self, answer: StartDecision) -> None:
+        """Have those stay whom nobody needs to leave once all is decided."""
+        starts = [*self.starts, *self.growth, *answer.starts]
+        soon = self.ground.soon.copy()
+        for start in starts:
+            soon.occupy(start.held)
+        nominations = [*self.promises, *self.growth_promises]
+        spared = SparedVictims(self.ground.evictable, soon, self.ground.shares, starts, self.displacing, nominations)
+        spared.spare_all()
+        count = len(self.promises)
+        self.promises, self.growth_promises = spared.nominations[:count], spared.nominations[count:]
 
     def answer(self) -> StartDecision:
         """What was asked for."""
@@ -187,6 +221,67 @@ class RoundState:
         self.confirmed = frozenset() if is_new else self.confirmed | by_program
         return is_new
 
+    def grow(self, answer: StartDecision) -> bool:
+        """Have running gangs grow inside their guarantees; returns whether any does that would not on what the answer leaves free.
+
+        All that starts inside a guarantee comes before, all that lies beyond one after.
+        """
+        ground, making = self.ground, self._making_room()
+        tasks = missing_tasks(
+            ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
+        )
+        if not tasks or fit_beside(tasks, answer.starts, self.room):
+            return False
+        self._keep(making, self._inside(answer.starts, "entitled"))
+        kept = len(making.starts)
+        if not self._grow_by_program(making, tasks):
+            GrowthSearch(making).serve_all(tasks)
+        starts = in_gangs(making.starts[kept:], ground.snapshot)
+        if starts or making.promises:
+            self._settle_growth(starts, making.promises)
+        return bool(starts or making.promises)
+
+    def _grow_settled(self) -> None:
+        """What starts inside guarantees, or was promised its place there, grows inside them before anything beyond them starts."""
+        before = [*self.starts, *(promise.start for promise in self.promises)]
+        if not any(start.candidate.can_grow for start in before):
+            return
+        room, headroom, users = self.room.copy(), QuotaHeadroom(self.shares), UserRoom(self.shares.users)
+        after = grow_all(before, room, headroom, users, lambda left: left.entitled)
+        self.soon = self.soon.copy()
+        for old, new in zip(before, after, strict=True):
+            there = {(task.group, task.index) for task in old.placed.tasks}
+            self.soon.occupy((task, shape) for task, shape in new.held if (task.group, task.index) not in there)
+        self.room, self.shares = room, _with_more(self.shares, headroom, users)
+        count = len(self.starts)
+        self.starts = after[:count]
+        self.promises = [
+            replace(promise, start=start) for promise, start in zip(self.promises, after[count:], strict=True)
+        ]
+
+    def _grow_by_program(self, making: Preemptor, tasks: Sequence[StartCandidate]) -> bool:
+        if self.optimiser is None or not can_state(making):
+            return False
+        decision = PreemptionDecision(making, "entitled", tasks, grows=True)
+        return decision.serve(self.optimiser, self.ground.policy.scheduling.solver)
+
+    def _settle_growth(self, starts: Sequence[JobStart], promises: Sequence[NewNomination]) -> None:
+        self.growth += starts
+        self.growth_promises += promises
+        self.room, self.soon = self.room.copy(), self.soon.copy()
+        for promise in promises:
+            for victim in promise.victims:
+                leave(self.soon, victim.holder.job)
+        given = [*starts, *(promise.start for promise in promises)]
+        for room in (self.room, self.soon):
+            for start in given:
+                room.occupy(start.held)
+        headroom, users = QuotaHeadroom(self.shares.without(_charges(promises))), UserRoom(self.shares.users)
+        for start in given:
+            headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge)
+        self.shares = _with_more(headroom.shares, headroom, users)
+
     def _by_program(self, tier: Tier, answer: StartDecision) -> tuple[Preemptor, frozenset[JobName]]:
         """Have the program serve those of whom it knows all rules; returns what it did, and of whom it decided."""
         making = self._beside_confirmed(answer)
@@ -196,7 +291,7 @@ class RoundState:
             return making, frozenset()
         decision = PreemptionDecision(making, tier, able)
         concerned = [start for start in answer.starts if start.candidate.job.name in decision.concerned]
-        if len(concerned) == len(decision.concerned):
+        if len(concerned) == len(decision.concerned) == len(list(self._inside(concerned, tier))):
             self._keep(making, concerned)
             return making, _decided(making, able)
         if not decision.serve(self.optimiser, self.ground.policy.scheduling.solver):
@@ -221,13 +316,19 @@ class RoundState:
 
     def _worth(self, starts: Iterable[JobStart], tier: Tier | None = None) -> list[float]:
         """By sub-layer, the GPUs of starts that lie inside a tier as a whole; None: all of them do."""
-        headroom, worth = QuotaHeadroom(self.shares), dict.fromkeys(sub_layers_of(self.waiting), 0.0)
+        worth = dict.fromkeys(sub_layers_of(self.waiting), 0.0)
+        for start in starts if tier is None else self._inside(starts, tier):
+            worth[start.candidate.sub_layer] += start.candidate.weight * start.option.worth
+        return [round(value, 6) for value in worth.values()]
+
+    def _inside(self, starts: Iterable[JobStart], tier: Tier) -> Iterator[JobStart]:
+        """The starts that lie inside a tier to the last GPU."""
+        headroom = QuotaHeadroom(self.shares)
         lines = headroom.fair if tier == "fair" else headroom.entitled
         for start in starts:
-            if tier is None or lines.holds(start.queue, start.option.charge):
+            if lines.holds(start.queue, start.option.charge):
                 headroom.take(start.queue, start.option.charge)
-                worth[start.candidate.sub_layer] += start.candidate.weight * start.option.worth
-        return [round(value, 6) for value in worth.values()]
+                yield start
 
     def _ungrown(self, start: JobStart) -> JobStart:
         """The start at its least size: nobody is evicted so that another can grow."""
@@ -240,7 +341,8 @@ class RoundState:
 
     def _making_room(self) -> Preemptor:
         headroom, users = QuotaHeadroom(self.shares), UserRoom(self.shares.users)
-        gone = set(self.ground.departing).union(*(promise.asked for promise in self.promises))
+        promises = (*self.promises, *self.growth_promises)
+        gone = set(self.ground.departing).union(*(promise.asked for promise in promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
         attempts = Attempts(self.ground.evictable, *rooms, headroom, users, lines)
         return Preemptor(self.ground.snapshot, self.ground.policy, attempts, gone, self.moving)
@@ -272,8 +374,9 @@ def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
 
 def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> Decision:
     starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    growth, growing = tuple(this.growth), tuple(this.growth_promises)
     shares, candidates = this.ground.shares, this.ground.candidates
-    after = shares.without(_charges(promises))
+    after = shares.without(_charges((*promises, *growing)))
     sub_layers = sub_layers_of(candidates)
     served = (*starts, *(promise.start for promise in promises))
     displacing = [start for start in served if start.candidate.job.name in this.displacing]
@@ -291,9 +394,17 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
         for name, value, bound in zip(names, values, bounds, strict=True)
     )
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
-    certificate = with_victims(this.told, layers, promises)
+    certificate = with_victims(this.told, layers, (*promises, *growing))
     return Decision(
-        starts, promises, certificate, after, room, displacing=this.displacing, is_programmed=this.is_programmed
+        starts,
+        promises,
+        certificate,
+        after,
+        room,
+        displacing=this.displacing,
+        is_programmed=this.is_programmed,
+        growth=growth,
+        growth_promises=growing,
     )
 
 
@@ -328,8 +439,12 @@ def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom
 
 def _holding(given: Attempts) -> Shares:
     """The shares once victims have left and preemptors have come."""
-    shares, used = given.headroom.shares, Counter(given.headroom.shares.used)
-    used.update(given.headroom.taken)
-    by_user = Counter(shares.users.used)
-    by_user.update(given.users.taken)
+    return _with_more(given.headroom.shares, given.headroom, given.users)
+
+
+def _with_more(shares: Shares, headroom: QuotaHeadroom, users: UserRoom) -> Shares:
+    """The shares with what was taken of them."""
+    used, by_user = Counter(shares.used), Counter(shares.users.used)
+    used.update(headroom.taken)
+    by_user.update(users.taken)
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))
