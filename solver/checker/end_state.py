@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
@@ -15,7 +15,7 @@ from solver.checker.dues import InsideLedger
 from solver.model.cluster import DeviceId, GpuType, Level, Node, NodeName
 from solver.model.parts import without
 from solver.model.shape import Shape
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Grow, Repartition, Reserve, Shrink, Unreserve
 from solver.policy.tree import QuotaLine
 
@@ -58,7 +58,8 @@ class EndState:
             if node.ready and not node.cordoned and node.name not in self._reserved:
                 whole = sum(gpu.healthy and gpu.instances is None for gpu in node.gpus)
                 found[node.name] = FreeHost(node, whole, int(node.cpu), int(node.memory))
-        divided = set[DeviceId]()
+        # GPUs that are shared, or are to be partitioned, each with its node.
+        lost: dict[DeviceId, NodeName] = {step.device: step.node for step in self.case.steps(Repartition)}
         for job, tasks in self.held:
             shapes = {group.name: group.shape for group in job.spec.task_groups}
             for task in tasks:
@@ -70,11 +71,10 @@ class EndState:
                 if task.share is None and task.mig is None:
                     host.gpus -= len(task.devices)
                 elif task.mig is None:
-                    divided.update(task.devices)
-        for device in (divided | self._changing) & self.case.ground.gpus.keys():
-            host = found.get(self.case.ground.gpus[device][0].name)
-            if host is not None:
-                host.gpus -= 1
+                    lost.update(dict.fromkeys(task.devices, task.node))
+        for name in lost.values():
+            if name in found:
+                found[name].gpus -= 1
         return found
 
     @cached_property
@@ -125,12 +125,6 @@ class EndState:
         tasks = [known.tasks for known in held] + [step.tasks for step in self.case.steps(Reserve)]
         return frozenset(task.node for known in tasks for task in known)
 
-    @cached_property
-    def _changing(self) -> set[DeviceId]:
-        """GPUs that are whole now, and are to be partitioned."""
-        devices = {step.device for step in self.case.steps(Repartition)} & self.case.ground.gpus.keys()
-        return {device for device in devices if self.case.ground.gpus[device][1].instances is None}
-
     def slots(self, shape: Shape, gpu_type: GpuType, level: Level | None) -> Counter[str]:
         """For how many tasks there is room in each domain of a level, None: all nodes are one; whole GPUs alone."""
         key = gpu_type, level, shape.gpus, int(shape.cpu), int(shape.memory)
@@ -147,45 +141,66 @@ class EndState:
     @cached_property
     def inside(self) -> InsideLedger:
         """What lies inside guarantees then."""
-        return self._ledger(self.held)
+        return self._ledger(self._own.all)
 
     @cached_property
     def beside_leaving(self) -> InsideLedger:
         """The same, as if what leaves by the plan stayed: what a queue may have for its leaving can be given in the next round."""
-        leaving = ((self.case.jobs[step.job], step) for step in self.case.leaving)
-        tasks = [(job, step.tasks if isinstance(step, Shrink) else job.placement) for job, step in leaving]
-        return self._ledger([*self.held, *tasks])
+        own = Counter(self._own.all)
+        for step in self.case.leaving:
+            job = self.case.jobs[step.job]
+            _add(own, job, self.case.ground.charge(step.tasks if isinstance(step, Shrink) else job.placement))
+        return self._ledger(own)
 
     @cached_property
     def before(self) -> InsideLedger:
         """What lies inside guarantees then of what was held before."""
-        given = {step.job for step in self.case.placing}
-        return self._ledger((job, tasks) for job, tasks in self.held if job.name not in given)
+        return self._ledger(self._own.before)
 
     @cached_property
     def firm(self) -> InsideLedger:
         """What lies inside guarantees of what is not preemptible, by itself."""
-        classes = self.case.lookup
-        return self._ledger(
-            (job, tasks) for job, tasks in self.held if (known := classes.class_of(job)) and not known.preemptible
-        )
+        return self._ledger(self._own.firm)
 
     @cached_property
     def used(self) -> Counter[QuotaLine]:
         """What each queue and those below it hold then."""
-        return self.case.lookup.added_up(
-            (job.spec.queue, *one) for job, tasks in self.held for one in self._charge(tasks).items()
-        )
+        return self.case.lookup.added_up((*line, milli) for line, milli in self._own.all.items())
 
-    def _ledger(self, held: Iterable[tuple[Job, Sequence[TaskPlacement]]]) -> InsideLedger:
+    @cached_property
+    def _own(self) -> _Own:
+        """What queues hold by themselves."""
+        own, given = _Own(), {step.job for step in self.case.placing}
+        for job, tasks in self.held:
+            held = tasks is job.placement and job.name in self.case.held
+            charge = self.case.held[job.name] if held else self.case.ground.charge(tasks)
+            _add(own.all, job, charge)
+            if job.name not in given:
+                _add(own.before, job, charge)
+            known = self.case.lookup.class_of(job)
+            if known is not None and not known.preemptible:
+                _add(own.firm, job, charge)
+        return own
+
+    def _ledger(self, own: Mapping[tuple[QueueName, GpuType], int]) -> InsideLedger:
         ledger = InsideLedger(self.case.lookup, self.case.guaranteed)
-        for job, tasks in held:
-            for gpu_type, milli in self._charge(tasks).items():
-                ledger.add(job.spec.queue, gpu_type, milli)
+        for (queue, gpu_type), milli in own.items():
+            ledger.add(queue, gpu_type, milli)
         return ledger
 
-    def _charge(self, tasks: Sequence[TaskPlacement]) -> Mapping[GpuType, int]:
-        return self.case.ground.charge(tasks)
+
+@dataclass
+class _Own:
+    """What queues hold by themselves, what of it they held before the plan, and what of it is not preemptible."""
+
+    all: Counter[tuple[QueueName, GpuType]] = field(default_factory=Counter)
+    before: Counter[tuple[QueueName, GpuType]] = field(default_factory=Counter)
+    firm: Counter[tuple[QueueName, GpuType]] = field(default_factory=Counter)
+
+
+def _add(own: Counter[tuple[QueueName, GpuType]], job: Job, charge: Mapping[GpuType, int]) -> None:
+    for gpu_type, milli in charge.items():
+        own[job.spec.queue, gpu_type] += milli
 
 
 _NOTHING = Shape()
