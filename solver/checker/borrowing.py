@@ -102,8 +102,7 @@ class Borrowing:
             if job.phase == "running" and leaving.isdisjoint((job.name, owner_of(job.name))):
                 known = self.case.lookup.class_of(job)
                 preemptible, value = (known.preemptible, known.value) if known else (True, 0)
-                place = preemptible, -value, job.started_at or 0, owner_of(job.name), job.name
-                found.append((place, job))
+                found.append(((preemptible, -value, job.started_at or 0, owner_of(job.name), job.name), job))
         members = defaultdict[QuotaLine, list[_Member]](list)
         for number, ((preemptible, *_), job) in enumerate(sorted(found, key=itemgetter(0))):
             for gpu_type, milli in self.gpus(job).items():

@@ -145,7 +145,7 @@ class _Claims:
 
     def _promise(self, step: Nominate) -> Iterator[Violation]:
         queue, gain = self.case.jobs[step.job].spec.queue, self.case.given(step)
-        givers = self._givers.get(step.job, [])
+        givers = self._givers.get(step.job, ())
         own, others = [one for one in givers if one.queue == queue], [one for one in givers if one.queue != queue]
         if not others:
             for giver in own:
@@ -227,9 +227,16 @@ class _Claims:
                     takers[above] += has_givers
         return gained, takers
 
-    def _and_above(self, queue: QueueName | None) -> list[QueueName | None]:
-        above = self.case.lookup.path(queue) if queue is not None else ()
-        return [*(known.name for known in above), None]
+    def _and_above(self, queue: QueueName | None) -> Sequence[QueueName | None]:
+        """A queue, those above it, and the cluster."""
+        if queue not in self._above:
+            above = self.case.lookup.path(queue) if queue is not None else ()
+            self._above[queue] = (*(known.name for known in above), None)
+        return self._above[queue]
+
+    @cached_property
+    def _above(self) -> dict[QueueName | None, Sequence[QueueName | None]]:
+        return {}
 
     def _reach(self, giver: _Giver) -> QueueName | None:
         """The highest queue below which jobs could have it leave: it is inside no guarantee between that and its own."""

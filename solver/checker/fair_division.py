@@ -33,16 +33,18 @@ class FairDivision:
 
     def of(self, gpu_type: GpuType) -> Mapping[QueueName, int] | None:
         """Milli-GPU of a type for each queue; None: they can't be told."""
-        return self._shares.get(gpu_type)
+        if gpu_type not in self._shares:
+            wanted = None if gpu_type in self.case.lookup.lent_in_part else self._demand.of(gpu_type)
+            self._shares[gpu_type] = None if wanted is None else self._divided(gpu_type, self._live[gpu_type], wanted)
+        return self._shares[gpu_type]
 
     @cached_property
     def _shares(self) -> dict[GpuType, Mapping[QueueName, int] | None]:
-        wanted = _Demand(self.case)
-        unsure = wanted.unsure | self.case.lookup.lent_in_part
-        return {
-            gpu_type: None if gpu_type in unsure else self._divided(gpu_type, milli, wanted)
-            for gpu_type, milli in self._live.items()
-        }
+        return {}
+
+    @cached_property
+    def _demand(self) -> _Demand:
+        return _Demand(self.case)
 
     @cached_property
     def _live(self) -> Mapping[GpuType, int]:
@@ -53,7 +55,9 @@ class FairDivision:
                 live[node.gpu_type] += MILLI_PER_GPU * sum(gpu.healthy for gpu in node.gpus) if node.ready else 0
         return live
 
-    def _divided(self, gpu_type: GpuType, milli: int, wanted: _Demand) -> Mapping[QueueName, int] | None:
+    def _divided(
+        self, gpu_type: GpuType, milli: int, wanted: Mapping[QueueName, int]
+    ) -> Mapping[QueueName, int] | None:
         claims = self._claims(gpu_type, wanted)
         found: dict[QueueName, int] = {}
         given: dict[QueueName | None, int] = {None: milli}
@@ -66,14 +70,14 @@ class FairDivision:
                 given[name] = shares[name]
         return found
 
-    def _claims(self, gpu_type: GpuType, wanted: _Demand) -> dict[QueueName, _Claim]:
+    def _claims(self, gpu_type: GpuType, wanted: Mapping[QueueName, int]) -> dict[QueueName, _Claim]:
         """What each queue holds and wants. A leaf's demand is rounded up to whole GPUs; none is above a max."""
         lookup = self.case.lookup
         used = lookup.added_up(one for one in self.own if one[1] == gpu_type)
         demand = Counter[QueueName]()
         for queue in reversed(lookup.from_the_top):
             if queue.name not in lookup.parents:
-                total = used[QuotaLine(queue.name, gpu_type)] + wanted.of_queue[queue.name, gpu_type]
+                total = used[QuotaLine(queue.name, gpu_type)] + wanted.get(queue.name, 0)
                 demand[queue.name] = -(-total // MILLI_PER_GPU) * MILLI_PER_GPU
             entry = queue.quota_for(gpu_type)
             if entry is not None and entry.max is not None:
@@ -156,38 +160,49 @@ def _with_odd(
 
 
 class _Demand:
-    """What waiting jobs want of each type at their full size, by queue. `unsure`: types of which that can't be told."""
+    """What waiting jobs want at their full size, by queue."""
 
     def __init__(self, case: JudgedPlan) -> None:
         self.case = case
-        self.of_queue = Counter[tuple[QueueName, GpuType]]()
-        self.unsure = set[GpuType]()
         self._places: dict[_Asked, tuple[int, int]] = {}
         self._lowest: dict[tuple[QueueName, GpuType], tuple[int | None, int]] = {}
         self._nodes: dict[tuple[GpuType, Level | None], Counter[_Built]] = {}
-        on_hold = {queue.name for queue in case.policy.queues if queue.stop_policy != "None"}
-        closed = {verdict.job for verdict in case.verdicts(Inadmissible)}
-        for job in case.pending:
-            promised = job.name in case.promised and job.name not in case.withdrawn
-            if job.name not in closed and not promised and case.lookup.on_path(job.spec.queue).isdisjoint(on_hold):
-                self._add(job)
 
-    def _add(self, job: Job) -> None:
-        """A job counts for each type that it could have. The plan says that there is one."""
-        groups = [group for group in job.spec.task_groups if group.shape.uses_gpus]
-        accepted = [self._accepted(group.shape.gpu_types) for group in groups]
-        if any(len(types) > 1 for types in accepted):
-            if len(job.spec.task_groups) > 1 or not self._is_plain(job):
-                self.unsure.update(*accepted)
-                return
-            accepted = [[gpu_type for gpu_type in accepted[0] if self._could_have(job, groups[0], gpu_type)]]
-        for group, types in zip(groups, accepted, strict=True):
-            for gpu_type in types:
-                cost = self._cost(group.shape, gpu_type)
-                if cost is None:
-                    self.unsure.add(gpu_type)
-                else:
-                    self.of_queue[job.spec.queue, gpu_type] += group.replicas * cost
+    @cached_property
+    def _competing(self) -> list[Job]:
+        """Who could start one day, as the plan says, and neither is held back nor was promised anything."""
+        case = self.case
+        on_hold = {queue.name for queue in case.policy.queues if queue.stop_policy != "None"}
+        out = {verdict.job for verdict in case.verdicts(Inadmissible)} | (case.promised.keys() - case.withdrawn)
+        return [
+            job
+            for job in case.pending
+            if job.name not in out and case.lookup.on_path(job.spec.queue).isdisjoint(on_hold)
+        ]
+
+    def of(self, gpu_type: GpuType) -> Mapping[QueueName, int] | None:
+        """Milli-GPU of a type. A job counts for each type that it could have; None: whether it could have this one is unknown."""
+        wanted = Counter[QueueName]()
+        for job in self._competing:
+            for group in job.spec.task_groups:
+                wishes = group.shape.gpu_types
+                if group.shape.uses_gpus and (not wishes or gpu_type in wishes):
+                    could, cost = self._could(job, group, gpu_type), self._cost(group.shape, gpu_type)
+                    if could is None or cost is None:
+                        return None
+                    wanted[job.spec.queue] += group.replicas * cost if could else 0
+        return wanted
+
+    def _could(self, job: Job, group: TaskGroup, gpu_type: GpuType) -> bool | None:
+        """Whether it could have a type. The plan says that there is one that it could; None: it can't be told."""
+        if len(job.spec.task_groups) == 1 == len(group.shape.gpu_types):
+            return True
+        asked = [known for known in job.spec.task_groups if known.shape.uses_gpus]
+        if all(len(self._accepted(known.shape.gpu_types)) < 2 for known in asked):
+            return True
+        if len(job.spec.task_groups) > 1 or not self._is_plain(job):
+            return None
+        return self._could_have(job, group, gpu_type)
 
     def _accepted(self, wishes: Sequence[GpuType]) -> list[GpuType]:
         there = self.case.ground.capacity
@@ -195,6 +210,8 @@ class _Demand:
 
     def _cost(self, shape: Shape, gpu_type: GpuType) -> int | None:
         """Milli-GPU of a task on a type; None: it is not known."""
+        if shape.gpus:
+            return shape.gpus * MILLI_PER_GPU
         if shape.mig is not None:
             models = {
                 known.model for known in self.case.policy.mig if known.pool in self.case.ground.pools_of[gpu_type]
@@ -225,7 +242,7 @@ class _Demand:
         asks = (topology.group, topology.spread, own.required, own.group, own.spread, group.nodes, job.spec.data)
         return not any(asks) and group.shape.gpus > 0
 
-    def _could_have(self, job: Job, group: TaskGroup, gpu_type: GpuType) -> bool:
+    def _could_have(self, job: Job, group: TaskGroup, gpu_type: GpuType) -> bool | None:
         """Whether limits and guarantees on its path, and the nodes of a type, were they empty, leave it room for its least size."""
         known, need = self.case.lookup.class_of(job), group.least * group.shape.gpus * MILLI_PER_GPU
         most, guaranteed = self._limits(job.spec.queue, gpu_type)
@@ -237,9 +254,7 @@ class _Demand:
         surely, perhaps = self._tasks_that_fit(
             _Asked(gpu_type, level, group.shape.gpus, int(group.shape.cpu), int(group.shape.memory))
         )
-        if surely < group.least <= perhaps:
-            self.unsure.add(gpu_type)
-        return perhaps >= group.least
+        return None if surely < group.least <= perhaps else perhaps >= group.least
 
     def _limits(self, queue: QueueName, gpu_type: GpuType) -> tuple[int | None, int]:
         """The lowest limit on a queue's path, None where there is none, and the lowest guarantee."""
