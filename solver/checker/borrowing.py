@@ -12,6 +12,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from solver.checker.case import Charge, JudgedPlan
+from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.tree import QuotaLine
@@ -91,7 +92,7 @@ class Borrowing:
         return self._turns[line]
 
     @cached_property
-    def _members(self) -> Mapping[QuotaLine, Sequence[_Member]]:
+    def _members(self) -> Mapping[tuple[QueueName, GpuType], Sequence[_Member]]:
         """By line, the jobs of the queue itself that stand in it, in its order: not preemptible ones, then by value and by start.
 
         A gang that shrinks stands there as what it will be, and none that a rule has leave.
@@ -103,11 +104,11 @@ class Borrowing:
                 known = self.case.lookup.class_of(job)
                 preemptible, value = (known.preemptible, known.value) if known else (True, 0)
                 found.append(((preemptible, -value, job.started_at or 0, owner_of(job.name), job.name), job))
-        members = defaultdict[QuotaLine, list[_Member]](list)
+        members = defaultdict[tuple[QueueName, GpuType], list[_Member]](list)
         for number, ((preemptible, *_), job) in enumerate(sorted(found, key=itemgetter(0))):
             for gpu_type, milli in self.gpus(job).items():
                 if milli:
-                    members[QuotaLine(job.spec.queue, gpu_type)].append((number, job.name, milli, preemptible))
+                    members[job.spec.queue, gpu_type].append((number, job.name, milli, preemptible))
         return members
 
 

@@ -16,10 +16,10 @@ from solver.checker.claims import claim_violations
 from solver.checker.pledges import unmade
 from solver.checker.protection import too_soon
 from solver.checker.turns import gives_way
-from solver.model.cluster import NodeName
+from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
 from solver.model.quantities import MilliGpu
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Evict, Shrink, Yields
 from solver.plan.violation import Violation
 from solver.policy.policy import PriorityClass
@@ -220,22 +220,22 @@ class _Evictions:
         return self._known_inside[preemptor.name]
 
     @cached_property
-    def _held(self) -> Mapping[QuotaLine, int]:
+    def _held(self) -> Mapping[tuple[QueueName, GpuType], int]:
         """What jobs of each queue itself hold once those evicted have left, and who moves has moved."""
         moved = self.case.moving
         leaving = self.case.sent_back | {name for name in self.case.parted.leaving if owner_of(name) not in moved}
         apart = {owner_of(name) for name in leaving} | {i.job for i in self.case.intents if i.kind == "shrink"}
         # A gang of which nothing leaves holds what all its parts do.
         whole = (job for name, job in self.case.jobs.items() if name not in apart)
-        parts = (job for name, job in self.jobs.items() if owner_of(name) in apart)
-        held: Counter[QuotaLine] = Counter()
+        parts = (job for name, job in self.jobs.items() if owner_of(name) in apart) if apart else ()
+        held = Counter[tuple[QueueName, GpuType]]()
         promised = self.case.promised.keys() - self.case.withdrawn
         for job in (*whole, *parts):
             goes_on = job.phase != "pending" and job.name not in leaving
             if goes_on or job.name in promised:
                 gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[job.name])
                 for gpu_type, milli in gpus.items():
-                    held[QuotaLine(job.spec.queue, gpu_type)] += milli
+                    held[job.spec.queue, gpu_type] += milli
         return held
 
     def _limits(self) -> Iterator[Violation]:
