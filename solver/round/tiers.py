@@ -215,7 +215,8 @@ class RoundState:
             ousted = {name for name in _names(alike) if name in inside and not making.keep(self._ungrown(inside[name]))}
             making.serve_all([c for c in alike if c.job.name not in started or c.job.name in ousted], tier)
         by_program = covered & _names_of(making.starts)
-        is_new = bool(making.promises) or not by_program <= started
+        # Work that is not preemptible starts inside its guarantee where the answer sees it beyond.
+        is_new = bool(making.promises) or not _names_of(making.starts) <= started
         if is_new:
             self._settle(making)
         self.confirmed = frozenset() if is_new else self.confirmed | by_program
