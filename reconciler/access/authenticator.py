@@ -28,5 +28,5 @@ class Authenticator:
                 return known
         # Two dots make a JWT; what has none is a token of ours that nobody has.
         if not identity.oidc or token.count(".") != 2:
-            raise BadTokenError("nobody has this token")
+            raise BadTokenError("no user has this token")
         return self.verifier.caller(token, identity)

@@ -47,7 +47,7 @@ class Authorisation:
         rule = rule_of(request)
         if rule is None:
             raise RequestRefusedError(
-                403, "no-rule", "Nobody may use this route.", "Report it: the server has no rule for it."
+                403, "no-rule", "No caller may use this route.", "Report it: the server has no rule for it."
             )
         if rule == "signed" or rule == "open":
             return
@@ -116,13 +116,13 @@ class Authorisation:
             caller: Caller = request.state.caller
             what = f"operate on queue {named}" if named else _SAID_EVERYWHERE[action]
             role = "operator" if action == "operate" else "admin"
-            fix = f"Ask whoever keeps the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
+            fix = f"Ask the owner of the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
             raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
 
     @staticmethod
     def _require_look(rights: Rights, caller: Caller) -> None:
         if not rights.may_look():
-            fix = "Ask whoever keeps the AccessPolicy for the role viewer."
+            fix = "Ask the owner of the AccessPolicy for the role viewer."
             raise RequestRefusedError(403, "not-allowed", f"{caller.user} has no role here that sees the cluster.", fix)
 
 

@@ -79,7 +79,7 @@ class Guard:
             except BadTokenError as error:
                 why = f"Not authenticated: {error}."
         fix = (
-            "Set QUORATE_TOKEN, or run as the user who owns the server's token file, "
+            "Set QUORATE_TOKEN, or run as the user that owns the server's token file, "
             "and set QUORATE_STATE where that lies in another folder than the usual one."
         )
         raise RequestRefusedError(401, "not-authenticated", why, fix)
@@ -89,7 +89,7 @@ def check_binding(host: str, guard: Guard) -> None:
     """Raises InsecureBindingError for an address beyond loopback without authentication."""
     if guard.token is None and not is_loopback(host):
         raise InsecureBindingError(
-            f"refusing to listen on {host} without authentication: anybody on the network could run commands here. "
+            f"refusing to listen on {host} without authentication: any host on the network could run commands here. "
             "Leave out --insecure-no-auth, or listen on 127.0.0.1"
         )
 

@@ -128,6 +128,6 @@ def why_of(written: str) -> str:
     """A person's reason, in one line. Raises RequestRefusedError."""
     why = " ".join(written.split())
     if not 0 < len(why) <= WHY_MAX:
-        fix = "Say what others need to know who find it tomorrow."
+        fix = "Say what the next operator needs to know."
         raise RequestRefusedError(422, "no-reason", f"A reason has 1 to {WHY_MAX} characters.", fix)
     return why

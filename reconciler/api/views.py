@@ -213,7 +213,7 @@ def _idle_words(view: JobView) -> Iterator[str]:
     if view.idle_limit is None or view.running_since is None:
         return
     if view.activity is None:
-        yield f"nobody says what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
+        yield f"it is not known what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
     elif idle_for(view.activity):
         yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
 

@@ -27,7 +27,7 @@ def _ending(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options `--reason` and `--until`, the same on every command that puts something in force."""
     told = "Until when: a span such as 4h, or a time such as 2026-11-22T08:00:00Z. 4h unless stated."
     command = click.option("--until", default="", metavar="SPAN|TIME", help=told)(command)
-    return click.option("--reason", default="", metavar="TEXT", help="Why, for whoever finds it tomorrow.")(command)
+    return click.option("--reason", default="", metavar="TEXT", help="Why, for the next operator.")(command)
 
 
 def _release_option(command: Callable[..., Any]) -> Callable[..., Any]:

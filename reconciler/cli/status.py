@@ -81,5 +81,5 @@ def _kind(kind: FollowedKind) -> tuple[str, ...]:
 def _limit(broken: BrokenLimit) -> tuple[str, ...]:
     figures = broken.queue, broken.gpu_type, str(broken.held), str(broken.max)
     if broken.deadline is None:
-        return *figures, "", "nobody"
-    return *figures, local(broken.deadline), short_list(broken.jobs) or f"nobody (evict: {broken.evict})"
+        return *figures, "", "none"
+    return *figures, local(broken.deadline), short_list(broken.jobs) or f"none (evict: {broken.evict})"

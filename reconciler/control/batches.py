@@ -101,7 +101,7 @@ class SettlementBatch(LeaderActions):
     def _runs(self, seen: ConfirmRunning) -> Iterator[Event]:
         yield self.event("running", seen.job, f"all tasks of attempt {seen.attempt} run", "running", seen.attempt)
         if seen.unwatched:
-            told = "nobody says what its tasks do: as long as that is so, it is not known to be idle or stuck"
+            told = "it is not known what its tasks do: as long as that is so, it is not known to be idle or stuck"
             yield self.event("unwatched", seen.job, told)
 
     def _keep_failures(self, failed: Sequence[Outlive | Retry]) -> None:

@@ -71,7 +71,7 @@ def code_owner_problems(clusters: Clusters, written: CodeOwnersFile | None) -> I
     yield from sorted(set(_unable(clusters)))
     if written is None:
         path = PLACES[terms_of(clusters).forge][0]
-        yield _warning(path, START, "codeowners-missing", "there is no such file, so nobody is asked for reviews")
+        yield _warning(path, START, "codeowners-missing", "there is no such file, so no reviews are asked for")
         return
     before, found, after = _split(written.text)
     place = SourceLocation(before.count("\n") + 1, 1)
@@ -139,8 +139,8 @@ def _unable(clusters: Clusters) -> Iterator[Problem]:
     for compiled in clusters.values():
         access = _access(compiled)
         if access and not _everywhere(clusters)[1]:
-            fix = "Give somebody the role admin without `queues`, and a handle in codeOwners.handles."
-            message = "nobody who is admin everywhere has a handle, so most files have no owner"
+            fix = "Give a user the role admin without `queues`, and a handle in codeOwners.handles."
+            message = "no user that is admin everywhere has a handle, so most files have no owner"
             yield _at(access.origin, "no-code-owner", message, fix)
         named = [(queue.origin, queue.access.admins) for queue in compiled.policy.queues]
         admins = [binding.subjects for binding in (access.roles if access else ()) if binding.role == "admin"]
@@ -161,7 +161,7 @@ def _beside_queues(compiled: Compiled, access: AccessPolicy | None) -> Iterator[
     for origin in sorted(set(_other_origins(compiled))):
         if file_of(origin) in delegated:
             fix = "Give it a file of its own."
-            yield _at(origin, "owned-with-queue", "whoever owns this queue's file may change this document too", fix)
+            yield _at(origin, "owned-with-queue", "the owners of this queue's file may change this document too", fix)
 
 
 def _other_origins(compiled: Compiled) -> Iterator[str]:

@@ -170,7 +170,7 @@ def _terminal_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     if not job.value.terminal:
         return
     if job.value.type != "interactive":
-        message = f"a {job.value.type} has no terminal: nobody waits for it"
+        message = f"a {job.value.type} has no terminal: no user works in it"
         yield job.problem(("spec", "terminal"), "terminal-not-interactive", message, "Set type: interactive.")
     if job.value.tasks != 1:
         message = f"a job with a terminal has one task, not {job.value.tasks}"

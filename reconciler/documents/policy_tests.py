@@ -211,7 +211,7 @@ def _time_problems(test: _Test) -> Iterator[Problem]:
         for field in ("until", "after"):
             time = getattr(statement, field)
             if time is not None and time > lasts:
-                message = f"nobody looks after {lasts}, when the test ends"
+                message = f"nothing is seen after {lasts}, when the test ends"
                 fix = "Say an earlier time, or let the test last longer (for)."
                 yield test.problem(("spec", "then", index, field), "after-the-end", message, fix)
 

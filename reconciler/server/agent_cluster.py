@@ -64,7 +64,7 @@ def on_agents(
         AgentDesk(store.agents, authority),
         begin,
         (ServerThread("agents", door.wait, door.close),),
-        "they go on; agents keep them, and find whoever leads next",
+        "they go on; agents keep them, and find the next leader",
     )
 
 

@@ -115,7 +115,7 @@ def parts_on_kubernetes(
             ServerThread("pruning", pruning.run, pruning.stop),
         ),
         store,
-        ending="they go on; whoever leads next finds them",
+        ending="they go on; the next leader finds them",
     )
 
 

@@ -35,7 +35,5 @@ class KubernetesStatus:
             return
         classes = list(with_idle_limits(policy))
         if classes:
-            message = (
-                f"nobody sees what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end nobody"
-            )
+            message = f"it is not seen what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end no job"
             yield Condition(NOT_KEPT, status=True, reason="IdleLimits", message=message)

@@ -79,7 +79,7 @@ def _read(use: Mapping[str, Any]) -> bytes:
             raise UndeliverableError(f"the secret {use['name']} has more than {BYTES_MAX} bytes")
         return value
     raise UndeliverableError(
-        f"there is no secret {use['name']} for this job's queue. Whoever runs the server adds it; then submit the job again"
+        f"there is no secret {use['name']} for this job's queue. The server's operator adds it; then submit the job again"
     )
 
 

@@ -93,7 +93,7 @@ def _for_whom(loss: Loss, paths: Paths) -> Words:
     """Who gets the room, and by what right; or the rule that asks for it."""
     why = _WHY.get(loss.why) or UntrustedText(loss.why)
     if loss.by is None:
-        return "nobody: ", why
+        return "no job: ", why
     queue: Words = (" of ", UntrustedText(paths.path(loss.by_queue))) if loss.by_queue else ()
     return UntrustedText(loss.by), *queue, ", which ", why
 

@@ -159,4 +159,4 @@ def _played(ahead: Ahead, when: When) -> str:
     cut = "" if ahead.complete else ", where the limit of work cut them off"
     ends = "ends" if ahead.endless == 1 else "end"
     endless = f"; nothing says when {count(ahead.endless, 'running job')} {ends}" if ahead.endless else ""
-    return f"{rounds}{cut}, with nobody new arriving{endless}."
+    return f"{rounds}{cut}, with no new jobs{endless}."

@@ -198,7 +198,7 @@ class BareMetalBackend:
     def _refuse_stale(self, epoch: Epoch) -> None:
         if epoch < self._fleet.epoch:
             raise StaleEpochError(
-                f"epoch {epoch} is not the newest: agents have seen {self._fleet.epoch}, so somebody else leads now"
+                f"epoch {epoch} is not the newest: agents have seen {self._fleet.epoch}, so another control plane leads now"
             )
 
     def _stop_strays(self, strays: Iterable[Stray]) -> None:

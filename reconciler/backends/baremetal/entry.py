@@ -34,7 +34,7 @@ class Entry:
             return roots_response(connection, self._joining)
         if request.path in (AGENT_PATH, JOIN_PATH):
             return None
-        return connection.respond(HTTPStatus.NOT_FOUND, "Agents connect here, and nobody else.\n")
+        return connection.respond(HTTPStatus.NOT_FOUND, "Only agents connect here.\n")
 
     async def joins(self, connection: ServerConnection) -> bool:
         """Whether this was a node that wanted a certificate; it has been answered."""

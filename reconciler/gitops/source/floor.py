@@ -48,7 +48,7 @@ def _read(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             found = os.fstat(file.fileno())
             if stat.S_IMODE(found.st_mode) & 0o022 or found.st_uid not in (0, os.geteuid()):
-                fix = "Whoever can write it decides who changes the policy: chown it, and chmod 644."
+                fix = "A user who can write it decides which users change the policy: chown it, and chmod 644."
                 raise AllowedSignersError(f"{path}: others can write or own this file", fix)
             return file.read()
     except (OSError, UnicodeDecodeError) as error:

@@ -40,7 +40,7 @@ async def execute(api: Api, pod: tuple[str, str], container: str, command: Seque
             if message.type is aiohttp.WSMsgType.BINARY and message.data[:1] == bytes([_ENDED]):
                 ended = _read(message.data[1:])
                 if ended.status != "Success":
-                    raise ExecFailedError(ended.message[:_SHOWN_MAX] or "it failed, and nobody says how")
+                    raise ExecFailedError(ended.message[:_SHOWN_MAX] or "it failed, without a message")
                 return
     raise UnreachableError(f"websocket {path}: it broke off before the command had ended")
 

@@ -77,7 +77,7 @@ def geometry_of(policy: Policy, sight: Sight, nodes: Iterable[KubeNode], now: In
     unwell = {node.name for node in sight.cluster.nodes if not all(gpu.healthy for gpu in node.gpus)}
     kept = {name: barred or _why_kept(wires[name], changes.get(name), now) for name in rules}
     kept |= {name: "some of its GPUs are not healthy" for name in rules if name in unwell}
-    kept |= {name: "somebody uses, or was promised, some of its GPUs" for name in rules if name in used}
+    kept |= {name: "some of its GPUs are in use, or promised" for name in rules if name in used}
     busy = frozenset(name for name in rules if wires[name].metadata.labels.get(names.MIG_STATE) in WORKING)
     return Geometry(rules, wires, changing, {name: why for name, why in kept.items() if why}, busy)
 
@@ -96,7 +96,7 @@ def _why_kept(node: KubeNode, change: MigChange | None, now: Instant) -> str:
     if fate is None:
         return "its GPUs are being partitioned"
     if fate == "taken-over":
-        return f"somebody else has written {names.MIG_CONFIG}; take the annotation {names.MIG} away to let Quorate do it again"
+        return f"another program has written {names.MIG_CONFIG}; take the annotation {names.MIG} away to let Quorate do it again"
     if fate != "made" and now < (change.ended_at or now).after(REST):
         return f"its change to {change.config} has come to nothing ({fate}) a short while ago"
     return ""

@@ -58,7 +58,7 @@ _WORDS: Final[dict[Fate, str]] = {
     "made": "is partitioned as config {} says",
     "failed": "could not be partitioned as config {} says: its MIG manager says why",
     "overdue": "does not show what config {} says, and should by now: see its MIG manager and device plugin",
-    "taken-over": "has another config than {} by somebody else's hand, and is left to them",
+    "taken-over": "has another config than {}, which Quorate did not write, and is left alone",
 }
 
 _REASONS: Final[dict[Fate, str]] = {

@@ -133,7 +133,7 @@ def _gpu_refusals(meta: Meta, asked: Requests) -> Iterator[Refusal]:
     if names.GPU_SHARED in asked:
         yield Refusal(
             "shared-resource",
-            f"asks for {names.GPU_SHARED}, of which nobody can say what part of a GPU it is",
+            f"asks for {names.GPU_SHARED}, of which it is not known what part of a GPU it is",
             f"Write the annotation {names.KAI_FRACTION} or {names.KAI_MEMORY} instead.",
         )
     if _milli(meta.annotations.get(names.KAI_FRACTION)) is None and names.KAI_FRACTION in meta.annotations:

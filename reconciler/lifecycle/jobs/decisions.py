@@ -101,7 +101,7 @@ def settle(holding: ClaimContext) -> tuple[Settlement, ...]:
         return (failed, *done)
     if holding.stopping:
         return done
-    return (AskToStop(job, attempt, "its tasks were stopped by somebody else"),)
+    return (AskToStop(job, attempt, "its tasks were stopped from outside"),)
 
 
 def _ended_by_limit(holding: ClaimContext) -> Settlement | None:

@@ -37,7 +37,7 @@ def settle_stop(holding: ClaimContext, stop: Intent) -> tuple[Settlement, ...]:
     if stop.stage == "ends":
         return tuple(resent(holding, "stop"))
     if cancelled_by:
-        cause = f"cancelled by {cancelled_by}: nobody needs what it would save"
+        cause = f"cancelled by {cancelled_by}: what it would save is not needed"
         return (BeginEnding(claim.job, claim.attempt, STOP_GRACE, cause),)
     needless = _why_needless(holding, stop)
     if needless:

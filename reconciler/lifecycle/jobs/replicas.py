@@ -39,7 +39,7 @@ def settle_replicas(holding: ClaimContext) -> tuple[Settlement, ...]:
             return (_go_on_without(holding, late, "they did not become ready in time"),)
     lost = tuple(task for task in holding.staying if _states(holding).get(_key(task)) == "lost")
     if lost:
-        return (_go_on_without(holding, lost, "nobody knows what became of them"),)
+        return (_go_on_without(holding, lost, "it is not known what became of them"),)
     return _restarts(holding, claim.running_since) if holding.asked("grow") is None else ()
 
 

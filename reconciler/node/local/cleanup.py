@@ -139,7 +139,7 @@ def why_unclean(processes: tuple[int, ...], used: Memory, before: Memory | None)
     if processes:
         return f"processes {', '.join(map(str, sorted(processes)))} are still on it"
     if before is not None and used > before + MEMORY_SLACK:
-        return f"{written(used)} of its memory are in use by nobody, and {written(before)} were before"
+        return f"{written(used)} of its memory are in use by no process, and {written(before)} were before"
     return ""
 
 
