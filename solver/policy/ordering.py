@@ -12,7 +12,7 @@ OrderBy = Literal["priority", "fifo", "shortest", "least-served", "gittins"]
 
 
 class Turns(Document, frozen=True):
-    """Jobs take turns: running ones give way to those that come before them. `max_wait`: jobs that waited for so long come first."""
+    """Jobs take turns: running ones give way to jobs that come before. `max_wait`: jobs that waited for so long come first."""
 
     max_wait: Duration = Duration(7 * 86_400_000)
 
