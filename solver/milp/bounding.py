@@ -35,7 +35,7 @@ and take a tenth of the time (docs/solver.md)."""
 class Bounding:
     """A round that evicts, and what it was decided from.
 
-    `shares` and `room` are those before it; `soon` is the room once all have left who had been asked to.
+    `shares` and `room` are those before it; `soon` is the room once all jobs have left that had been asked to.
     """
 
     snapshot: Snapshot
@@ -59,7 +59,7 @@ class Bounding:
         return Proof(certificate, program, self.point(stated), effort)
 
     def stated(self) -> EntitledBound:
-        """The program of the most that this round could have served, whoever it evicted."""
+        """The program of the most that this round could have served, whatever it evicted."""
         layers = [layer for layer in sub_layers_of(self.candidates) if not layer.growth]
         most = Freeable(self.evictable, self._takers(), self.soon, self.policy.scheduling.evictions.moves_per_round)
         bound = EntitledBound(self.candidates, layers, self.shares, self.room, most)

@@ -1,7 +1,7 @@
 """Cells split by the sets of nodes that tasks are limited to: how what flows into a cell divides over its parts.
 
-The nodes of a cell that are in the same sets are one part of it. A cell all of whose nodes are in the same sets is not split, so
-that where nobody is limited the program is the same. In a part rows are as exact as they are in a cell.
+The nodes of a cell that are in the same sets are one part of it. A cell with all nodes in the same sets is not split, so
+that where no task is limited the program is the same. In a part rows are as exact as they are in a cell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from solver.model.arrays import Mask
 from solver.model.shape import nodes_of
 
 PARTS_MAX = 16
-"""Parts of one cell, the largest first: all further nodes are one part, whose rows are valid and not exact."""
+"""Parts of one cell, the largest first: all further nodes are one part, with rows that are valid and not exact."""
 
 
 class Portion(NamedTuple):

@@ -71,7 +71,7 @@ class Cells:
         )
 
     def milli_with_instances(self, cell: CapacityCell) -> int:
-        """Milli-GPU of a cell that nobody has: of whole GPUs, and of those in MIG mode."""
+        """Milli-GPU of a cell that no task has: of whole GPUs, and of those in MIG mode."""
         return int(self.room.milli_free((MigShape(),))[self.mask_of(cell)].sum())
 
     def local(self, shape: Shape, cell: CapacityCell) -> Shape:

@@ -1,6 +1,6 @@
-"""Those among whom a program chooses: where many wait, most of them can't come to count in an entitled layer.
+"""The candidates among which a program chooses: where many wait, most can't come to count in an entitled layer.
 
-What is left of guarantees, and what is free, is asked for many times over then, and those who come first have it.
+What is left of guarantees, and what is free, is asked for many times over then, and the first candidates have it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ ALL_MAX = 500
 """Of so few likenesses all contend."""
 
 GUARANTEE_TIMES = 2
-"""So many times what is left of its guarantee those of a queue ask for who contend."""
+"""The contenders of a queue ask for so many times what is left of its guarantee."""
 
 FREE_TIMES = 4
-"""So many times the free GPUs of a type all those ask for who contend."""
+"""All contenders ask for so many times the free GPUs of a type."""
 
 
 def contenders(
     candidates: Sequence[StartCandidate], started: Collection[JobName], shares: Shares, room: FreeCapacity
 ) -> tuple[StartCandidate, ...]:
-    """The first in the order of the round who ask for some times what there is for them. `started`: by greedy; they stay.
+    """The first in the order of the round that ask for some times what there is for them. `started`: by greedy; they stay.
 
-    Jobs of strict queues stay, too: who stands behind somebody that is left out could not be kept in line.
+    Jobs of strict queues stay, too: a job behind one that is left out could not be kept in line.
     """
     if len({candidate.likeness for candidate in candidates}) <= ALL_MAX:
         return tuple(candidates)

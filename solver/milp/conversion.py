@@ -65,7 +65,7 @@ class ProgramStart:
 
 
 TRIES_MAX = 6
-"""Orders of placing tried while somebody finds no place. Few are needed: what helps helps at once or hardly ever."""
+"""Orders of placing tried while a gang finds no place. Few are needed: what helps helps at once or hardly ever."""
 
 
 def point_of(starts: Sequence[JobStart], formulation: Formulation, program: Program, room: FreeCapacity) -> Floats:
@@ -115,7 +115,7 @@ def starts_of(
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
             break
-        # Whoever found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
+        # A gang that found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
         order.sort(key=lambda decided: decided.candidate.job.name in found)
     left, placed = max(tries, key=lambda tried: layer_values(tried[1], formulation.sub_layers, shares))
     return greedy(candidates, left, shares, placed, fit)
@@ -124,7 +124,7 @@ def starts_of(
 def _place_in_line(
     order: Sequence[ProgramStart], room: FreeCapacity, candidates: Sequence[StartCandidate], fit: Fit | None
 ) -> tuple[FreeCapacity, tuple[JobStart, ...]]:
-    """Place all; whoever would pass one of its strict queue that found no place gives its own back. With the room left."""
+    """Place all; a gang that would pass one of its strict queue that found no place gives its own back. With the room left."""
     while True:
         trial = room.copy()
         placed = tuple(_place_all(order, trial, fit))
@@ -139,7 +139,7 @@ def _divided(room: FreeCapacity) -> Iterable[DeviceId]:
 
 
 def _opened(start: JobStart, divided: Iterable[tuple[Against, Cells, set[DeviceId]]]) -> Iterable[NewlySharedGpus]:
-    """The columns that count the GPUs it divides: one in every view of those whom its reservations hold back."""
+    """The columns that count the GPUs it divides: one in every view of jobs that its reservations hold back."""
     for view, cells, already in divided:
         if view <= start.candidate.against:
             yield from (NewlySharedGpus(view, *known) for known in _newly_divided(start, cells, already))

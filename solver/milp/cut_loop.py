@@ -51,7 +51,7 @@ class ByProgram:
 
     @property
     def leaves_bounds_open(self) -> bool:
-        """There is an answer, and layers that nobody looked into."""
+        """There is an answer, and layers that were not looked into."""
         known = self.solution
         return known is not None and not known.cut_by_clock and any(isinf(layer.bound) for layer in known.reached)
 
@@ -65,7 +65,7 @@ class ByProgram:
 
 @dataclass(slots=True)
 class Deciding:
-    """What a program is run for: who competes in which room, what greedy found, and how hard to try."""
+    """What a program is run for: which candidates compete in which room, what greedy found, and how hard to try."""
 
     formulation: Formulation
     room: FreeCapacity
@@ -165,7 +165,7 @@ class Deciding:
             ]
 
     def _concrete(self, places: Places) -> tuple[JobStart, ...]:
-        """On devices; () where some were not tried. Those whom most reservations hold back find what nobody keeps from them."""
+        """On devices; () where some were not tried. Gangs that most reservations hold back find what is not kept from them."""
         (gangs, hosts), room, starts = places, self.room.copy(), []
         if len(hosts) < len(gangs):
             return ()

@@ -24,7 +24,7 @@ Free = tuple[tuple[int, int, int], ...]
 """Whole GPUs, CPU and memory that are free on each node."""
 
 State = tuple[Free, ...]
-"""What is free to each view (those whom the same reservations hold back), in the order of the views."""
+"""What is free to each view (jobs that the same reservations hold back), in the order of the views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class PackingSearch:
         return None if hosts is None else tuple(place for _, place in sorted(zip(order, hosts, strict=True)))
 
     def view(self, against: Against) -> FreeCapacity:
-        """The room as those see it whom these reservations hold back."""
+        """The room as jobs see it that these reservations hold back."""
         if against not in self._views:
             self._views[against] = seen(self.room, against)
         return self._views[against]
@@ -156,7 +156,7 @@ class PackingSearch:
     def _candidates(
         self, gang: PackingRequest, tasks: Sequence[_Task], before: tuple[int, ...], domain: Sequence[int]
     ) -> Iterator[int]:
-        """Nodes that type, set, bundle and spreads allow; alike tasks in ascending order, since it doesn't matter who is where."""
+        """Nodes that type, set, bundle and spreads allow; alike tasks ascending, since which is where doesn't matter."""
         task, alike = tasks[len(before)], [(t, n) for t, n in zip(tasks, before, strict=False)]
         mates = [node for other, node in alike if (other.group, other.bundle) == (task.group, task.bundle)]
         of_node = self.room.topology[task.within].of_node if task.within and mates else None

@@ -6,7 +6,7 @@ inside fair shares; `y` whether all of a class that stands in line start; `o` wh
 trust domain; `x` what a queue weighs above what it does not lend; `u` tasks in parts of split cells. There is no column per
 node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
-guarantee and fair share of every queue on the path; what is not lent; in strict queues nobody before those ahead of it.
+guarantee and fair share of every queue on the path; what is not lent; in strict queues no job before those ahead of it.
 Layers: entitled demand, fair shares, what is left over, each by sub-layer; fit; weights of GPU types (docs/solver.md: formulas).
 """
 
@@ -126,7 +126,7 @@ class Formulation:
         return FlowKind(self.kept_at(way), way.pool, (part,), self.classes[way.job_class].against)
 
     def views(self) -> Iterable[tuple[Against, Cells]]:
-        """Each set of reservations that holds somebody back, with the cells of the room beside what they keep."""
+        """Each set of reservations that holds a job back, with the cells of the room beside what they keep."""
         for view in sorted({NOBODY, *(known.against for known in self.classes)}, key=sorted):
             yield view, self._cells_of(view)
 

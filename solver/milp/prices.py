@@ -7,8 +7,8 @@ of 8, 4, 2 and 1 that can be split, so that a bundle kept whole is worth what a 
 by which expected tasks may use their type, and by whether their free CPU suffices for the GPUs that are free there.
 
 How much will come is not known. So prices are averages over `OUTLOOKS`: the mix repeated until it asks for so many times
-the free GPUs. Tasks bound to some GPU types count `BOUND_MORE` times: who leaves scarce types alone too late can't
-make up for it, who does so too early can.
+the free GPUs. Tasks bound to some GPU types count `BOUND_MORE` times: leaving scarce types alone too late can't be
+made up for, doing so too early can.
 
 An Optimiser answers with values of columns and not with dual values: it is given the dual program.
 """
@@ -137,7 +137,7 @@ class _Market:
 def fit_for(
     snapshot: Snapshot, room: FreeCapacity, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
 ) -> Fit | None:
-    """What chooses among places that are otherwise alike; None where nobody asks for a part of a GPU: best fit does there."""
+    """What chooses among places that are otherwise alike; None where no job asks for a part of a GPU: best fit does there."""
     expected = expected_of(snapshot.jobs, room.gpu_types, sharing)
     if not expected.has_fractions:
         return None

@@ -44,7 +44,7 @@ class StartDecision:
 
     @property
     def certificate(self) -> Certificate:
-        """That of a round in which nobody leaves."""
+        """That of a round in which no job leaves."""
         return with_layers(self.by, self.layers())
 
 
@@ -64,10 +64,10 @@ def begin(
     optimiser: Optimiser | None,
     fit_of: Callable[[], Fit | None] = lambda: None,
 ) -> PendingDecision:
-    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
+    """Choose what starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
 
     The program is asked where there is something to choose, and its answer waited for later. `fit_of`: what chooses among places
-    that are otherwise alike, where somebody could have one.
+    that are otherwise alike, where a job could have one.
     """
     able = able_to_start(candidates, room, shares)
     fit = fit_of() if able else None
@@ -83,7 +83,7 @@ def begin(
 
 @dataclass(frozen=True)
 class _Choice:
-    """What there is to choose: those who are able to start, where, and whom of them greedy starts `first`."""
+    """What there is to choose: the jobs that are able to start, where, and which of them greedy starts `first`."""
 
     able: tuple[StartCandidate, ...]
     room: FreeCapacity
@@ -119,12 +119,12 @@ class _Choice:
 
     @cached_property
     def contending(self) -> tuple[StartCandidate, ...]:
-        """Those whom the program chooses among."""
+        """The candidates that the program chooses among."""
         started = {start.candidate.job.name for start in self.first}
         return self.able if self.effort.exact else contenders(self.able, started, self.shares, self.room)
 
     def stated(self, candidates: Sequence[StartCandidate]) -> Formulation:
-        """The program of who of these starts."""
+        """The program of which of these start."""
         classes = classes_of(candidates)
         level = closest_cell_level(classes) if self.effort.exact else cell_level(classes)
         formulation = Formulation(classes, Cells(self.room, level), self.shares, self.sub_layers)
@@ -180,7 +180,7 @@ def able_to_start(
 ) -> tuple[StartCandidate, ...]:
     """Candidates that could start if they were alone. The others can't in any answer, since starts only take room.
 
-    Nor can those who would delay such a one in a strict queue.
+    Nor can jobs that would delay such a one in a strict queue.
     """
     headroom, users = QuotaHeadroom(shares), UserRoom(shares.users)
     known: dict[Footprint, bool] = {}

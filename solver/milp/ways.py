@@ -24,7 +24,7 @@ Part = tuple[Shape, GpuType, int]
 class FlowKind:
     """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`.
 
-    `against`: whose reservations hold it back.
+    `against`: the holders of reservations that hold it back.
     """
 
     level: Level | None

@@ -1,9 +1,9 @@
 """The order inside each queue: which of its own waiting jobs is served first (DESIGN, `ordering.by`).
 
 One that is boosted is served first of its queue, SLO class and rank; but where jobs take turns a boost has no effect, since a job
-that starts out of turn would only be evicted again. It is as senior as the one whose place it takes and no more, so among queues its
-own is where it was; and it keeps its time of submission, so that it passes no job elsewhere that has reached the highest age band.
-Which jobs may be evicted is not asked here, and does not change.
+that starts out of turn would only be evicted again. It is as senior as the one that it goes before and no more, so among queues
+its own is where it was; and it keeps its time of submission, so that it passes no job elsewhere that has reached the highest age
+band. Which jobs may be evicted is not asked here, and does not change.
 """
 
 from __future__ import annotations

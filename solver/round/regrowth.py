@@ -65,7 +65,7 @@ class GangGrowth:
 def growths(
     snapshot: Snapshot, policy: Policy, candidates: Sequence[StartCandidate], decision: Decision
 ) -> tuple[GangGrowth, ...]:
-    """Who grows after a decided round. `snapshot`: the world in which its victims have been asked to leave."""
+    """Which jobs grow after a decided round. `snapshot`: the world in which its victims have been asked to leave."""
     able = [(job, (option,)) for job, option in _able(snapshot, policy, candidates, decision)]
     if not able:
         return ()
@@ -124,7 +124,7 @@ def _able(
 
 
 def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
-    """Whether the queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
+    """Whether the queue would let such a job start now. A queue that takes turns does not: the next turn would take it back."""
     return lets_in(tree, queue, priority_class) and ordering_of(tree, queue).turns is None
 
 

@@ -85,7 +85,7 @@ def standing_back(
     shares: Shares,
     kept: RoundCache | None = None,
 ) -> tuple[tuple[StartCandidate, ...], Reserved]:
-    """The candidates with whose reservations hold them back, and what these keep: documents, and gangs that wait."""
+    """The candidates with the reservations that hold them back, and what these keep: documents, and gangs that wait."""
     competing_for, declared = {candidate.job.name for candidate in candidates}, document_reservations(snapshot)
     held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
     if not held and not declared:
