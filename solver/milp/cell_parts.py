@@ -76,15 +76,15 @@ class Split:
 
 def _parts(cells: Cells, cell: CapacityCell, names: list[str]) -> tuple[Mask, ...]:
     """The open nodes of a cell by the sets that they are in, the largest part first."""
-    nodes = np.flatnonzero(cells.mask_of(cell) & cells.room.open_nodes)
+    nodes = np.flatnonzero(cells.mask_of(cell) & cells.capacity.open_nodes)
     _, part_of, sizes = np.unique(
-        np.stack([cells.room.sets[name][nodes] for name in names]), axis=1, return_inverse=True, return_counts=True
+        np.stack([cells.capacity.sets[name][nodes] for name in names]), axis=1, return_inverse=True, return_counts=True
     )
     rank = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
     numbers = np.minimum(rank[part_of.reshape(-1)], PARTS_MAX - 1)
     masks = []
     for part in range(min(len(sizes), PARTS_MAX)):
-        mask = np.zeros(len(cells.room.nodes), dtype=bool)
+        mask = np.zeros(len(cells.capacity.nodes), dtype=bool)
         mask[nodes[numbers == part]] = True
         masks.append(mask)
     return tuple(masks)

@@ -27,7 +27,7 @@ FREE_TIMES = 4
 
 
 def contenders(
-    candidates: Sequence[StartCandidate], started: Collection[JobName], shares: Shares, room: FreeCapacity
+    candidates: Sequence[StartCandidate], started: Collection[JobName], shares: Shares, capacity: FreeCapacity
 ) -> tuple[StartCandidate, ...]:
     """The first in the order of the round that ask for some times what there is for them. `started`: by greedy; they stay.
 
@@ -35,7 +35,7 @@ def contenders(
     """
     if len({candidate.likeness for candidate in candidates}) <= ALL_MAX:
         return tuple(candidates)
-    contest = _Contest(QuotaHeadroom(shares).entitled, _free_milli(room, candidates))
+    contest = _Contest(QuotaHeadroom(shares).entitled, _free_milli(capacity, candidates))
     return tuple(c for c in candidates if contest.enters(c) or c.strict or c.job.name in started)
 
 
@@ -68,8 +68,8 @@ class _Contest:
         return not asks_for_too_much and self.of_free[line.gpu_type] < FREE_TIMES * self.free.get(line.gpu_type, 0)
 
 
-def _free_milli(room: FreeCapacity, candidates: Iterable[StartCandidate]) -> dict[GpuType, int]:
+def _free_milli(capacity: FreeCapacity, candidates: Iterable[StartCandidate]) -> dict[GpuType, int]:
     """By type what is free for them, in parts or as a whole."""
     shapes = {shape for candidate in candidates for option in candidate.options for shape in option.shapes}
-    free = room.milli_free(tuple(shapes)).clip(min=0)
-    return {known: int(free[room.type_of_node == number].sum()) for number, known in enumerate(room.gpu_types)}
+    free = capacity.milli_free(tuple(shapes)).clip(min=0)
+    return {known: int(free[capacity.type_of_node == number].sum()) for number, known in enumerate(capacity.gpu_types)}

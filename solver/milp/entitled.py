@@ -95,12 +95,12 @@ class Served(NamedTuple):
 
 @dataclass(slots=True)
 class EntitledBound:
-    """The program, and what its columns mean. `room`: what is free now; `freeable`: what there is if all jobs leave that may."""
+    """The program, and what its columns mean. `capacity`: free now; `freeable`: what there is if all jobs leave that may."""
 
     candidates: Sequence[StartCandidate]
     layers: Sequence[SubLayer]
     shares: Shares
-    room: FreeCapacity
+    capacity: FreeCapacity
     freeable: Freeable
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     columns: dict[Served, int] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class EntitledBound:
     def _free(self, gpu_type: GpuType, gpus: int) -> int:
         """How many tasks of so many GPUs find room now."""
         if (gpu_type, gpus) not in self._slots:
-            self._slots[gpu_type, gpus] = int(self.room.slots(Shape(gpus), gpu_type).sum())
+            self._slots[gpu_type, gpus] = int(self.capacity.slots(Shape(gpus), gpu_type).sum())
         return self._slots[gpu_type, gpus]
 
     def _rows_of_room(self) -> None:
@@ -219,10 +219,10 @@ class EntitledBound:
 
     def _rows_of_max(self) -> None:
         for line, terms in self._charged(lambda _: True).items():
-            room = self.shares.left_under_max(line)
-            if room is not None:
+            left = self.shares.left_under_max(line)
+            if left is not None:
                 gone = [(column, -1.0) for column in self._leaving_below(line)]
-                self.builder.at_most(summed([*terms, *gone]), room / MILLI_PER_GPU)
+                self.builder.at_most(summed([*terms, *gone]), left / MILLI_PER_GPU)
 
     def _leaving_below(self, line: QuotaLine) -> Iterator[int]:
         if line in self.leaving:
@@ -248,12 +248,12 @@ class EntitledBound:
 
     def _columns_inside(self, entitled: Loosening) -> None:
         """GPUs of each segment that lie inside guarantees, as the layers count them, beside jobs that displace lower work."""
-        takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
+        asking: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
         for served, column in self.columns.items():
             for gpu_type, milli in served.ask.charge if served.manner != "displacing" else ():
-                takers[served.segment(gpu_type)].append((column, -milli / MILLI_PER_GPU))
+                asking[served.segment(gpu_type)].append((column, -milli / MILLI_PER_GPU))
         lines: dict[QuotaLine, list[tuple[int, float]]] = defaultdict(list)
-        for segment, terms in sorted(takers.items()):
+        for segment, terms in sorted(asking.items()):
             path = self.shares.tree.lines(segment.queue, segment.gpu_type)
             most = min(map(entitled.most, path), default=0)
             if most > 0:
