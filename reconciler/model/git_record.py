@@ -29,7 +29,7 @@ class Approval(Document, frozen=True, kw_only=True):
 
 
 class Suspension(Document, frozen=True, kw_only=True):
-    """Git is not followed from `at` until `until` (None: until somebody resumes), or until it is ended."""
+    """Git is not followed from `at` until `until` (None: until a user resumes), or until it is ended."""
 
     author: str
     why: str
