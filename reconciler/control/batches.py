@@ -68,7 +68,7 @@ def _job(settlement: AtOnce) -> JobName:
 
 
 def _turn(settlement: AtOnce) -> int:
-    """How a job comes to an end: first that is on record, then its devices are free, and then nobody need hear of it."""
+    """How a job comes to an end: first that is on record, then its devices are free, and then it need not be reported."""
     match settlement:
         case GiveBack():
             return 2

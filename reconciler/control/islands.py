@@ -25,7 +25,7 @@ def reported_cliques(facts: Mapping[NodeName, NodeFacts]) -> dict[NodeName, str]
 
 
 def with_reported_islands(nodes: Iterable[Node], cliques: Mapping[NodeName, str]) -> tuple[Node, ...]:
-    """Nodes of which nobody declares an island are in that of their clique, which is also a rack where none is declared.
+    """Nodes without a declared island are in that of their clique, which is also a rack where none is declared.
 
     Not if it would then lie in two racks or blocks: a round must not fail over what one node tells.
     """

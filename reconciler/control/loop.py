@@ -59,7 +59,7 @@ class Site(Protocol[LookT]):
         """See what is so in the cluster, not before it shows what the pass before did."""
 
     def accrue(self, look: LookT) -> None:
-        """Bring past use up to date, before the pass changes who holds what."""
+        """Bring past use up to date, before the pass changes what jobs hold."""
 
     async def settle(self, look: LookT) -> int:
         """Make true what follows from what was seen; how much that was."""
