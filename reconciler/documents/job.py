@@ -166,7 +166,7 @@ def _service_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
 
 
 def _terminal_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
-    """Whoever attaches must find one terminal, and the job must end by itself once it is forgotten."""
+    """A user who attaches must find one terminal, and the job must end by itself once it is forgotten."""
     if not job.value.terminal:
         return
     if job.value.type != "interactive":
@@ -209,7 +209,7 @@ def _container_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
 
 
 def _launcher_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
-    """One task starts the work of others, whose number is fixed once it has begun."""
+    """One task starts the work of others, in a number that is fixed once it has begun."""
     launcher = job.value.launcher
     if launcher is None:
         return
