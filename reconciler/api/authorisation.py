@@ -58,7 +58,7 @@ class Authorisation:
         if rule == "anybody" or (rule == "plan" and rights.may_plan()):
             return
         if "name" in request.path_params and rule != "look":
-            # A name that does not exist is answered as such to everybody who may look: names are no secret, since submitting
+            # A name that does not exist is answered as such to every user who may look: names are no secret, since submitting
             # one that is taken is refused.
             self._require_look(rights, request.state.caller)
             record = self.record(JobName(request.path_params["name"]))
@@ -110,7 +110,7 @@ class Authorisation:
 
     @staticmethod
     def _require_named(rights: Rights, request: HTTPConnection, action: Action) -> None:
-        """In the queue that the path names; in all of them where it names none: nodes and the policy belong to everybody."""
+        """In the queue that the path names; in all of them where it names none: nodes and the policy belong to all queues."""
         named = request.path_params.get("queue")
         if not rights.may(action, None if named is None else QueueName(named)):
             caller: Caller = request.state.caller

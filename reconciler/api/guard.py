@@ -1,4 +1,4 @@
-"""Who may ask: a bearer token, and for browsers a Host and an Origin that are this server's own."""
+"""Which requests are let in: a bearer token, and for browsers a Host and an Origin that are this server's own."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class InsecureBindingError(Exception):
 class Guard:
     """A FastAPI dependency, of WebSockets too.
 
-    `token` None: anybody who reaches the server may ask (loopback only, and asked for by name).
-    `user` is who holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
-    answers to. `identify` says whose any other token is, or raises BadTokenError; None: there are no others.
+    `token` None: every client that reaches the server may ask (loopback only, and asked for by name).
+    `user` holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
+    answers to. `identify` says which user has any other token, or raises BadTokenError; None: there are no others.
     """
 
     token: str | None

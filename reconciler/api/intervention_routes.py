@@ -191,6 +191,6 @@ class InterventionRoutes:
             )
 
     def _record(self, event: Event) -> None:
-        """Put on record who did what, and let the loop know."""
+        """Put on record which user did what, and let the loop know."""
         self._services.history.record_event(event)
         self._services.wake()

@@ -82,7 +82,7 @@ class PolicyRoutes:
         return answer(ApprovalList(items=self._following.decisions.approvals(limit)))
 
     def suspend(self, request: Request, body: Body) -> Response:
-        """Stop following Git until somebody resumes, or for a while. Rounds go on under the policy in force."""
+        """Stop following Git until a user resumes, or for a while. Rounds go on under the policy in force."""
         asked, now = read_asked(body, SuspensionAsked), self._services.clock.now()
         try:
             until = read_end(asked.until, now) if asked.until else None
@@ -95,7 +95,7 @@ class PolicyRoutes:
         return answer(SuspensionList(items=(kept,)))
 
     def resume(self, request: Request) -> Response:
-        """Follow Git again; harmless where nobody had stopped it."""
+        """Follow Git again; harmless where it was not stopped."""
         ended = self._following.decisions.resume(self._services.clock.now(), request.state.user)
         if ended is not None:
             self._record(RESUMED, ABOUT, f"it was {ended}", request)

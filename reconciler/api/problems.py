@@ -84,7 +84,7 @@ def install(app: FastAPI) -> None:
 
 
 def _to_both(answered: _Answer) -> Callable[[HTTPConnection, Exception], Awaitable[Response | None]]:
-    """A handler for requests, whose answer is sent by the framework, and for WebSockets, to which it is sent here."""
+    """A handler for requests, where the framework sends the answer, and for WebSockets, where it is sent here."""
 
     async def handle(connection: HTTPConnection, error: Exception) -> Response | None:
         response = answered(connection, error)

@@ -51,7 +51,7 @@ class JobViews:
         if self._of_all is None and any(record.array and record.array.max_running is not None for record in records):
             self._of_all = job_viewer(self._services)
         view = self._of_all or job_viewer(self._services, records)
-        # Who holds nothing any more may have ended after its record was read, and before what it holds was.
+        # A job that holds nothing any more may have ended after its record was read, and before what it holds was.
         waiting = [each.name for each in records if each.outcome is None and view(each).since is None]
         newer = self._services.jobs.named(waiting)
         return lambda record: view(newer.get(record.name, record))
