@@ -1,4 +1,4 @@
-"""The options that say as whom tasks run, of whatever runs them."""
+"""The options that say as which account tasks run, of whatever runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`quorate codeowners`: the file by which a repository's host asks for reviews those whom access says."""
+"""`quorate codeowners`: the file by which a repository's host asks for reviews the users that access names."""
 
 from __future__ import annotations
 

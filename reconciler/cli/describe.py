@@ -103,7 +103,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
 
 
 def _people(job: JobView) -> Iterator[tuple[str, str]]:
-    """What somebody asked of it."""
+    """What a user asked of it."""
     if job.cancel_requested_by:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     if job.suspended_by:

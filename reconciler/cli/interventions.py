@@ -101,7 +101,7 @@ def hold(
 def boost(jobs: tuple[str, ...], reason: str, until: str, release: bool, output: str, server: str | None) -> None:
     """Let every JOB start before the others of its queue, SLO class and rank that wait.
 
-    It is no way around quota, and nobody is evicted for it who would not be without. The name of an array or pipeline stands for
+    It is no way around quota, and no job is evicted for it that would not be without. The name of an array or pipeline stands for
     all of its jobs that have not ended.
     """
     _require_reason(reason, until, release=release)

@@ -1,4 +1,4 @@
-"""The options of `quorate run` for a cluster whose jobs are pods."""
+"""The options of `quorate run` for a cluster with pods as jobs."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
             return ExitCode.ERROR
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
-        # Whoever read the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
+        # The reader of the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.ENOSPC:
             print_error(os.strerror(errno.ENOSPC))
