@@ -68,7 +68,7 @@ class Acceptance(Protocol):
     """What people have accepted although a requirement holds it."""
 
     def accepted(self, candidate: RevisionCandidate, held: RevisionHold) -> str:
-        """Who accepted exactly this, and why, in a few words; "": nobody did."""
+        """The user that accepted exactly this, and why, in a few words; "": none did."""
 
     def applied(self, candidate: RevisionCandidate) -> None:
         """This revision is in force: what was accepted of it is used up. Idempotent."""
@@ -78,7 +78,7 @@ class NothingAccepted:
     """No person is asked."""
 
     def accepted(self, candidate: RevisionCandidate, held: RevisionHold) -> str:  # noqa: ARG002  (the protocol's signature)
-        """Nobody."""
+        """None."""
         return ""
 
     def applied(self, candidate: RevisionCandidate) -> None:
@@ -121,7 +121,7 @@ class Valid:
 
 
 def by_admin(commit: str) -> str:
-    """What a person does who accepts a revision although a requirement holds it."""
+    """What a user does to accept a revision although a requirement holds it."""
     return f"an admin runs `quorate apply {commit[:12]} --reason TEXT`"
 
 

@@ -68,7 +68,7 @@ class Signed:
         return self._unsigned(candidate, commits)
 
     def _unsigned(self, candidate: RevisionCandidate, commits: Commits) -> RevisionHold | None:
-        """The oldest commit that does not count ends it: whoever pushes thousands costs one look."""
+        """The oldest commit that does not count ends it: a push of thousands costs one look."""
         floor = Keys() if self.allowed is None else read_allowed_signers(self.allowed, self.clock.now())
         people = floor.with_(_keys_of(commits.signers))
         trusted = {False: people, True: people.with_(_keys_of(commits.forge_keys))}
