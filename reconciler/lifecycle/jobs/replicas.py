@@ -12,7 +12,7 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement
 
 RESTART_AFTER = Duration(10_000)
-"""Between the end of a replica and its next beginning, so that one that fails at once does not keep everybody busy."""
+"""Between the end of a replica and its next beginning, so that one that fails at once does not keep the control plane busy."""
 
 RESTARTS_AT_ONCE = 5
 RESTART_EVERY = Duration(300_000)
@@ -26,7 +26,7 @@ _ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed"})
 
 
 def settle_replicas(holding: ClaimContext) -> tuple[Settlement, ...]:
-    """What follows for a service that nobody ends; () where nothing does that would not follow for any gang."""
+    """What follows for a service that is not ended; () where nothing does that would not follow for any gang."""
     claim = holding.claim
     # One request to leave at a time: what the next one has to say is true then as well.
     if holding.leaving:
