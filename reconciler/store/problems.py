@@ -38,7 +38,7 @@ _POSTGRESQL_PROBLEMS = {
 """By the beginning of an SQLSTATE (PostgreSQL 15 manual, appendix A)."""
 
 _PASSING = ("08", "25006", "25P03", "28", "3D000", "40", "53", "55P03", "57")
-"""What may be over without anybody changing Quorate: a server that restarts, fails over, or is crowded."""
+"""What may be over without a change of Quorate: a server that restarts, fails over, or is crowded."""
 
 _FULL = ("53100",)
 
