@@ -1,4 +1,4 @@
-"""The part of a control plane whose tasks run on many machines: the door to their agents, and who may come through it."""
+"""The part of a control plane with tasks on many machines: the door to their agents, and which may come through it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `quorate status` says of a cluster of pods: how far it is followed, and what of the policy nobody keeps there."""
+"""What `quorate status` says of a cluster of pods: how far it is followed, and what of the policy is not kept there."""
 
 from __future__ import annotations
 
