@@ -49,7 +49,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentsSettings:
-    """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file of the key that signs their
+    """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file with the key of their
     certificates; None: one in the state folder, made if need be.
     """
 
