@@ -87,11 +87,16 @@ class Preemptor:
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
-        start = JobStart(candidate, found.request.option, found.placed, least_tasks(candidate.job.spec))
+        self.give(found, claimed)
+
+    def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
+        """Start a job where it can now, else promise it its devices. `claimed`: the room in which its place is taken already."""
+        request = found.request
+        start = JobStart(request.candidate, request.option, found.placed, least_tasks(request.candidate.job.spec))
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
-            self.promises.append(NewNomination(start, found.victims, tier, found.moves, found.pledged))
+            self.promises.append(NewNomination(start, found.victims, request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
