@@ -62,7 +62,7 @@ from solver.model.workload import JobName
 
 STOPPED: Final = "stop"
 LEFT: Final = "left"
-"""The parts of an attempt, beside its tasks' folders, whose news is AttemptStopped, or TaskLeft."""
+"""The parts of an attempt, beside its tasks' folders, with AttemptStopped, or TaskLeft, as their news."""
 
 
 class LocalBackend:

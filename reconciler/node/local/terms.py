@@ -76,7 +76,7 @@ class Terms:
         return self.secrets.values(queue, uses) if self.secrets and uses else frozenset()
 
     def _account(self, user: str, spec: JobSpec) -> Account | None:
-        """The root of a container that root's podman runs would be the machine's: nobody is, where nobody says who is."""
+        """The root of a container that root's podman runs would be the machine's: no account is, where none is said."""
         if self.submitters is not None:
             return self.submitters.account_of(user)
         return NOBODY if spec.container is not None and os.geteuid() == 0 else None
