@@ -1,4 +1,4 @@
-"""Who comes through the door: agents with a certificate that counts, and nodes that want one."""
+"""What comes through the door: agents with a certificate that counts, and nodes that want one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Entry:
         return True
 
     async def hello(self, connection: ServerConnection) -> tuple[NodeIdentity, Hello]:
-        """Who an agent is, and what it says first. Raises UntrustedError, msgspec.MsgspecError, TimeoutError."""
+        """The identity of an agent, and what it says first. Raises UntrustedError, msgspec.MsgspecError, TimeoutError."""
         certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         if certificate is None:
             raise UntrustedError("it shows no certificate")
