@@ -30,7 +30,7 @@ class _Status(msgspec.Struct, frozen=True):
 async def execute(api: Api, pod: tuple[str, str], container: str, command: Sequence[str]) -> None:
     """Returns once the command has ended with 0; takes as long as it does. Raises CommandFailedError, KubernetesError.
 
-    Whoever stops waiting does not stop the command.
+    A caller that stops waiting does not stop the command.
     """
     # Without something to write to there is no stream, and without a stream nothing is run.
     parameters = [("container", container), ("stdout", "true"), *(("command", word) for word in command)]

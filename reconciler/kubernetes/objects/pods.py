@@ -70,7 +70,7 @@ def task_of(pod: Pod) -> PodTask:
 
 
 def queue_of(meta: Meta) -> str:
-    """The queue that an object names, ours before everybody else's; "" where it names none."""
+    """The queue that an object names, ours before all others; "" where it names none."""
     return names.label_or_annotation(
         meta, names.QUEUE, names.KUEUE_QUEUE, names.KAI_QUEUE, names.VOLCANO_QUEUE, names.VOLCANO_JOB_QUEUE
     )
