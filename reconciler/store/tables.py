@@ -221,7 +221,7 @@ events = Table(
     Index("events_subject", "subject", "number"),
 )
 
-# What people did by hand. A row stays when it is over: it is the record of who did what and why.
+# What people did by hand. A row stays when it is over: it is the record of what was done, by which user and why.
 interventions = Table(
     "interventions",
     metadata,
@@ -271,7 +271,7 @@ suspensions = Table(
     Column("author", String, nullable=False),
     Column("why", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("until", BigInteger),  # absent: until somebody resumes
+    Column("until", BigInteger),  # absent: until a user resumes
     Column("ended_at", BigInteger, index=True),  # absent while it was not ended, also when its time is over
     Column("ended_by", String, nullable=False),
 )

@@ -32,8 +32,8 @@ class RevisionHold(NamedTuple):
 class RevisionCandidate:
     """A fetched revision that is to replace the one `applied` last (None: there was none).
 
-    `in_force` is the policy that judges it, never its own. `notes` is what is to be said of it once it is in force; whoever
-    is asked may add to them.
+    `in_force` is the policy that judges it, never its own. `notes` is what is to be said of it once it is in force; each
+    requirement may add to them.
     """
 
     commit: str

@@ -48,8 +48,8 @@ class MpsError(Exception):
 
 
 class Daemon(Document, frozen=True):
-    """One that was begun, or was about to be: on record before it is there. `folder`: a name that nobody can guess, since whoever
-    knows it may be its client."""
+    """One that was begun, or was about to be: on record before it is there. `folder`: a name that can't be guessed, since a
+    process that knows it may be its client."""
 
     device: DeviceId
     folder: str

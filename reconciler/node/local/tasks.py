@@ -58,7 +58,7 @@ class TaskActivity(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class LocalTaskStatus:
-    """A task's state, since when (milliseconds; None: since nobody noted when), the words that go with it, and what it does."""
+    """A task's state, since when (milliseconds; None: it was not noted), the words that go with it, and what it does."""
 
     state: TaskState
     at: int | None = None
