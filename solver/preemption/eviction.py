@@ -134,11 +134,11 @@ class Preemptor:
             return found, claimed
         patient = replace(preemptor, overdue=False)
         for request in before:
-            victims = self._each_lawful(self.givers.own(patient), request, patient)
-            found = Fewest(self.attempts).find(request, victims)
-            if found and self._keeps_to_limits(found, patient):
-                return found, None
-            self._refused |= found is not None
+            for victims in self._each_lawful(self.givers.own(patient), request, patient):
+                found = Fewest(self.attempts).find(request, victims)
+                if found and self._keeps_to_limits(found, patient):
+                    return found, None
+                self._refused |= found is not None
         return None, None
 
     def keep(self, start: JobStart) -> bool:
@@ -203,19 +203,25 @@ class Preemptor:
         # Where taking from others would not be fair, its own queue may still make room.
         for side in self._sides(preemptor, tier):
             for request in requests:
-                found = Fewest(self.attempts).find(request, self._each_lawful(side, request, preemptor))
-                if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
-                    yield found
-                self._refused |= found is not None
+                for lawful in self._each_lawful(side, request, preemptor):
+                    found = Fewest(self.attempts).find(request, lawful)
+                    if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
+                        yield found
+                    self._refused |= found is not None
 
-    def _each_lawful(self, side: VictimSet, request: PlacementRequest, preemptor: PreemptorJob) -> VictimSet:
-        """Of some who may give way those whose leaving alone is neither unfair nor too much for what is gained."""
-        if request.tier == "fair":
-            side = self.givers.fairly(side, request, self.attempts.headroom)
+    def _each_lawful(self, side: VictimSet, request: PlacementRequest, preemptor: PreemptorJob) -> Iterator[VictimSet]:
+        """Of some who may give way those whose leaving is neither unfair nor too much for what is gained.
+
+        For a fair share first what queues hold above theirs; then any whose leaving alone would do.
+        """
         min_gain = self.policy.scheduling.evictions.min_gain
-        if preemptor.overdue or not min_gain:
-            return side
-        return self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
+        if not preemptor.overdue and min_gain:
+            side = self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
+        if request.tier == "entitled":
+            yield side
+            return
+        yield self.givers.above_shares(side, request, self.attempts.headroom)
+        yield self.givers.fairly(side, request, self.attempts.headroom)
 
     def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
         """Everybody who may have to give way for a preemptor, then those of its own queue alone."""
