@@ -68,7 +68,7 @@ def _told_of(checked: CheckedPlan, snapshot: Snapshot, policy: Policy, laps: Lap
 
 
 def _told(error: Exception) -> str:
-    """What went wrong; of what nobody expected, where."""
+    """What went wrong; of what was not expected, where."""
     if isinstance(error, PlanRefusedError):
         return str(error)
     return f"the solver failed: {_where(error)}"

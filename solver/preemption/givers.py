@@ -120,6 +120,28 @@ class Givers:
                 may &= fair
         return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
 
+    def above_shares(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
+        """Of some who may give way as many as their queues hold above their fair shares, the least harmful first.
+
+        So who is at its share is passed over, and no search ends with it (DESIGN section 5, amendment 6).
+        """
+        held, tree = self.evictable.allocations, self.evictable.rules.tree
+        numbers, path = self.evictable.holders_of(side.places), tree.path(request.candidate.job.spec.queue)
+        kept: Mask = np.ones(len(numbers), dtype=bool)
+        for place, gpu_type in enumerate(held.gpu_types):
+            charge = held.charge[numbers, place]
+            if gpu_type not in request.option.charge or not charge.any():
+                continue
+            # What each queue gives is bounded before what the queue above it gives.
+            for line, _ in tree.upwards(gpu_type):
+                if line.queue not in path:
+                    below = held.below[line.queue]
+                    there = np.flatnonzero((numbers >= below.start) & (numbers < below.stop) & kept & (charge > 0))
+                    used = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+                    above = used - headroom.shares.fair.get(line, 0)
+                    kept[there] = _first_within(charge[there], above)
+        return side._replace(places=side.places[kept])
+
     def no_larger(self, side: VictimSet, most: int) -> VictimSet:
         """Of some who may give way those with whom no more leaves than so much, in milli-GPU."""
         return side._replace(
@@ -142,3 +164,10 @@ class Givers:
             charges, gpus = Charges(self.evictable.allocations, leaving), self.evictable.gpus_of(leaving)
             known = self._known[key] = self._asked, VictimSet(places[left], leaving, charges, gpus)
         return known[1]
+
+
+def _first_within(charge: Ints, most: int) -> Mask:
+    """Of charges in their order those that together are no more than `most`; what is too large by itself is passed over."""
+    fits = charge <= most
+    within: Mask = fits & (np.cumsum(np.where(fits, charge, 0)) <= most)
+    return within
