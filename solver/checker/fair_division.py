@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 from solver.checker.case import JudgedPlan
@@ -92,28 +93,22 @@ class FairDivision:
                 demand[queue.name],
                 queue.weight,
                 used[QuotaLine(queue.name, gpu_type)],
-                self._turns.get(queue.name, (0, 0)),
+                self._turns.get(queue.name, (-inf, 0)),
             )
             for queue in lookup.from_the_top
         }
 
     @cached_property
-    def _turns(self) -> dict[QueueName, tuple[int, int]]:
-        """When each queue had a job started last, and one submitted first of those that wait; 0 where there is none."""
-        last, first = dict[QueueName, int](), dict[QueueName, int]()
+    def _turns(self) -> dict[QueueName, tuple[float, int]]:
+        """When each queue had a job started last, -inf where none was; and one submitted first of those that wait, else 0."""
+        last, first = defaultdict[QueueName, float](lambda: -inf), dict[QueueName, int]()
         for job in self.case.snapshot.jobs:
-            if job.phase == "pending":
-                queue = job.spec.queue
-                first[queue] = min(job.submitted_at, first.get(queue, job.submitted_at))
-            elif job.started_at is not None:
-                last[job.spec.queue] = max(job.started_at, last.get(job.spec.queue, 0))
-        since, waits = dict[QueueName, int](), dict[QueueName, int]()
-        for name in {*last, *first}:
-            for above in self.case.lookup.on_path(name):
-                since[above] = max(last.get(name, 0), since.get(above, 0))
-                if name in first:
-                    waits[above] = min(first[name], waits.get(above, first[name]))
-        return {name: (at, waits.get(name, 0)) for name, at in since.items()}
+            for above in self.case.lookup.on_path(job.spec.queue):
+                if job.phase == "pending":
+                    first[above] = min(job.submitted_at, first.get(above, job.submitted_at))
+                elif job.started_at is not None:
+                    last[above] = max(job.started_at, last[above])
+        return {name: (last[name], first.get(name, 0)) for name in {*last, *first}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,7 @@ class _Claim:
     demand: int
     weight: int
     used: int
-    turn: tuple[int, int]
+    turn: tuple[float, int]
 
 
 def _shared_out(milli: int, claims: Sequence[_Claim]) -> dict[QueueName, int] | None:

@@ -15,7 +15,7 @@ from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.trial import PlacementRequest
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom
-from solver.quota.fairshare import at_their_share, to_spare
+from solver.quota.fairshare import to_spare
 from solver.quota.victims import PreemptorJob, Victim
 
 
@@ -115,8 +115,6 @@ class Givers:
                 fair[held.own[queue]] = True
                 for giver, spare in to_spare(headroom, queue, gpu_type):
                     fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
-                    for passed_over in at_their_share(headroom, giver, gpu_type):
-                        fair[held.below[passed_over]] = ~held.has[held.below[passed_over], number]
                 may &= fair
         return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
 

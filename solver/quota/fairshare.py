@@ -184,15 +184,6 @@ def to_spare(headroom: QuotaHeadroom, preemptor: QueueName, gpu_type: GpuType) -
                 yield queue.name, ceil(_use(headroom, queue.name, gpu_type) - served * fair)
 
 
-def at_their_share(headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType) -> Iterator[QueueName]:
-    """Of a queue and those below it the uppermost that hold no more than their fair share: they are passed over."""
-    if _use(headroom, queue, gpu_type) <= headroom.shares.fair.get(QuotaLine(queue, gpu_type), 0):
-        yield queue
-        return
-    for child in headroom.shares.tree.children.get(queue, ()):
-        yield from at_their_share(headroom, child.name, gpu_type)
-
-
 def only_above_shares(
     headroom: QuotaHeadroom, preemptor: QueueName, losses: Sequence[tuple[QueueName, Charge]]
 ) -> bool:
