@@ -273,9 +273,14 @@ class Preemptor:
         yield self.givers.fairly(side, request, self.attempts.headroom)
 
     def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
-        """Everybody who may have to give way for a preemptor, then those of its own queue alone."""
+        """Everybody who may have to give way for a preemptor, first without work of its own queue that is itself inside; then
+        those of its own queue alone.
+        """
         if self.may_reclaim(preemptor, tier):
-            yield self.givers.everybody(preemptor, straddling=tier == "entitled")
+            straddling = tier == "entitled"
+            if straddling:
+                yield self.givers.own_inside_last(preemptor, straddling=True)
+            yield self.givers.everybody(preemptor, straddling=straddling)
         yield self.givers.own(preemptor)
 
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName, QueueName
+from solver.policy.tree import QuotaLine
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.trial import PlacementRequest
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom
 from solver.quota.fairshare import to_spare
-from solver.quota.victims import PreemptorJob, Victim
+from solver.quota.victims import INSIDE, PreemptorJob, Victim
 
 
 def charges_of(victims: Iterable[Victim]) -> dict[QueueName, dict[GpuType, int]]:
@@ -94,6 +95,18 @@ class Givers:
 
         return self._left((self.evictable.likeness(preemptor), straddling), found)
 
+    def own_inside_last(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
+        """Those of all other queues, and of the preemptor's own all that does not lie inside its queue's share."""
+
+        def found() -> Ints:
+            evictable, own = self.evictable, self.evictable.of_its_own(preemptor)
+            depth = len(evictable.rules.tree.path(preemptor.job.spec.queue)) - 1
+            inside = evictable.rules.standing[evictable.holders_of(own), depth] == INSIDE
+            others = self.everybody(preemptor, straddling=straddling).places
+            return np.setdiff1d(others, own[inside], assume_unique=True)
+
+        return self._left((self.evictable.likeness(preemptor), straddling, "own inside last"), found)
+
     def loans(self, preemptor: PreemptorJob) -> VictimSet:
         """Those of all other queues that borrow; what protects them holds, however long the preemptor has waited."""
 
@@ -115,8 +128,19 @@ class Givers:
                 fair[held.own[queue]] = True
                 for giver, spare in to_spare(headroom, queue, gpu_type):
                     fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
+                for line in self._at_share(headroom, queue, gpu_type):
+                    fair[held.below[line.queue]] &= ~held.has[held.below[line.queue], number]
                 may &= fair
         return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
+
+    def _at_share(self, headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType) -> Iterator[QuotaLine]:
+        """The lines beside a queue's path that hold no more than their fair share: they give nothing for another's."""
+        tree = self.evictable.rules.tree
+        path = tree.path(queue)
+        for line, _ in tree.upwards(gpu_type):
+            used = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+            if line.queue not in path and used <= headroom.shares.fair.get(line, 0):
+                yield line
 
     def above_shares(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
         """Of some who may give way as many as their queues hold above their fair shares, the least harmful first.

@@ -51,6 +51,9 @@ from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
 
+SPARED_PROMISES_MAX = 100
+"""Promises of rounds in which it is tried whether anybody can stay: each try places all of them anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -173,7 +176,7 @@ class RoundState:
             if tier == "entitled" and self.grow(answer):
                 self.ask()
                 answer = self.answer()
-        if self.is_programmed:
+        if 1 < len(self.promises) + len(self.growth_promises) <= SPARED_PROMISES_MAX:
             self._spare(answer)
         if self.promises or self.starts or self.growth or self.growth_promises:
             return _conclude(self, answer, room)
@@ -212,8 +215,12 @@ class RoundState:
         done = covered | self.confirmed
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
             alike = tuple(candidate for candidate in group if candidate.job.name not in done)
+            if tier == "entitled":
+                making.serve_all(list(_overtaken(alike, inside)), tier)
             ousted = {name for name in _names(alike) if name in inside and not making.keep(self._ungrown(inside[name]))}
-            making.serve_all([c for c in alike if c.job.name not in started or c.job.name in ousted], tier)
+            served = _names_of(making.starts) | {promise.job.name for promise in making.promises}
+            left = (c for c in alike if c.job.name not in served)
+            making.serve_all([c for c in left if c.job.name not in started or c.job.name in ousted], tier)
         by_program = covered & _names_of(making.starts)
         # Work that is not preemptible starts inside its guarantee where the answer sees it beyond.
         is_new = bool(making.promises) or not _names_of(making.starts) <= started
@@ -356,6 +363,21 @@ class RoundState:
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
         self.room, self.soon = making.attempts.room, making.attempts.soon
         self.shares = _holding(making.attempts)
+
+
+def _overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart]) -> Iterator[StartCandidate]:
+    """Those that would wait though later ones of their queue start, which all together get fewer GPUs: a small job costs its queue
+    no gang.
+    """
+    later = Counter[QueueName]()
+    found = list[StartCandidate]()
+    for candidate in reversed(alike):
+        queue, name = candidate.job.spec.queue, candidate.job.name
+        if name in inside:
+            later[queue] += sum(inside[name].option.charge.values())
+        elif 0 < later[queue] < max((sum(option.charge.values()) for option in candidate.options), default=0):
+            found.append(candidate)
+    yield from reversed(found)
 
 
 def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[JobName]:
