@@ -115,7 +115,7 @@ def everything_is_borrowed(patch: Patch) -> None:
 def anybody_gives(patch: Patch) -> None:
     """Queues at or below their shares give as well."""
     patch.setattr("solver.preemption.eviction.only_above_shares", lambda *_: True)
-    patch.setattr("solver.preemption.givers.at_their_share", lambda *_: iter(()))
+    patch.setattr("solver.preemption.givers.Givers._at_share", lambda *_: iter(()))
 
 
 def nobody_compares(patch: Patch) -> None:
@@ -140,6 +140,11 @@ def more_than_needed(patch: Patch) -> None:
     patch.setattr(book, "find", find)
     patch.setattr("solver.preemption.eviction._is_gpu_for_gpu", lambda *_: True)
 
+
+LARGE = "nodes " + " ".join(f"m{number}=1" for number in range(8))
+"""In a cluster of more nodes no round looks ahead to the next."""
+
+HELD = "; ".join(f"run z{number} z 1@m{number} for 99m" for number in range(8))
 
 LENT = """nodes n1=4
 queue a 1 reclaim=guaranteed
@@ -209,8 +214,8 @@ FAULTS = (
     Seeded(
         "the odd GPU does not stay with the queue that holds it",
         fair(lambda _, known: known._replace(used=0)),
-        "nodes n1=7; queue a 0; queue b 0; run a1 a 3@n1 for 90m; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 51m;"
-        "run b3 b 1@n1 for 52m; run b4 b 1@n1 for 53m; wait w a 1 for 9m",
+        f"{LARGE} n1=7; queue z 8; queue a 0; queue b 0; {HELD}; run a1 a 3@n1 for 90m; run b1 b 1@n1 for 50m;"
+        "run b2 b 1@n1 for 51m; run b3 b 1@n1 for 52m; run b4 b 1@n1 for 53m; wait w a 1 for 9m",
         "S12",
     ),
     Seeded(
@@ -237,7 +242,7 @@ FAULTS = (
     Seeded(
         "everything is borrowed",
         everything_is_borrowed,
-        "nodes n1=2; queue a 2; queue b 2; run b1 b 2@n1 for 50m; wait w a 2 for 9m",
+        f"{LARGE} n1=2; queue z 8; queue a 2; queue b 2; {HELD}; run b1 b 2@n1 for 50m; wait w a 2 for 9m",
         "S4",
     ),
     Seeded(
