@@ -24,7 +24,7 @@ from solver.model.parts import shrinking_apart
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.shape import Shape
 from solver.model.workload import Job, QueueName
-from solver.plan.plan import Bind, Waits
+from solver.plan.plan import Bind, Grow, Waits
 from solver.plan.violation import Violation
 from solver.policy.policy import PriorityClass
 from solver.policy.tree import QuotaLine
@@ -83,7 +83,38 @@ class _Shortfalls:
                 if self._others_could_leave(asked, right):
                     yield Violation("lent", asked.job.name, f"waits beside work that could leave for it: {told}")
 
+        for asked in self._small():
+            if searched < SEARCHED_MAX:
+                searched += 1
+                if self._others_could_leave(asked, "guarantee"):
+                    told = f"{asked.tasks} more tasks lie inside the guarantee of {asked.queue}"
+                    yield Violation("lent", asked.job.name, f"stays small beside work that could leave for it: {told}")
+
     # Who waits.
+
+    def _small(self) -> Iterator[_Asked]:
+        """Running gangs that lack tasks where the plan does nothing: else growth may come in the next round.
+
+        Of queues in which nobody waits: minima come first.
+        """
+        if self.case.placing or self.case.leaving or self.case.steps(Grow):
+            return
+        changing = {intent.job for intent in self.case.intents} | self.case.for_growth
+        behind = {verdict.queue for verdict in self.case.verdicts(Waits)}
+        for job in self.case.snapshot.jobs:
+            known = self.case.lookup.class_of(job)
+            if job.phase != "running" or job.name in changing or job.spec.queue in behind or known is None:
+                continue
+            (group, *_) = job.spec.task_groups
+            if len(job.placement) < group.replicas and known.preemptible and self._is_plain(job):
+                types = {self.case.ground.gpu_types.get(task.node) for task in job.placement}
+                gpu_type = types.pop() if len(types) == 1 and not job.spec.topology.required else None
+                if gpu_type and gpu_type not in self.case.lookup.lent_in_part:
+                    lines = self.case.lookup.lines(job.spec.queue, gpu_type)
+                    left = min(self.state.inside.left(line) for line in lines) // (group.shape.gpus * MILLI_PER_GPU)
+                    asked = _Asked(job, known, gpu_type, group.shape, min(left, group.replicas - len(job.placement)))
+                    if asked.tasks > 0 and self._is_below_limits(asked):
+                        yield asked
 
     def _waiting(self) -> Iterator[_Asked]:
         waits = {verdict.job for verdict in self.case.verdicts(Waits)}
@@ -233,6 +264,7 @@ class _Shortfalls:
     def _others_could_leave(self, asked: _Asked, right: str) -> bool:
         """Whether enough leaves GPU for GPU: of what others borrowed, for a fair share of queues that keep theirs."""
         limits, overdue = self.case.policy.scheduling.evictions, self._is_overdue(asked)
+        overdue &= asked.job.phase == "pending"
         if limits.min_gain > 1 or (limits.per_round is not None and not overdue):
             return False
         may = self._givers(asked) if right == "fair share" else None
@@ -251,8 +283,10 @@ class _Shortfalls:
         for name in sorted(self._lenders.nodes(asked.queue, asked.gpu_type) & self.state.hosts.keys()):
             host, lenders = self.state.hosts[name], list(lend(name))
             domain = host.node.domain(asked.level) if asked.level else ""
-            missing[domain] -= _opened(host, asked.shape, lenders, missing[domain]) if lenders else 0
-            if missing[domain] <= 0:
+            opened = _opened(host, asked.shape, lenders, missing[domain]) if lenders and missing[domain] > 0 else 0
+            missing[domain] -= opened
+            # A gang that grows takes what there is.
+            if opened and (missing[domain] <= 0 or asked.job.phase == "running"):
                 return True
         return False
 

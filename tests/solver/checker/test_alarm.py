@@ -16,7 +16,7 @@ from tests.solver.laws.worlds import World, world_of
 
 KINDS = {
     "idle": ("idle-beside", "entitled-fits-free"),
-    "lent": ("entitled-waits", "share-waits"),
+    "lent": ("entitled-waits", "share-waits", "growth-waits"),
     "needless": ("needless",),
 }
 """By kind of shortfall, what the judge of tiny worlds calls it."""

@@ -55,6 +55,13 @@ def forgets(world: World, _: Patch) -> Plan:
     return msgspec.structs.replace(plan, steps=steps, verdicts=verdicts)
 
 
+def does_nothing(world: World, _: Patch) -> Plan:
+    """Everything stays as it is."""
+    plan = production(*world)
+    verdicts = tuple(Runs(one.job, one.queue) for one in plan.verdicts)
+    return msgspec.structs.replace(plan, steps=(), verdicts=verdicts)
+
+
 def starts_alone(name: str) -> Callable[[World, Patch], Plan]:
     """One job starts as if no other waited."""
 
@@ -175,7 +182,7 @@ TABLE = (
     Row(5, 1, takes_the_place_of("p0", "p1", "p2", "p3"), "alarm", "needless"),
     Row(6, 0, by_the_program, "neither"),
     Row(7, 0, starts_alone("old"), "alarm", "idle"),
-    Row(8, 0, forgets, "neither"),
+    Row(8, 0, does_nothing, "alarm", "lent"),
     Row(9, 0, leaves_whole, "alarm", "needless"),
     Row(10, 0, leaves_instead("b-mid", "a-low"), "neither"),
     Row(11, 0, forgets, "alarm", "lent"),
