@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.document import API_VERSION, Document, digest
 from solver.model.quantities import Duration, Instant, MilliGpu
@@ -266,7 +268,8 @@ class Certificate(Document, frozen=True, omit_defaults=False):
     """How good the plan is, and by what proof. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds.
 
     `mode`: as the policy has it. `cut_by_clock`: the optimiser met its time limit, or gave no answer. `cuts`: combinations of
-    starts that an exact round forbade its program, because they find no place.
+    starts that an exact round forbade its program, because they find no place. `victims_by_program`, `victims_by_search`: the jobs
+    that leave, shrink or move so that others are served, by what chose them; unset where none do.
     """
 
     stage: Stage
@@ -279,6 +282,8 @@ class Certificate(Document, frozen=True, omit_defaults=False):
     mode: Literal["production", "exact"] = "production"
     cut_by_clock: bool = False
     cuts: int = 0
+    victims_by_program: tuple[JobName, ...] | UnsetType = UNSET
+    victims_by_search: tuple[JobName, ...] | UnsetType = UNSET
 
 
 class Plan(Document, frozen=True, omit_defaults=False):

@@ -134,9 +134,8 @@ def _decided(
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
-    able = [candidate for candidate in candidates if candidate.job.name not in back] if back else candidates
     leaves = frozenset(known.job.name for known in departing)
-    decision = decide_with_evictions(world, policy, able, shares, watched, leaves, reserved, kept)
+    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept, back)
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)

@@ -7,7 +7,7 @@ are settled there, before anything is handed out below, so that nothing is evict
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import groupby
@@ -60,7 +60,7 @@ class Decision:
     """Which jobs start, which are promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
     `proof`: states what may be asked to know better how good it is. `displacing`: as in `Preemptor`.
-    `is_programmed`: the program chose the victims. `growth`, `growth_promises`: tasks that join running gangs inside their
+    `growth`, `growth_promises`: tasks that join running gangs inside their
     guarantees, now or once others have left, each as a job of its own.
     """
 
@@ -71,7 +71,6 @@ class Decision:
     room: FreeCapacity
     proof: Callable[[], Proof] | None = None
     displacing: Mapping[JobName, Tier] = field(default_factory=dict)
-    is_programmed: bool = False
     growth: tuple[JobStart, ...] = ()
     growth_promises: tuple[NewNomination, ...] = ()
 
@@ -92,7 +91,8 @@ class Decision:
 class RoundContext:
     """What a round is decided on, with the program and without. `departing`: jobs that are evicted in any case.
 
-    `room`: what is free; `soon`: what will be once all jobs that were asked to stop have stopped.
+    `room`: what is free; `soon`: what will be once all jobs that were asked to stop have stopped. `standing_back`: candidates that
+    are not to start, since they would start in vain.
     """
 
     snapshot: Snapshot
@@ -104,6 +104,7 @@ class RoundContext:
     room: FreeCapacity
     soon: FreeCapacity
     kept: RoundCache
+    standing_back: Collection[JobName] = ()
 
     @cached_property
     def evictable(self) -> EvictionCandidates:
@@ -133,7 +134,7 @@ class RoundState:
     asked: PendingDecision = field(init=False)
     told: list[Certificate] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
-    is_programmed: bool = False
+    by_program: set[JobName] = field(default_factory=set)
     confirmed: frozenset[JobName] = frozenset()
     gaps: dict[str, float] = field(default_factory=dict)
     growth: list[JobStart] = field(default_factory=list)
@@ -145,7 +146,8 @@ class RoundState:
         snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
         room, limits = ground.room.copy(), policy.scheduling.solver
         fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser))
-        moving, waiting = ConsolidationSearch(snapshot, policy, shares, ground.sharing), tuple(candidates)
+        moving = ConsolidationSearch(snapshot, policy, shares, ground.sharing)
+        waiting = tuple(candidate for candidate in candidates if candidate.job.name not in ground.standing_back)
         begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit_of, moving)
         begun.ask()
         return begun
@@ -178,7 +180,8 @@ class RoundState:
                 answer = self.answer()
         if 1 < len(self.promises) + len(self.growth_promises) <= SPARED_PROMISES_MAX:
             self._spare(answer)
-        if self.promises or self.starts or self.growth or self.growth_promises:
+        given = self.promises or self.starts or self.growth or self.growth_promises
+        if given or self.ground.standing_back:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
 
@@ -271,7 +274,9 @@ class RoundState:
         if self.optimiser is None or not can_state(making):
             return False
         decision = PreemptionDecision(making, "entitled", tasks, grows=True)
-        return decision.serve(self.optimiser, self.ground.policy.scheduling.solver)
+        found = decision.serve(self.optimiser, self.ground.policy.scheduling.solver)
+        self.by_program.update(name for promise in making.promises if found for name in promise.asked)
+        return found
 
     def _settle_growth(self, starts: Sequence[JobStart], promises: Sequence[NewNomination]) -> None:
         self.growth += starts
@@ -309,7 +314,7 @@ class RoundState:
             making = self._beside_confirmed(answer)
             self._keep(making, concerned)
             return making, _decided(making, able)
-        self.is_programmed = True
+        self.by_program.update(name for promise in making.promises for name in promise.asked)
         self.gaps |= decision.gaps
         return making, _decided(making, able)
 
@@ -411,13 +416,13 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     allocations = this.ground.evictable.allocations
     everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
-    names = layer_names(sub_layers)
+    gaps = {} if this.ground.standing_back or growth or growing else this.gaps
     bounds = tuple(
-        min(bound, value + this.gaps[name]) if name in this.gaps else bound
-        for name, value, bound in zip(names, values, bounds, strict=True)
+        min(bound, value + gaps[name]) if name in gaps else bound
+        for name, value, bound in zip(layer_names(sub_layers), values, bounds, strict=True)
     )
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
-    certificate = with_victims(this.told, layers, (*promises, *growing))
+    certificate = with_victims(this.told, layers, (*promises, *growing), this.by_program)
     return Decision(
         starts,
         promises,
@@ -425,7 +430,6 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
         after,
         room,
         displacing=this.displacing,
-        is_programmed=this.is_programmed,
         growth=growth,
         growth_promises=growing,
     )
