@@ -12,7 +12,7 @@ from solver.backfill.reservation_documents import document_reservations, kept_by
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
 from solver.model.inflight import Reservation
-from solver.model.parts import leaving_part
+from solver.model.parts import leaving_part, owner_of, without
 from solver.model.pledges import gpus_of
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
@@ -61,6 +61,7 @@ class FutureState:
     waiting: Sequence[StartCandidate] = ()
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, RunningAllocation] = field(default_factory=dict)
+    endless_holders: dict[JobName, RunningAllocation] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
     openings: list[Instant] = field(default_factory=list)
     expected: Expected = field(default_factory=dict)
@@ -122,6 +123,7 @@ class FutureState:
             accounts=self.accounts.copy(),
             room=self.room.copy(),
             holders=dict(self.holders),
+            endless_holders=dict(self.endless_holders),
             ends=list(self.ends),
             openings=list(self.openings),
             expected_ends=list(self.expected_ends),
@@ -268,20 +270,41 @@ class FutureState:
 
     def _hold(self, name: JobName, holder: RunningAllocation, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:
+            self.endless_holders[name] = holder
             self.endless[frozenset(map(self._type_at, holder.tasks)), end is not None] += 1
         else:
             self.holders[name] = holder
             heapq.heappush(self.ends, (end, name))
 
+    def begin_after(self, start: JobStart, leaving: Iterable[Job], now: Instant) -> None:
+        """A job starts on what others leave for it, in whole or in part; where it finds other work instead, beside that."""
+        for part in leaving:
+            self._leave(part)
+        self.waiting = [known for known in self.waiting if known.job.name != start.candidate.job.name]
+        if self.room.has_free(start.held):
+            self._begin(start, now)
+
+    def _leave(self, part: Job) -> None:
+        """What a job held, or a part of one, is free, if it is still there."""
+        name, named = owner_of(part.name), {(task.group, task.index) for task in part.placement}
+        for known in (self.holders, self.endless_holders):
+            holder = known.get(name)
+            if holder is not None:
+                gone = tuple(task for task in holder.tasks if (task.group, task.index) in named)
+                known[name] = replace(holder, tasks=without(holder.tasks, gone))
+                self._give_back(replace(holder, tasks=gone))
+
     def _end_next(self) -> Instant:
         now, name = heapq.heappop(self.ends)
-        holder = self.holders.pop(name)
+        self._give_back(self.holders.pop(name))
+        return now
+
+    def _give_back(self, holder: RunningAllocation) -> None:
         shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
         for task in holder.tasks:
             self.room.give_back(task, shapes.get(task.group, Shape()))
         if holder.charged:
             self.accounts.give_back(holder.job, self._charge_of(holder.tasks))
-        return now
 
     def _charge_of(self, tasks: Iterable[TaskPlacement]) -> Charge:
         charge: Counter[GpuType] = Counter()

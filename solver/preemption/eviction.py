@@ -78,12 +78,7 @@ class Preemptor:
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
-        requests = self._wishes(candidate, preemptor, tier)
-        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
-        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
-        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(requests, preemptor)
-        if requests and found is None:
-            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
+        found, claimed = self._find(candidate, preemptor, tier)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
@@ -93,6 +88,25 @@ class Preemptor:
         else:
             self.promises.append(NewNomination(start, found.victims, tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
+
+    def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
+        """What a preemptor would get, without giving it that; None: nothing."""
+        if candidate.inside_only and tier == "fair":
+            return None
+        with self.attempts.room.trying(), self.attempts.soon.trying():
+            return self._find(candidate, self.preemptor(candidate, tier), tier)[0]
+
+    def _find(
+        self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier
+    ) -> tuple[PreemptionResult | None, FreeCapacity | None]:
+        """What a preemptor gets with the least harm, and in which room its place is taken already."""
+        requests = self._wishes(candidate, preemptor, tier)
+        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
+        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
+        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(requests, preemptor)
+        if requests and found is None:
+            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
+        return found, claimed
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""

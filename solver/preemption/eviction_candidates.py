@@ -57,7 +57,7 @@ class EvictionCandidates:
             found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
             return found
 
-        leaves = by_holder(lambda holder: holder.job.leaves != "not")
+        leaves = by_holder(lambda holder: holder.job.leaves != "not" or not rules.budgets)
         self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
         self._evictable = leaves & by_holder(lambda holder: holder.evictable)
         self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, rules.now))

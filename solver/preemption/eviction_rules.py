@@ -24,7 +24,7 @@ from solver.quota.victims import BORROWED, STANDINGS, Holder, Standing, Victim, 
 class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
-    `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
+    `budgets`: whether what others than policy say against an eviction counts. `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
     """
 
     now: Instant
@@ -34,6 +34,7 @@ class EvictionRules:
     ranks: Mapping[tuple[QueueName, int], int]
     restart_cost: Duration
     precedence: Precedence
+    budgets: bool = True
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:

@@ -32,6 +32,7 @@ from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_ta
 from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
+from solver.round.protections import LaterStart, ProtectedWaits, RoundRemainder
 from solver.round.regrowth import GangGrowth, with_grown
 from solver.round.tiers import Decision
 from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
@@ -215,14 +216,22 @@ class RoundExplanation:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
+        later = self._later(waiting)
+        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations, later)
         for candidate in waiting:
             job = candidate.job
-            yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+            protected = later[job.name].reasons if job.name in later else ()
+            yield Waits(job.name, job.spec.queue, (*protected, *why.reasons(candidate)), when.get(job.name))
         for job in self.snapshot.pending:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+
+    def _later(self, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
+        """Who of those that wait is served once others are protected no more."""
+        leaves = RoundRemainder(self.asked, self.policy, self.decision, self.grown, self._after)
+        return ProtectedWaits.after(leaves, waiting).find()
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:

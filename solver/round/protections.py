@@ -1,0 +1,320 @@
+"""Waiting jobs for which others could leave if nothing protected these: by what they are protected, and until when.
+
+It is asked of jobs that lie inside a guarantee or a fair share and found no place in a round. The search for victims is asked
+again as if it were later: at the end of each protection, one job after the other, the first to be served first. So what is said
+is what a later round does if nothing else changes, as far as its program finds nothing better than the search.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations
+from typing import NamedTuple
+
+import msgspec
+
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.sharing import Sharing, sharing_of
+from solver.model.parts import owner_of
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName
+from solver.placement.starts import JobStart
+from solver.plan.reasons import Protected, ProtectedBy
+from solver.policy.policy import Policy
+from solver.policy.reclaim import reclaim_within
+from solver.preemption.attempts import Attempts
+from solver.preemption.consolidation import ConsolidationSearch
+from solver.preemption.eviction import Preemptor
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.eviction_rules import EvictionRules
+from solver.preemption.trial import PreemptionResult
+from solver.queueing.demand import StartCandidate
+from solver.queueing.strict_queues import Lines
+from solver.quota.entitlement import QuotaHeadroom
+from solver.quota.users import UserRoom
+from solver.quota.vacated import TIERS, Tier
+from solver.quota.victims import ProtectionEnd, protection_end
+from solver.round.decision import soon_free
+from solver.round.regrowth import GangGrowth
+from solver.round.tiers import Decision
+
+CONSIDERED_MAX = 50
+"""Waiting jobs of which it is asked, the first in the order of the round."""
+
+LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget")
+"""What protects jobs and has no end of its own."""
+
+
+class LaterStart(NamedTuple):
+    """What a waiting job gets once others are protected no more, and why it does not yet.
+
+    `at`: when these are asked to leave; `gone`: when they have left at the latest. None where that is not known, and then neither
+    are `start` and who is `leaving`; `moving`: some of these go on elsewhere.
+    """
+
+    reasons: tuple[Protected, ...]
+    at: Instant | None = None
+    gone: Instant | None = None
+    start: JobStart | None = None
+    leaving: tuple[Job, ...] = ()
+    moving: bool = False
+
+    @property
+    def last(self) -> JobName:
+        """The job that is protected the longest."""
+        return max(self.reasons, key=lambda known: (known.until is None, known.until or 0)).job
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRemainder:
+    """What a round leaves. `snapshot`: in which those who are evicted have been asked to leave; `room`: what is free now."""
+
+    snapshot: Snapshot
+    policy: Policy
+    decision: Decision
+    grown: Sequence[GangGrowth]
+    room: FreeCapacity
+
+    @property
+    def _started(self) -> tuple[JobStart, ...]:
+        return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+
+    def soon(self, sharing: Sharing) -> FreeCapacity:
+        """What will be free once all have left who were asked to."""
+        decision, snapshot = self.decision, self.snapshot
+        soon = soon_free(snapshot, sharing.domain, pool_rules(self.policy, snapshot), decision.room)
+        soon.reserved = decision.room.reserved
+        for start in self._started:
+            soon.occupy(start.held)
+        for promise in decision.promises:
+            soon.set_aside(promise.pledged)
+        for growth in self.grown:
+            soon.occupy(growth.held)
+        return soon
+
+    def quota(self) -> tuple[QuotaHeadroom, UserRoom]:
+        """What is left of quotas beside all that was started or promised."""
+        displacing = self.decision.displacing
+        ahead = [(s.queue, s.charge) for s in self._started if s.candidate.job.name in displacing]
+        grown = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
+        shares = self.decision.shares.beside([*ahead, *grown])
+        headroom, users = QuotaHeadroom(shares), UserRoom(shares.users)
+        for start in self._started:
+            users.take(start.candidate.job, start.charge)
+            if start.candidate.job.name not in displacing:
+                headroom.take(start.queue, start.charge)
+        return headroom, users
+
+
+@dataclass(slots=True)
+class ProtectedWaits:
+    """Looks for what protects others from waiting jobs, on what a round leaves.
+
+    `room`, `soon`: what is free now, and once all have left who were asked to. `headroom`, `users`: what is left of quotas.
+    """
+
+    snapshot: Snapshot
+    policy: Policy
+    sharing: Sharing
+    room: FreeCapacity
+    soon: FreeCapacity
+    headroom: QuotaHeadroom
+    users: UserRoom
+    waiting: Sequence[StartCandidate]
+    _rules: EvictionRules = field(init=False)
+    _limits: tuple[ProtectedBy, ...] = field(init=False)
+    _ends: frozenset[Instant] = field(init=False)
+    _lines: Lines = field(init=False)
+    _gone: set[JobName] = field(default_factory=set)
+    _evictable: dict[tuple[Instant, bool], EvictionCandidates] = field(default_factory=dict)
+    _moving: dict[tuple[Instant, frozenset[ProtectedBy]], ConsolidationSearch] = field(default_factory=dict)
+    _instants: dict[Instant | None, tuple[Instant, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, left: RoundRemainder, waiting: Sequence[StartCandidate]) -> ProtectedWaits:
+        """On what is left by a round; `waiting`: in order, who was neither started nor promised anything."""
+        snapshot, policy = left.snapshot, left.policy
+        sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
+        return cls(snapshot, policy, sharing, left.room.copy(), left.soon(sharing), *left.quota(), waiting)
+
+    def __post_init__(self) -> None:
+        self._rules = EvictionRules.of(self.snapshot, self.policy, self.headroom.shares)
+        holders, limits = self._rules.allocations.bases, self.policy.scheduling.evictions
+        ends = [end for holder in holders if (end := self._end(holder.job)) is not None]
+        self._ends = frozenset(end.until for end in ends if end.until is not None)
+        set_ones = {"perRound": limits.per_round is not None, "minGain": limits.min_gain > 0}
+        set_ones["disruptionBudget"] = any(holder.job.leaves == "not" for holder in holders)
+        self._limits = tuple(limit for limit in LIMITS if set_ones[limit])
+        self._lines = Lines(self.waiting)
+
+    def find(self) -> Mapping[JobName, LaterStart]:
+        """Who waits only for the end of protections, or of limits. The first to be served have their places before others."""
+        if not self._ends and not self._limits:
+            return {}
+        asked = [candidate for candidate in self.waiting if any(sum(o.charge.values()) for o in candidate.options)]
+        found, turns = dict[JobName, LaterStart](), list[tuple[Instant, int]]()
+        failed = set[object]()
+        for number, candidate in enumerate(asked[:CONSIDERED_MAX]):
+            alike = candidate.likeness, self._overdue_at(candidate)
+            at = None if alike in failed else self._first(candidate)
+            if at is not None:
+                turns.append((at, number))
+            elif alike not in failed:
+                failed.add(alike)
+        heapq.heapify(turns)
+        while turns:
+            at, number = heapq.heappop(turns)
+            known = self._served(asked[number], at)
+            if known is not None:
+                found[asked[number].job.name] = known
+            elif (again := self._first(asked[number], at)) is not None and again > at:
+                heapq.heappush(turns, (again, number))
+        for candidate in asked[:CONSIDERED_MAX]:
+            if candidate.job.name not in found and (reasons := self._without_end(candidate)):
+                found[candidate.job.name] = LaterStart(reasons)
+        return found
+
+    @property
+    def _now(self) -> Instant:
+        return self.snapshot.time
+
+    def _end(self, job: Job) -> ProtectionEnd | None:
+        known = self.policy.priority_class(job)
+        return protection_end(job, known.protection, self._now) if known else None
+
+    def _overdue_at(self, candidate: StartCandidate) -> Instant | None:
+        """From when on no protection delays it, as far as it is inside its guarantee; None: that time has come."""
+        tree, job = self._rules.tree, candidate.job
+        at = job.submitted_at.after(reclaim_within(self.policy, tree, job.spec.queue))
+        return at if at > self._now else None
+
+    def _instants_of(self, candidate: StartCandidate) -> tuple[Instant, ...]:
+        """When something ends that could protect others from it."""
+        overdue = self._overdue_at(candidate)
+        if overdue not in self._instants:
+            more = frozenset[Instant]() if overdue is None else frozenset({overdue})
+            self._instants[overdue] = tuple(sorted(self._ends | more))
+        return self._instants[overdue]
+
+    def _first(self, candidate: StartCandidate, after: Instant | None = None) -> Instant | None:
+        """The first instant at which it is served; None: at none, or it could be as it is."""
+        instants = self._instants_of(candidate)
+        if not instants or self._would_serve(candidate, instants[-1]) is None:
+            return None
+        if after is None and self._would_serve(candidate, self._now) is not None:
+            return self._now if "perRound" in self._limits else None
+        low, high = (0 if after is None else bisect_left(instants, after)), len(instants) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._would_serve(candidate, instants[middle]) is None:
+                low = middle + 1
+            else:
+                high = middle
+        return instants[low]
+
+    def _would_serve(
+        self, candidate: StartCandidate, at: Instant, without: frozenset[ProtectedBy] = frozenset()
+    ) -> tuple[Tier, PreemptionResult] | None:
+        making = self._preemptor(at, without)
+        served = ((tier, found) for tier in TIERS if (found := making.would_serve(candidate, tier)) is not None)
+        return next(served, None)
+
+    def _preemptor(self, at: Instant, without: frozenset[ProtectedBy] = frozenset()) -> Preemptor:
+        """The search as it would be then, `without` some limits; those who have left by then are asked no more."""
+        limits = self.policy.scheduling.evictions
+        per_round = None if limits.per_round is None or "perRound" in without else limits.per_round + len(self._gone)
+        gain = 0.0 if "minGain" in without else limits.min_gain
+        evictions = msgspec.structs.replace(limits, per_round=per_round, min_gain=gain)
+        scheduling = msgspec.structs.replace(self.policy.scheduling, evictions=evictions)
+        policy = msgspec.structs.replace(self.policy, scheduling=scheduling)
+        snapshot, budgets = msgspec.structs.replace(self.snapshot, time=at), "disruptionBudget" not in without
+        if (at, budgets) not in self._evictable:
+            self._evictable[at, budgets] = EvictionCandidates(replace(self._rules, now=at, budgets=budgets))
+        if (at, without) not in self._moving:
+            self._moving[at, without] = ConsolidationSearch(snapshot, policy, self.headroom.shares, self.sharing)
+        attempts = Attempts(
+            self._evictable[at, budgets], self.room, self.soon, self.headroom, self.users, self._lines
+        )
+        moving = replace(self._moving[at, without], policy=policy, moved=0)
+        return Preemptor(snapshot, policy, attempts, set(self._gone), moving)
+
+    def _served(self, candidate: StartCandidate, at: Instant) -> LaterStart | None:
+        """Give it what it gets then; None: others have had that, or it needs nothing that is protected."""
+        would = self._would_serve(candidate, at)
+        if would is None:
+            return None
+        tier, found = would
+        reasons = self._timed(found, at) or self._limited(candidate, found, at)
+        if not reasons:
+            return None
+        making = self._preemptor(at)
+        making.serve(candidate, tier)
+        self.headroom, self._gone = making.attempts.headroom, making.gone
+        leaving = tuple(_leaving(found))
+        gone = max((at.after(self.policy.grace(job)) for job in leaving), default=at)
+        start = making.promises[0].start if making.promises else making.starts[0]
+        return LaterStart(reasons, at, gone, start, leaving, bool(found.moves))
+
+    def _timed(self, found: PreemptionResult, at: Instant | None) -> tuple[Protected, ...]:
+        """By what those who leave for it are protected now, with the one that is so the longest by each."""
+        by = dict[ProtectedBy, dict[JobName, tuple[Instant | None, Job]]]()
+        for job in _leaving(found):
+            end = self._end(job)
+            if end is not None:
+                # At the latest when nothing may delay the guarantee any longer.
+                until = at if at is not None and (end.until is None or end.until > at) else end.until
+                by.setdefault(end.by, {})[owner_of(job.name)] = until, job
+        return tuple(self._of_class(kind, jobs) for kind, jobs in by.items())
+
+    def _of_class(self, by: ProtectedBy, jobs: Mapping[JobName, tuple[Instant | None, Job]]) -> Protected:
+        name = max(jobs, key=lambda name: (jobs[name][0] is None, jobs[name][0] or 0, name))
+        until, job = jobs[name]
+        known = self.policy.priority_class(job)
+        named, origin = (known.name, known.protection.origin) if known else ("", "")
+        return Protected(by, name, named, until, origin, len(jobs) - 1)
+
+    def _limited(self, candidate: StartCandidate, found: PreemptionResult, at: Instant) -> tuple[Protected, ...]:
+        """The limits that do not let anybody leave for it now, and do `at` an instant: from when on nothing delays it."""
+        if at == self._now:
+            return self._of_limits(("perRound",), found)
+        for limits in _each(self._limits):
+            if self._would_serve(candidate, self._now, frozenset(limits)) is not None:
+                return self._of_limits(limits, found, at)
+        return ()
+
+    def _without_end(self, candidate: StartCandidate) -> tuple[Protected, ...]:
+        """The limits without which it would be served once all protections that have an end are over."""
+        last = max(self._instants_of(candidate), default=self._now)
+        for limits in _each(self._limits):
+            would = self._would_serve(candidate, last, frozenset(limits))
+            if would is not None:
+                return (*self._of_limits(limits, would[1]), *self._timed(would[1], None))
+        return ()
+
+    def _of_limits(
+        self, limits: Sequence[ProtectedBy], found: PreemptionResult, until: Instant | None = None
+    ) -> tuple[Protected, ...]:
+        return tuple(known for limit in limits if (known := self._of_limit(limit, found, until)))
+
+    def _of_limit(self, limit: ProtectedBy, found: PreemptionResult, until: Instant | None) -> Protected | None:
+        jobs = {owner_of(job.name): job for job in _leaving(found)}
+        if limit == "disruptionBudget":
+            names = sorted(name for name, job in jobs.items() if job.leaves == "not")
+            return Protected(limit, names[0], until=until, more=len(names) - 1) if names else None
+        names, origin = list(jobs), self.policy.scheduling.evictions.origin
+        return Protected(limit, names[0], until=until, origin=origin, more=len(names) - 1) if names else None
+
+
+def _leaving(found: PreemptionResult) -> Iterator[Job]:
+    yield from (victim.holder.job for victim in found.victims)
+    yield from (move.mover.job for move in found.moves)
+
+
+def _each(limits: Sequence[ProtectedBy]) -> Iterator[tuple[ProtectedBy, ...]]:
+    """Some of the limits, fewer of them first."""
+    return chain.from_iterable(combinations(limits, count) for count in range(1, len(limits) + 1))
