@@ -38,7 +38,8 @@ from solver.quota.victims import PreemptorJob
 class Preemptor:
     """Evictions of one round. `attempts`: what is left to give, and what it would do.
 
-    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: preemptors that got something though their queue
+    `gone`: jobs that this round has asked to leave, or to shrink. `strictly`: no more GPUs leave for a preemptor than it gets,
+    as the program has it wherever that serves it. `displacing`: preemptors that got something though their queue
     holds more than its share, by lower work, which stands behind them; each with its tier.
     """
 
@@ -50,6 +51,7 @@ class Preemptor:
     starts: list[JobStart] = field(default_factory=list)
     promises: list[NewNomination] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
+    strictly: bool = False
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
     _within: dict[QueueName, Duration] = field(default_factory=dict)
@@ -82,12 +84,22 @@ class Preemptor:
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
+        self._give(candidate, found, claimed)
+
+    def give(self, candidate: StartCandidate, found: PreemptionResult) -> JobStart:
+        """Have others leave for a preemptor as was found by `would_serve`."""
+        return self._give(candidate, found, None)
+
+    def _give(self, candidate: StartCandidate, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
         start = JobStart(candidate, found.request.option, found.placed, least_tasks(candidate.job.spec))
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
-            self.promises.append(NewNomination(start, found.victims, tier, found.moves, found.pledged))
+            self.promises.append(
+                NewNomination(start, found.victims, found.request.tier, found.moves, found.pledged)
+            )
         self._keep(start, found, claimed)
+        return start
 
     def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
         """What a preemptor would get, without giving it that; None: nothing."""
@@ -221,8 +233,8 @@ class Preemptor:
         """Of some who may give way those whose leaving alone is neither unfair nor too much for what is gained."""
         if request.tier == "fair":
             side = self.givers.fairly(side, request, self.attempts.headroom)
-        min_gain = self.policy.scheduling.evictions.min_gain
-        if preemptor.overdue or not min_gain:
+        min_gain = self._min_gain(preemptor)
+        if not min_gain:
             return side
         return self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
 
@@ -265,7 +277,12 @@ class Preemptor:
         given_up = sum(victim.holder.gpus for victim in found.victims)
         gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
-        return preemptor.overdue or (within_round and gained >= limits.min_gain * given_up)
+        return (preemptor.overdue or within_round) and gained >= self._min_gain(preemptor) * given_up
+
+    def _min_gain(self, preemptor: PreemptorJob) -> float:
+        """GPUs that a preemptor gains for each GPU its victims give up, at least; 0: any number."""
+        gain = 0.0 if preemptor.overdue else self.policy.scheduling.evictions.min_gain
+        return max(gain, 1.0) if self.strictly else gain
 
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""

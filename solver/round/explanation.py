@@ -43,7 +43,7 @@ class RoundExplanation:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
-    `grown`: running gangs that get more tasks.
+    `grown`: running gangs that get more tasks. `has_optimiser`: later rounds will have one, too.
     """
 
     snapshot: Snapshot
@@ -55,6 +55,7 @@ class RoundExplanation:
     decision: Decision
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
+    has_optimiser: bool
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
     _after: FreeCapacity = field(init=False)
@@ -230,8 +231,10 @@ class RoundExplanation:
 
     def _later(self, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
         """Who of those that wait is served once others are protected no more."""
-        leaves = RoundRemainder(self.asked, self.policy, self.decision, self.grown, self._after)
-        return ProtectedWaits.after(leaves, waiting).find()
+        left = RoundRemainder(
+            self.asked, self.policy, self.decision, self.grown, self._after, has_optimiser=self.has_optimiser
+        )
+        return ProtectedWaits.after(left, waiting).find()
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:

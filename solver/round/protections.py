@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
@@ -19,6 +20,7 @@ import msgspec
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import Sharing, sharing_of
+from solver.milp.preemption_decision import can_serve, in_program
 from solver.model.parts import owner_of
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
@@ -27,6 +29,7 @@ from solver.placement.starts import JobStart
 from solver.plan.reasons import Protected, ProtectedBy
 from solver.policy.policy import Policy
 from solver.policy.reclaim import reclaim_within
+from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch
 from solver.preemption.eviction import Preemptor
@@ -36,6 +39,7 @@ from solver.preemption.trial import PreemptionResult
 from solver.queueing.demand import StartCandidate
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom
+from solver.quota.fairshare import to_spare
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.quota.victims import ProtectionEnd, protection_end
@@ -79,6 +83,12 @@ class RoundRemainder:
     decision: Decision
     grown: Sequence[GangGrowth]
     room: FreeCapacity
+    has_optimiser: bool
+
+    @property
+    def has_program(self) -> bool:
+        """Whether the program chooses who leaves."""
+        return self.has_optimiser and in_program(self.room, self.decision.shares)
 
     @property
     def _started(self) -> tuple[JobStart, ...]:
@@ -116,6 +126,7 @@ class ProtectedWaits:
     """Looks for what protects others from waiting jobs, on what a round leaves.
 
     `room`, `soon`: what is free now, and once all have left who were asked to. `headroom`, `users`: what is left of quotas.
+    `has_program`: the program chooses victims, and holds to more rules than the search.
     """
 
     snapshot: Snapshot
@@ -126,6 +137,7 @@ class ProtectedWaits:
     headroom: QuotaHeadroom
     users: UserRoom
     waiting: Sequence[StartCandidate]
+    has_program: bool
     _rules: EvictionRules = field(init=False)
     _limits: tuple[ProtectedBy, ...] = field(init=False)
     _ends: frozenset[Instant] = field(init=False)
@@ -140,7 +152,8 @@ class ProtectedWaits:
         """On what is left by a round; `waiting`: in order, who was neither started nor promised anything."""
         snapshot, policy = left.snapshot, left.policy
         sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
-        return cls(snapshot, policy, sharing, left.room.copy(), left.soon(sharing), *left.quota(), waiting)
+        room, soon = left.room.copy(), left.soon(sharing)
+        return cls(snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program)
 
     def __post_init__(self) -> None:
         self._rules = EvictionRules.of(self.snapshot, self.policy, self.headroom.shares)
@@ -221,8 +234,17 @@ class ProtectedWaits:
         self, candidate: StartCandidate, at: Instant, without: frozenset[ProtectedBy] = frozenset()
     ) -> tuple[Tier, PreemptionResult] | None:
         making = self._preemptor(at, without)
-        served = ((tier, found) for tier in TIERS if (found := making.would_serve(candidate, tier)) is not None)
-        return next(served, None)
+        for tier in TIERS:
+            for making.strictly in (True, False) if self.has_program and can_serve(candidate) else (False,):
+                found = making.would_serve(candidate, tier)
+                if found is not None and (not self.has_program or self._is_lawful(found)):
+                    return tier, found
+        return None
+
+    def _is_lawful(self, found: PreemptionResult) -> bool:
+        """Whether the program could serve it so: to these rules the search does not hold by itself."""
+        fairly = found.request.tier == "entitled" or _keeps_shares(found, self.headroom)
+        return fairly and _is_gpu_for_gpu(found)
 
     def _preemptor(self, at: Instant, without: frozenset[ProtectedBy] = frozenset()) -> Preemptor:
         """The search as it would be then, `without` some limits; those who have left by then are asked no more."""
@@ -253,11 +275,10 @@ class ProtectedWaits:
         if not reasons:
             return None
         making = self._preemptor(at)
-        making.serve(candidate, tier)
+        start = making.give(candidate, found)
         self.headroom, self._gone = making.attempts.headroom, making.gone
         leaving = tuple(_leaving(found))
         gone = max((at.after(self.policy.grace(job)) for job in leaving), default=at)
-        start = making.promises[0].start if making.promises else making.starts[0]
         return LaterStart(reasons, at, gone, start, leaving, bool(found.moves))
 
     def _timed(self, found: PreemptionResult, at: Instant | None) -> tuple[Protected, ...]:
@@ -308,6 +329,33 @@ class ProtectedWaits:
             return Protected(limit, names[0], until=until, more=len(names) - 1) if names else None
         names, origin = list(jobs), self.policy.scheduling.evictions.origin
         return Protected(limit, names[0], until=until, origin=origin, more=len(names) - 1) if names else None
+
+
+def _is_gpu_for_gpu(found: PreemptionResult) -> bool:
+    """Whether no more GPUs leave than it gets, but for one job that can't be divided."""
+    gangs, named = Counter[JobName](), {victim.name for victim in found.victims}
+    for victim in found.victims:
+        owner = owner_of(victim.name)
+        gangs[owner if owner in named else victim.name] += victim.holder.gpus
+    gained, largest = sum(found.request.option.charge.values()), max(gangs.values(), default=0)
+    return gangs.total() <= gained or gangs.total() - largest < gained
+
+
+def _keeps_shares(found: PreemptionResult, headroom: QuotaHeadroom) -> bool:
+    """Whether for a fair share queues give what they hold above theirs, and at most a job more that leaves them better served."""
+    tree, queue = headroom.shares.tree, found.request.candidate.job.spec.queue
+    path, given = tree.path(queue), Counter[QuotaLine]()
+    for victim in found.victims:
+        theirs = victim.holder.job.spec.queue
+        for gpu_type, milli in victim.holder.charge.items() if theirs != queue else ():
+            given.update({line: milli for line in tree.lines(theirs, gpu_type) if line.queue not in path})
+    for line, milli in given.items():
+        use = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+        above = use - headroom.shares.fair.get(line, 0)
+        spare = dict(to_spare(headroom, queue, line.gpu_type)).get(line.queue, 0)
+        if milli > max(0, above) and (above <= 0 or milli >= spare):
+            return False
+    return True
 
 
 def _leaving(found: PreemptionResult) -> Iterator[Job]:

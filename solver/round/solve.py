@@ -64,7 +64,9 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     asked = with_asked(world, asked_now, policy)
     grown = growths(asked, policy, candidates, decision)
     leaving = (*departing, *asked_now)
-    explanation = RoundExplanation(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
+    explanation = RoundExplanation(
+        world, asked, policy, admissions, nominations, candidates, decision, leaving, grown, optimiser is not None
+    )
     reservations = (*explanation.reservations(), *document_reservations(world))
     return Plan(
         digest,
