@@ -277,11 +277,12 @@ class FutureState:
             heapq.heappush(self.ends, (end, name))
 
     def begin_after(self, start: JobStart, leaving: Iterable[Job], now: Instant) -> None:
-        """A job starts on what others leave for it, in whole or in part; where it finds other work instead, beside that."""
+        """A job starts on what others leave for it, in whole or in part. Where it finds other work there, it is played no further."""
         for part in leaving:
             self._leave(part)
         self.waiting = [known for known in self.waiting if known.job.name != start.candidate.job.name]
         if self.room.has_free(start.held):
+            self.room.occupy(start.held)
             self._begin(start, now)
 
     def _leave(self, part: Job) -> None:

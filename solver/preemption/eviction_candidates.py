@@ -57,10 +57,11 @@ class EvictionCandidates:
             found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
             return found
 
-        leaves = by_holder(lambda holder: holder.job.leaves != "not" or not rules.budgets)
+        lifted = "disruptionBudget" in rules.without
+        leaves = by_holder(lambda holder: holder.job.leaves != "not" or lifted)
         self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
         self._evictable = leaves & by_holder(lambda holder: holder.evictable)
-        self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, rules.now))
+        self._protected = by_holder(lambda holder: protected(holder.job, rules.protection(holder), rules.now))
         self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
         # How protected it is from its own queue up to each depth.
         self._standing = np.maximum.accumulate(rules.standing[:, ::-1], axis=1)[:, ::-1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from typing import NamedTuple
@@ -36,13 +36,13 @@ from solver.preemption.eviction import Preemptor
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.trial import PreemptionResult
-from solver.queueing.demand import StartCandidate
+from solver.queueing.demand import StartCandidate, SubLayer
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.fairshare import to_spare
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
-from solver.quota.victims import ProtectionEnd, protection_end
+from solver.quota.victims import ProtectionEnd, protected, protection_end
 from solver.round.decision import soon_free
 from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
@@ -50,8 +50,12 @@ from solver.round.tiers import Decision
 CONSIDERED_MAX = 50
 """Waiting jobs of which it is asked, the first in the order of the round."""
 
-LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget")
-"""What protects jobs and has no end of its own."""
+LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget", "evictionsPerDay")
+"""What protects jobs and has no end of its own; evictionsPerDay, where it is 0."""
+
+
+ServingTurn = tuple[Instant, int, SubLayer, int, int]
+"""When a job is served, in which tier, where in it, of how many GPUs, and its number in the order of the round."""
 
 
 class LaterStart(NamedTuple):
@@ -143,8 +147,9 @@ class ProtectedWaits:
     _ends: frozenset[Instant] = field(init=False)
     _lines: Lines = field(init=False)
     _gone: set[JobName] = field(default_factory=set)
-    _evictable: dict[tuple[Instant, bool], EvictionCandidates] = field(default_factory=dict)
+    _evictable: dict[tuple[Instant, frozenset[ProtectedBy]], EvictionCandidates] = field(default_factory=dict)
     _moving: dict[tuple[Instant, frozenset[ProtectedBy]], ConsolidationSearch] = field(default_factory=dict)
+    _left_at: dict[Instant, list[Job]] = field(default_factory=dict)
     _instants: dict[Instant | None, tuple[Instant, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -160,9 +165,13 @@ class ProtectedWaits:
         holders, limits = self._rules.allocations.bases, self.policy.scheduling.evictions
         ends = [end for holder in holders if (end := self._end(holder.job)) is not None]
         self._ends = frozenset(end.until for end in ends if end.until is not None)
-        set_ones = {"perRound": limits.per_round is not None, "minGain": limits.min_gain > 0}
-        set_ones["disruptionBudget"] = any(holder.job.leaves == "not" for holder in holders)
-        self._limits = tuple(limit for limit in LIMITS if set_ones[limit])
+        applies = {
+            "perRound": limits.per_round is not None,
+            "minGain": limits.min_gain > 0,
+            "disruptionBudget": any(holder.job.leaves == "not" for holder in holders),
+            "evictionsPerDay": any(end.until is None for end in ends),
+        }
+        self._limits = tuple(limit for limit in LIMITS if applies[limit])
         self._lines = Lines(self.waiting)
 
     def find(self) -> Mapping[JobName, LaterStart]:
@@ -170,23 +179,23 @@ class ProtectedWaits:
         if not self._ends and not self._limits:
             return {}
         asked = [candidate for candidate in self.waiting if any(sum(o.charge.values()) for o in candidate.options)]
-        found, turns = dict[JobName, LaterStart](), list[tuple[Instant, int]]()
+        found, turns = dict[JobName, LaterStart](), list[ServingTurn]()
         failed = set[object]()
         for number, candidate in enumerate(asked[:CONSIDERED_MAX]):
             alike = candidate.likeness, self._overdue_at(candidate)
             at = None if alike in failed else self._first(candidate)
             if at is not None:
-                turns.append((at, number))
+                turns.append(self._turn(candidate, at, number))
             elif alike not in failed:
                 failed.add(alike)
         heapq.heapify(turns)
         while turns:
-            at, number = heapq.heappop(turns)
+            at, *_, number = heapq.heappop(turns)
             known = self._served(asked[number], at)
             if known is not None:
                 found[asked[number].job.name] = known
             elif (again := self._first(asked[number], at)) is not None and again > at:
-                heapq.heappush(turns, (again, number))
+                heapq.heappush(turns, self._turn(asked[number], again, number))
         for candidate in asked[:CONSIDERED_MAX]:
             if candidate.job.name not in found and (reasons := self._without_end(candidate)):
                 found[candidate.job.name] = LaterStart(reasons)
@@ -230,6 +239,12 @@ class ProtectedWaits:
                 high = middle
         return instants[low]
 
+    def _turn(self, candidate: StartCandidate, at: Instant, number: int) -> ServingTurn:
+        """Sorts those who can be served: inside guarantees first, and of one sub-layer the larger, since GPUs count there."""
+        would = self._would_serve(candidate, at)
+        tier = TIERS.index(would[0]) if would else 0
+        return at, tier, candidate.sub_layer, -max(sum(option.charge.values()) for option in candidate.options), number
+
     def _would_serve(
         self, candidate: StartCandidate, at: Instant, without: frozenset[ProtectedBy] = frozenset()
     ) -> tuple[Tier, PreemptionResult] | None:
@@ -237,14 +252,29 @@ class ProtectedWaits:
         for tier in TIERS:
             for making.strictly in (True, False) if self.has_program and can_serve(candidate) else (False,):
                 found = making.would_serve(candidate, tier)
-                if found is not None and (not self.has_program or self._is_lawful(found)):
+                if found is not None and (not self.has_program or self._is_lawful(found, making)):
                     return tier, found
         return None
 
-    def _is_lawful(self, found: PreemptionResult) -> bool:
+    def _is_lawful(self, found: PreemptionResult, making: Preemptor) -> bool:
         """Whether the program could serve it so: to these rules the search does not hold by itself."""
         fairly = found.request.tier == "entitled" or _keeps_shares(found, self.headroom)
-        return fairly and _is_gpu_for_gpu(found)
+        return fairly and _is_gpu_for_gpu(found) and not self._is_hurried(found, making)
+
+    def _is_hurried(self, found: PreemptionResult, making: Preemptor) -> bool:
+        """Whether it is served against what protects work of its own queue, without whose leaving that would be above its share."""
+        queue, used = found.request.candidate.job.spec.queue, self.headroom.shares.used
+        lines = [self.headroom.shares.tree.lines(queue, gpu_type)[0] for gpu_type in found.request.option.charge]
+        guaranteed = self.headroom.shares.guaranteed
+        if all(used.get(line, 0) + self.headroom.taken.get(line, 0) <= guaranteed.get(line, 0) for line in lines):
+            return False
+        own = [victim.holder for victim in found.victims if victim.holder.job.spec.queue == queue]
+        given_up = sum(victim.holder.gpus for victim in found.victims)
+        gains = sum(found.request.option.charge.values()) >= making.policy.scheduling.evictions.min_gain * given_up
+        now = making.snapshot.time
+        return bool(own) and not (
+            gains and all(not protected(holder.job, holder.priority_class.protection, now) for holder in own)
+        )
 
     def _preemptor(self, at: Instant, without: frozenset[ProtectedBy] = frozenset()) -> Preemptor:
         """The search as it would be then, `without` some limits; those who have left by then are asked no more."""
@@ -254,13 +284,13 @@ class ProtectedWaits:
         evictions = msgspec.structs.replace(limits, per_round=per_round, min_gain=gain)
         scheduling = msgspec.structs.replace(self.policy.scheduling, evictions=evictions)
         policy = msgspec.structs.replace(self.policy, scheduling=scheduling)
-        snapshot, budgets = msgspec.structs.replace(self.snapshot, time=at), "disruptionBudget" not in without
-        if (at, budgets) not in self._evictable:
-            self._evictable[at, budgets] = EvictionCandidates(replace(self._rules, now=at, budgets=budgets))
+        snapshot, lifted = msgspec.structs.replace(self.snapshot, time=at), without - {"perRound", "minGain"}
+        if (at, lifted) not in self._evictable:
+            self._evictable[at, lifted] = EvictionCandidates(replace(self._rules, now=at, without=lifted))
         if (at, without) not in self._moving:
             self._moving[at, without] = ConsolidationSearch(snapshot, policy, self.headroom.shares, self.sharing)
         attempts = Attempts(
-            self._evictable[at, budgets], self.room, self.soon, self.headroom, self.users, self._lines
+            self._evictable[at, lifted], self.room, self.soon, self.headroom, self.users, self._lines
         )
         moving = replace(self._moving[at, without], policy=policy, moved=0)
         return Preemptor(snapshot, policy, attempts, set(self._gone), moving)
@@ -278,13 +308,21 @@ class ProtectedWaits:
         start = making.give(candidate, found)
         self.headroom, self._gone = making.attempts.headroom, making.gone
         leaving = tuple(_leaving(found))
+        self._left_at.setdefault(at, []).extend(leaving)
         gone = max((at.after(self.policy.grace(job)) for job in leaving), default=at)
         return LaterStart(reasons, at, gone, start, leaving, bool(found.moves))
 
     def _timed(self, found: PreemptionResult, at: Instant | None) -> tuple[Protected, ...]:
         """By what those who leave for it are protected now, with the one that is so the longest by each."""
+        own = self._protected(_leaving(found), at)
+        if at is not None and own and max(known.until or at for known in own) < at:
+            # What leaves for another at that time leaves more than that needs.
+            return self._protected(chain(_leaving(found), self._left_at.get(at, ())), at)
+        return own
+
+    def _protected(self, leaving: Iterable[Job], at: Instant | None) -> tuple[Protected, ...]:
         by = dict[ProtectedBy, dict[JobName, tuple[Instant | None, Job]]]()
-        for job in _leaving(found):
+        for job in leaving:
             end = self._end(job)
             if end is not None:
                 # At the latest when nothing may delay the guarantee any longer.
@@ -324,6 +362,8 @@ class ProtectedWaits:
 
     def _of_limit(self, limit: ProtectedBy, found: PreemptionResult, until: Instant | None) -> Protected | None:
         jobs = {owner_of(job.name): job for job in _leaving(found)}
+        if limit == "evictionsPerDay":
+            return None  # As what protects for a while, by the job's class.
         if limit == "disruptionBudget":
             names = sorted(name for name, job in jobs.items() if job.leaves == "not")
             return Protected(limit, names[0], until=until, more=len(names) - 1) if names else None
