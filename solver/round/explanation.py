@@ -32,7 +32,7 @@ from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_ta
 from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
-from solver.round.protections import LaterStart, ProtectedWaits, RoundRemainder
+from solver.round.protections import LaterStart, RoundRemainder, later_starts
 from solver.round.regrowth import GangGrowth, with_grown
 from solver.round.tiers import Decision
 from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
@@ -234,7 +234,7 @@ class RoundExplanation:
         left = RoundRemainder(
             self.asked, self.policy, self.decision, self.grown, self._after, has_optimiser=self.has_optimiser
         )
-        return ProtectedWaits.after(left, waiting).find()
+        return later_starts(left, waiting)
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:

@@ -31,7 +31,7 @@ from solver.policy.policy import Policy
 from solver.policy.reclaim import reclaim_within
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
-from solver.preemption.consolidation import ConsolidationSearch
+from solver.preemption.consolidation import SEARCHES_MAX, ConsolidationSearch
 from solver.preemption.eviction import Preemptor
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
@@ -47,8 +47,11 @@ from solver.round.decision import soon_free
 from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
 
-CONSIDERED_MAX = 50
+CONSIDERED_MAX = 100
 """Waiting jobs of which it is asked, the first in the order of the round."""
+
+SEARCHED_MAX = 20
+"""Unlike ones of these for which is searched: where others are protected from many, the search takes longer than the round."""
 
 LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget", "evictionsPerDay")
 """What protects jobs and has no end of its own; evictionsPerDay, where it is 0."""
@@ -125,6 +128,29 @@ class RoundRemainder:
         return headroom, users
 
 
+def later_starts(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
+    """Who waits only for the end of protections, or of limits; `waiting`: in order, who was neither started nor promised anything."""
+    if not waiting or not _protects_any(left.snapshot, left.policy):
+        return {}
+    return ProtectedWaits.after(left, waiting).find()
+
+
+def _protects_any(snapshot: Snapshot, policy: Policy) -> bool:
+    """Whether anything protects any job: most rounds need no more."""
+    limits, running = policy.scheduling.evictions, [job for job in snapshot.jobs if job.phase == "running"]
+    classes = {job.spec.priority_class: policy.priority_class(job) for job in running}
+    return (
+        limits.per_round is not None
+        or limits.min_gain > 0
+        or any(job.leaves == "not" for job in running)
+        or any(
+            protected(job, known.protection, snapshot.time)
+            for job in running
+            if (known := classes[job.spec.priority_class]) is not None
+        )
+    )
+
+
 @dataclass(slots=True)
 class ProtectedWaits:
     """Looks for what protects others from waiting jobs, on what a round leaves.
@@ -143,18 +169,21 @@ class ProtectedWaits:
     waiting: Sequence[StartCandidate]
     has_program: bool
     _rules: EvictionRules = field(init=False)
+    _candidates: EvictionCandidates = field(init=False)
     _limits: tuple[ProtectedBy, ...] = field(init=False)
     _ends: frozenset[Instant] = field(init=False)
     _lines: Lines = field(init=False)
     _gone: set[JobName] = field(default_factory=set)
     _evictable: dict[tuple[Instant, frozenset[ProtectedBy]], EvictionCandidates] = field(default_factory=dict)
     _moving: dict[tuple[Instant, frozenset[ProtectedBy]], ConsolidationSearch] = field(default_factory=dict)
+    _firsts: dict[int, tuple[Instant | None, Instant | None]] = field(default_factory=dict)
+    _searches: int = 0
     _left_at: dict[Instant, list[Job]] = field(default_factory=dict)
     _instants: dict[Instant | None, tuple[Instant, ...]] = field(default_factory=dict)
 
     @classmethod
     def after(cls, left: RoundRemainder, waiting: Sequence[StartCandidate]) -> ProtectedWaits:
-        """On what is left by a round; `waiting`: in order, who was neither started nor promised anything."""
+        """On what is left by a round."""
         snapshot, policy = left.snapshot, left.policy
         sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
         room, soon = left.room.copy(), left.soon(sharing)
@@ -173,21 +202,19 @@ class ProtectedWaits:
         }
         self._limits = tuple(limit for limit in LIMITS if applies[limit])
         self._lines = Lines(self.waiting)
+        self._candidates = EvictionCandidates(self._rules)
+        self._candidates.released(self.soon)  # Once for all instants.
 
     def find(self) -> Mapping[JobName, LaterStart]:
-        """Who waits only for the end of protections, or of limits. The first to be served have their places before others."""
-        if not self._ends and not self._limits:
-            return {}
-        asked = [candidate for candidate in self.waiting if any(sum(o.charge.values()) for o in candidate.options)]
+        """The first to be served have their places before others."""
+        asked = [c for c in self.waiting if any(sum(option.charge.values()) for option in c.options)][:CONSIDERED_MAX]
         found, turns = dict[JobName, LaterStart](), list[ServingTurn]()
-        failed = set[object]()
-        for number, candidate in enumerate(asked[:CONSIDERED_MAX]):
-            alike = candidate.likeness, self._overdue_at(candidate)
-            at = None if alike in failed else self._first(candidate)
-            if at is not None:
+        for number, candidate in enumerate(asked):
+            if self._searches >= SEARCHED_MAX:
+                asked = asked[:number]
+                break
+            if (at := self._first_of_its_like(candidate)) is not None:
                 turns.append(self._turn(candidate, at, number))
-            elif alike not in failed:
-                failed.add(alike)
         heapq.heapify(turns)
         while turns:
             at, *_, number = heapq.heappop(turns)
@@ -196,7 +223,7 @@ class ProtectedWaits:
                 found[asked[number].job.name] = known
             elif (again := self._first(asked[number], at)) is not None and again > at:
                 heapq.heappush(turns, self._turn(asked[number], again, number))
-        for candidate in asked[:CONSIDERED_MAX]:
+        for candidate in asked:
             if candidate.job.name not in found and (reasons := self._without_end(candidate)):
                 found[candidate.job.name] = LaterStart(reasons)
         return found
@@ -223,6 +250,23 @@ class ProtectedWaits:
             self._instants[overdue] = tuple(sorted(self._ends | more))
         return self._instants[overdue]
 
+    def _first_of_its_like(self, candidate: StartCandidate) -> Instant | None:
+        """The first instant at which it is served as things stand; asked once of those for whom the same protections end."""
+        overdue = self._overdue_at(candidate)
+        known = self._firsts.get(candidate.likeness)
+        if known is not None:
+            at, of = known
+            if at in self._ends and all(when is None or when > at for when in (overdue, of)) and (of is None) == (
+                overdue is None
+            ):
+                return at
+            if at is None and overdue is None and of is None:
+                return None
+        at = self._first(candidate)
+        self._searches += 1
+        self._firsts[candidate.likeness] = at, overdue
+        return at
+
     def _first(self, candidate: StartCandidate, after: Instant | None = None) -> Instant | None:
         """The first instant at which it is served; None: at none, or it could be as it is."""
         instants = self._instants_of(candidate)
@@ -230,7 +274,11 @@ class ProtectedWaits:
             return None
         if after is None and self._would_serve(candidate, self._now) is not None:
             return self._now if "perRound" in self._limits else None
-        low, high = (0 if after is None else bisect_left(instants, after)), len(instants) - 1
+        low, high, step = (0 if after is None else bisect_left(instants, after)), len(instants) - 1, 1
+        # What is asked again is served soon after, as a rule: in steps that double it is found sooner than by halving.
+        while after is not None and low + step < high and self._would_serve(candidate, instants[low + step]) is None:
+            low, step = low + step, 2 * step
+        high = min(high, low + step) if after is not None else high
         while low < high:
             middle = (low + high) // 2
             if self._would_serve(candidate, instants[middle]) is None:
@@ -286,13 +334,14 @@ class ProtectedWaits:
         policy = msgspec.structs.replace(self.policy, scheduling=scheduling)
         snapshot, lifted = msgspec.structs.replace(self.snapshot, time=at), without - {"perRound", "minGain"}
         if (at, lifted) not in self._evictable:
-            self._evictable[at, lifted] = EvictionCandidates(replace(self._rules, now=at, without=lifted))
+            self._evictable[at, lifted] = self._candidates.under(replace(self._rules, now=at, without=lifted))
         if (at, without) not in self._moving:
             self._moving[at, without] = ConsolidationSearch(snapshot, policy, self.headroom.shares, self.sharing)
         attempts = Attempts(
             self._evictable[at, lifted], self.room, self.soon, self.headroom, self.users, self._lines
         )
-        moving = replace(self._moving[at, without], policy=policy, moved=0)
+        moving = self._moving[at, without]
+        moving.searches, moving.moved = SEARCHES_MAX, 0
         return Preemptor(snapshot, policy, attempts, set(self._gone), moving)
 
     def _served(self, candidate: StartCandidate, at: Instant) -> LaterStart | None:
@@ -307,6 +356,7 @@ class ProtectedWaits:
         making = self._preemptor(at)
         start = making.give(candidate, found)
         self.headroom, self._gone = making.attempts.headroom, making.gone
+        self._moving.clear()
         leaving = tuple(_leaving(found))
         self._left_at.setdefault(at, []).extend(leaving)
         gone = max((at.after(self.policy.grace(job)) for job in leaving), default=at)
