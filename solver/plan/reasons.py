@@ -285,19 +285,20 @@ class Protected(Reason, frozen=True, tag="protected"):
 
     def __str__(self) -> str:
         others = f" and {count(self.more, 'other')}" if self.more else ""
-        jobs, until = f"{self.job}{others}", f" until {self.until}" if self.until is not None else ""
+        would, where = f"evicting {self.job}{others} would make room, and", at(self.origin)
+        until = f" until {self.until}" if self.until is not None else ""
         match self.by:
             case "minGain":
                 ends = f"; that counts{until}" if until else ""
-                return f"evicting {jobs} would make room, and give up more GPUs than minGain allows{at(self.origin)}{ends}"
+                return f"{would} give up more GPUs than minGain{where} allows{ends}"
             case "perRound":
-                return f"evicting {jobs} would make room, and perRound allows no more evictions{at(self.origin)}{until}"
+                return f"{would} perRound{where} allows no more evictions{until}"
             case "disruptionBudget":
-                return f"evicting {jobs} would make room, and a PodDisruptionBudget does not allow it now{until}"
+                return f"{would} a PodDisruptionBudget does not allow it now{until}"
             case _:
                 of_class = f" of class {self.priority_class}" if self.priority_class else ""
-                protects = f"{self.by}{of_class} protects {'them' if self.more else 'it'}{at(self.origin)}"
-                return f"evicting {jobs} would make room, and {protects}{until or ' for as long as it runs'}"
+                them = "them" if self.more else "it"
+                return f"{would} {self.by}{of_class}{where} protects {them}{until or ' for as long as it runs'}"
 
 
 class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
