@@ -48,7 +48,8 @@ class FutureState:
 
     `waiting`: who may start, put in before the first round. `wanted_behind`: demand of those that are not played ahead.
     `openings`: when further GPU types open to somebody.
-    `endless`: who holds what for nobody knows how long, and `endless_holders` the same by name. `expected_ends`: which ends only history speaks for.
+    `endless`: who holds what for nobody knows how long, and `endless_holders` the same by name. `expected_ends`: which ends only
+    history speaks for.
     """
 
     policy: Policy

@@ -21,7 +21,6 @@ from solver.plan.refusals import (
     NotDivided,
     UnknownName,
 )
-from solver.policy.harm import TimedProtection
 from solver.policy.ordering import OrderBy
 
 
@@ -265,7 +264,7 @@ class GuaranteeFragmented(Reason, frozen=True, tag="guarantee-fragmented"):
         return f"{left}, this job needs {self.wanted} of them in a shape that is not free: a guarantee is a count"
 
 
-ProtectedBy = TimedProtection | Literal["minGain", "perRound", "disruptionBudget"]
+ProtectedBy = Literal["minRuntime", "coolDown", "evictionsPerDay", "minGain", "perRound", "disruptionBudget"]
 """The field of the policy that protects a job; disruptionBudget: a PodDisruptionBudget of Kubernetes, which is not in it."""
 
 

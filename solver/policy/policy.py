@@ -293,7 +293,8 @@ _UNREAD_BY_ROUNDS = {
 
 def _without_origins(policy: Policy) -> Policy:
     def bare(document: Document) -> Document:
-        return msgspec.structs.replace(document, origin="")
+        # One without a place stays the very same: a default is left out of what is digested.
+        return msgspec.structs.replace(document, origin="") if getattr(document, "origin", "") else document
 
     classes = (msgspec.structs.replace(known, protection=bare(known.protection)) for known in policy.priority_classes)
     scheduling = msgspec.structs.replace(policy.scheduling, evictions=bare(policy.scheduling.evictions))

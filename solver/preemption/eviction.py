@@ -95,9 +95,7 @@ class Preemptor:
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
-            self.promises.append(
-                NewNomination(start, found.victims, found.request.tier, found.moves, found.pledged)
-            )
+            self.promises.append(NewNomination(start, found.victims, found.request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
         return start
 

@@ -27,7 +27,8 @@ from solver.quota.victims import BORROWED, STANDINGS, Holder, Standing, Victim, 
 class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
-    `without`: evictionsPerDay, disruptionBudget, where one asks what would be without it. `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
+    `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
+    `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these.
     """
 
     now: Instant

@@ -228,7 +228,6 @@ class RoundExplanation:
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
 
-
     def _later(self, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
         """Who of those that wait is served once others are protected no more."""
         left = RoundRemainder(

@@ -129,7 +129,7 @@ class RoundRemainder:
 
 
 def later_starts(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
-    """Who waits only for the end of protections, or of limits; `waiting`: in order, who was neither started nor promised anything."""
+    """Who waits only for the end of protections, or of limits. `waiting`: in order, who got nothing in the round."""
     if not waiting or not _protects_any(left.snapshot, left.policy):
         return {}
     return ProtectedWaits.after(left, waiting).find()
@@ -256,8 +256,10 @@ class ProtectedWaits:
         known = self._firsts.get(candidate.likeness)
         if known is not None:
             at, of = known
-            if at in self._ends and all(when is None or when > at for when in (overdue, of)) and (of is None) == (
-                overdue is None
+            if (
+                at in self._ends
+                and all(when is None or when > at for when in (overdue, of))
+                and (of is None) == (overdue is None)
             ):
                 return at
             if at is None and overdue is None and of is None:
@@ -337,9 +339,7 @@ class ProtectedWaits:
             self._evictable[at, lifted] = self._candidates.under(replace(self._rules, now=at, without=lifted))
         if (at, without) not in self._moving:
             self._moving[at, without] = ConsolidationSearch(snapshot, policy, self.headroom.shares, self.sharing)
-        attempts = Attempts(
-            self._evictable[at, lifted], self.room, self.soon, self.headroom, self.users, self._lines
-        )
+        attempts = Attempts(self._evictable[at, lifted], self.room, self.soon, self.headroom, self.users, self._lines)
         moving = self._moving[at, without]
         moving.searches, moving.moved = SEARCHES_MAX, 0
         return Preemptor(snapshot, policy, attempts, set(self._gone), moving)
@@ -349,7 +349,7 @@ class ProtectedWaits:
         would = self._would_serve(candidate, at)
         if would is None:
             return None
-        tier, found = would
+        found = would[1]
         reasons = self._timed(found, at) or self._limited(candidate, found, at)
         if not reasons:
             return None
@@ -384,7 +384,7 @@ class ProtectedWaits:
         name = max(jobs, key=lambda name: (jobs[name][0] is None, jobs[name][0] or 0, name))
         until, job = jobs[name]
         known = self.policy.priority_class(job)
-        named, origin = (known.name, known.protection.origin) if known else ("", "")
+        named, origin = (known.name, known.protection.origin or known.origin) if known else ("", "")
         return Protected(by, name, named, until, origin, len(jobs) - 1)
 
     def _limited(self, candidate: StartCandidate, found: PreemptionResult, at: Instant) -> tuple[Protected, ...]:
@@ -417,7 +417,7 @@ class ProtectedWaits:
         if limit == "disruptionBudget":
             names = sorted(name for name, job in jobs.items() if job.leaves == "not")
             return Protected(limit, names[0], until=until, more=len(names) - 1) if names else None
-        names, origin = list(jobs), self.policy.scheduling.evictions.origin
+        names, origin = list(jobs), self.policy.scheduling.evictions.origin or self.policy.scheduling.origin
         return Protected(limit, names[0], until=until, origin=origin, more=len(names) - 1) if names else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from reconciler.analysis.reports.fates import Fates, Jobs
 from reconciler.analysis.reports.outline import ReportSection, UntrustedText, When, Words
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.review_findings import JobChange, Loss, Review, Stranded
+from reconciler.model.review_findings import JobChange, Loss, Review, Stranded, Unrestartable
 from reconciler.model.spans import span
 from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count
@@ -48,6 +48,23 @@ def stranded_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
         yield ReportSection(
             "Run on nodes that are removed", rows, (*_NAMED, "Nodes"), frozenset({"GPUs"}), note, weighty=True
         )
+
+
+def unrestartable_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
+    """Running jobs that could not start again under the head."""
+    for title, jobs, weighty in (
+        ("Run, and could never start again", found.newly_unrestartable, True),
+        ("Run, and could never start again under either", [one for one in found.unrestartable if one.already], False),
+    ):
+        if jobs:
+            rows = tuple(_unrestartable_row(one, paths) for one in jobs)
+            note = ("They run on; once one is evicted, fails or moves to a new attempt, it waits for ever.",)
+            yield ReportSection(title, rows, (*_NAMED, "Why", _HELP), frozenset({"GPUs"}), note, weighty=weighty)
+
+
+def _unrestartable_row(one: Unrestartable, paths: Paths) -> tuple[Words, ...]:
+    named = (UntrustedText(one.job),), (UntrustedText(paths.path(one.queue)),), (str(one.gpus),)
+    return *named, (UntrustedText("; ".join(one.reasons)),), (UntrustedText("; ".join(one.would_help)),)
 
 
 def _stranded_row(one: Stranded, paths: Paths) -> tuple[Words, ...]:
@@ -130,6 +147,7 @@ def unchanged_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Re
 
 
 _NAMED = ("Job", "Queue", "GPUs")
+_HELP = "Would help"
 
 
 def _section(
@@ -141,9 +159,21 @@ def _section(
     why: Callable[[JobChange], Words] | None = None,
 ) -> Iterator[ReportSection]:
     """A table of pending jobs, with when they start and why they wait where that is asked for."""
-    headings = (*_NAMED, *((starts_heading,) if starts else ()), *(("Why",) if why else ()))
+    helps = why is not None and any(job.would_help for job in jobs)
+    headings = (
+        *_NAMED,
+        *((starts_heading,) if starts else ()),
+        *(("Why",) if why else ()),
+        *((_HELP,) if helps else ()),
+    )
     rows = tuple(
-        (*_named(job, paths), *((starts(job),) if starts else ()), *((why(job),) if why else ())) for job in jobs
+        (
+            *_named(job, paths),
+            *((starts(job),) if starts else ()),
+            *((why(job),) if why else ()),
+            *((_help_row(job),) if helps else ()),
+        )
+        for job in jobs
     )
     if rows:
         yield ReportSection(title, rows, headings, frozenset({"GPUs", starts_heading}))
@@ -155,6 +185,10 @@ def _named(job: JobChange, paths: Paths) -> tuple[Words, ...]:
 
 def _reasons_row(job: JobChange) -> Words:
     return (UntrustedText("; ".join(job.reasons)),) if job.reasons else ()
+
+
+def _help_row(job: JobChange) -> Words:
+    return (UntrustedText("; ".join(job.would_help)),) if job.would_help else ()
 
 
 def _wait_row(job: JobChange, now: Instant, paths: Paths) -> tuple[Words, ...]:

@@ -24,7 +24,7 @@ from tests.solver.aftermath import applied, victims_gone
 from tests.solver.laws.book import Book
 from tests.solver.laws.generator import drawn
 from tests.solver.laws.loop import Round
-from tests.solver.laws.worlds import MINUTE_MS, World, world_of
+from tests.solver.laws.worlds import MINUTE_MS, NOW, World, world_of
 
 LENT = "nodes n1=2\nclass safe 0 {shield}\nqueue a 2\nqueue b 0\nrun b1 b 2@n1 for 17m safe\nwait w a 2 for 2m"
 
@@ -121,32 +121,28 @@ def test_the_first_end_after_which_enough_may_leave_counts() -> None:
 def test_a_limit_without_an_end_is_named_and_the_instant_from_which_it_delays_nothing() -> None:
     lent = "nodes n1=4\nqueue a 1\nqueue b 0\nrun b1 b 4@n1 for 17m\nwait w a 1 for 2m"
     plan = solve(*asked(world_of(lent), min_gain=0.5, origin="p.yaml:3"), optimise)
-    assert protections(plan) == (
-        Protected("minGain", JobName("b1"), until=Instant(58 * MINUTE_MS), origin="p.yaml:3"),
-    )
+    assert protections(plan) == (Protected("minGain", JobName("b1"), until=Instant(58 * MINUTE_MS), origin="p.yaml:3"),)
     assert isinstance(waits(plan).estimate, EarliestStart)
 
 
 def test_evictions_that_a_round_has_used_up_are_for_the_next_round() -> None:
-    lent = (
-        "nodes n1=2\nqueue a 2\nqueue b 0\nrun b1 b 1@n1 for 17m\nrun b2 b 1@n1 for 18m\nwait v a 1 for 3m\nwait w a 1 for 2m"
-    )
+    lent = "nodes n1=2\nqueue a 2\nqueue b 0\nrun b1 b 1@n1 for 17m\nrun b2 b 1@n1 for 18m\nwait v a 1 for 3m\nwait w a 1 for 2m"
     plan = solve(*asked(world_of(lent), per_round=1, origin="p.yaml:3"), optimise)
     (reason,) = protections(plan)
     assert (reason.by, reason.job, reason.origin) == ("perRound", "b2", "p.yaml:3")
 
 
 def test_what_others_than_policy_forbid_has_no_end_that_is_known() -> None:
-    world = with_jobs(
-        asked(world_of(LENT.format(shield=""))), lambda job: msgspec.structs.replace(job, leaves="not")
-    )
+    world = with_jobs(asked(world_of(LENT.format(shield=""))), lambda job: msgspec.structs.replace(job, leaves="not"))
     plan = solve(*world, optimise)
     assert protections(plan) == (Protected("disruptionBudget", JobName("b1")),)
     assert not isinstance(waits(plan).estimate, EarliestStart)
 
 
 def test_nothing_is_said_to_a_job_that_could_take_nothing_anyway() -> None:
-    text = "nodes n1=2\nclass safe 0 minRuntime=20m\nqueue a 0\nqueue b 2\nrun b1 b 2@n1 for 17m safe\nwait w a 2 for 2m"
+    text = (
+        "nodes n1=2\nclass safe 0 minRuntime=20m\nqueue a 0\nqueue b 2\nrun b1 b 2@n1 for 17m safe\nwait w a 2 for 2m"
+    )
     assert protections(solve(*world_of(text), optimise)) == ()
 
 
@@ -245,7 +241,7 @@ class ClosedCourse:
     decide: Callable[[Snapshot, Policy], Plan]
     kept: list[JobName] = field(default_factory=list)
     broken: list[tuple[JobName, Instant]] = field(default_factory=list)
-    _arrived: Instant = Instant(0)
+    _arrived: Instant = NOW
 
     def run(self) -> None:
         """Rounds until nothing more ends."""
@@ -264,16 +260,16 @@ class ClosedCourse:
             self.snapshot = msgspec.structs.replace(self.snapshot, time=self._arrived)
 
     def _until_rest(self) -> tuple[set[JobName], Plan]:
-        started = set[JobName]()
-        for _ in range(14):
+        started, rounds = set[JobName](), 0
+        while True:
             plan = self.decide(self.snapshot, self.policy)
             steps = Round(self.snapshot, plan, self.policy, 0).steps
-            if not steps:
-                break
+            rounds += 1
+            if not steps or rounds > 14:
+                return started, plan
             started |= {step.job for step in steps if isinstance(step, Bind | Nominate)}
             later = victims_gone(applied(self.snapshot, plan))
             self.snapshot = msgspec.structs.replace(later, time=Instant(self.snapshot.time + 1000))
-        return started, plan
 
     def _said(self, plan: Plan) -> Iterator[tuple[JobName, Instant]]:
         for verdict in plan.verdicts:
