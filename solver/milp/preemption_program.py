@@ -130,6 +130,7 @@ class PreemptionProgram:
     families: list[PreemptorFamily]
     movers: Sequence[ConsolidationCandidate] = ()
     moves_max: int = 0
+    grows: bool = False
     is_large: bool = False
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     served: dict[int, ServedColumn] = field(default_factory=dict)
@@ -262,7 +263,7 @@ class PreemptionProgram:
                 if self.families[known].means[members[0]] != UNLAWFUL:
                     column = self.credits[group, known] = self.builder.column(most, integer=False)
                     terms[column] = into[known][column] = 1.0
-                    if held.leave[members[0]] <= (least[known] if self.is_large else 1):
+                    if self.grows or held.leave[members[0]] <= (least[known] if self.is_large else 1):
                         continue
                     one = self.exceptions[group, known] = self.builder.column(len(members))
                     self.builder.at_most({one: float(gpus[members[0]]), column: -1.0}, 0.0)

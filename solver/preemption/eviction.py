@@ -84,18 +84,16 @@ class Preemptor:
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
-        self._give(candidate, found, claimed)
+        self.give(found, claimed)
 
-    def give(self, candidate: StartCandidate, found: PreemptionResult) -> JobStart:
-        """Have others leave for a preemptor as was found by `would_serve`."""
-        return self._give(candidate, found, None)
-
-    def _give(self, candidate: StartCandidate, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
-        start = JobStart(candidate, found.request.option, found.placed, least_tasks(candidate.job.spec))
+    def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
+        """Start a job where it can now, else promise it its devices. `claimed`: the room in which its place is taken already."""
+        request = found.request
+        start = JobStart(request.candidate, request.option, found.placed, least_tasks(request.candidate.job.spec))
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
-            self.promises.append(NewNomination(start, found.victims, found.request.tier, found.moves, found.pledged))
+            self.promises.append(NewNomination(start, found.victims, request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
         return start
 

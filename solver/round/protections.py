@@ -99,7 +99,7 @@ class RoundRemainder:
 
     @property
     def _started(self) -> tuple[JobStart, ...]:
-        return (*self.decision.starts, *(promise.start for promise in self.decision.promises))
+        return (*self.decision.starts, *(promise.start for promise in self.decision.nominations))
 
     def soon(self, sharing: Sharing) -> FreeCapacity:
         """What will be free once all have left who were asked to."""
@@ -108,7 +108,7 @@ class RoundRemainder:
         soon.reserved = decision.room.reserved
         for start in self._started:
             soon.occupy(start.held)
-        for promise in decision.promises:
+        for promise in decision.nominations:
             soon.set_aside(promise.pledged)
         for growth in self.grown:
             soon.occupy(growth.held)
@@ -354,7 +354,7 @@ class ProtectedWaits:
         if not reasons:
             return None
         making = self._preemptor(at)
-        start = making.give(candidate, found)
+        start = making.give(found, None)
         self.headroom, self._gone = making.attempts.headroom, making.gone
         self._moving.clear()
         leaving = tuple(_leaving(found))
