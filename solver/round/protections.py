@@ -44,6 +44,7 @@ from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.quota.victims import ProtectionEnd, protected, protection_end
 from solver.round.decision import soon_free
+from solver.round.growing_gangs import missing_tasks
 from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
 
@@ -206,8 +207,10 @@ class ProtectedWaits:
         self._candidates.released(self.soon)  # Once for all instants.
 
     def find(self) -> Mapping[JobName, LaterStart]:
-        """The first to be served have their places before others."""
+        """The first to be served have their places before others; gangs that grow inside guarantees among them."""
         asked = [c for c in self.waiting if any(sum(option.charge.values()) for option in c.options)][:CONSIDERED_MAX]
+        waiting = {candidate.job.name for candidate in asked}
+        asked += self._growing()
         found, turns = dict[JobName, LaterStart](), list[ServingTurn]()
         for number, candidate in enumerate(asked):
             if self._searches >= SEARCHED_MAX:
@@ -224,9 +227,18 @@ class ProtectedWaits:
             elif (again := self._first(asked[number], at)) is not None and again > at:
                 heapq.heappush(turns, self._turn(asked[number], again, number))
         for candidate in asked:
-            if candidate.job.name not in found and (reasons := self._without_end(candidate)):
-                found[candidate.job.name] = LaterStart(reasons)
-        return found
+            name = candidate.job.name
+            if name in waiting and name not in found and (reasons := self._without_end(candidate)):
+                found[name] = LaterStart(reasons)
+        return {name: known for name, known in found.items() if name in waiting}
+
+    def _growing(self) -> list[StartCandidate]:
+        """Tasks that running gangs lack, the first of them; they may take back what others borrowed as well."""
+        shares, room = self.headroom.shares, self.room
+        tasks = missing_tasks(self.snapshot, self.policy, self.waiting, (), shares, room)[:CONSIDERED_MAX]
+        # What protects others holds against growth to its end: nothing of that is ever overdue.
+        last = max(self._ends, default=self._now)
+        return [replace(task, job=msgspec.structs.replace(task.job, submitted_at=last)) for task in tasks]
 
     @property
     def _now(self) -> Instant:
@@ -308,6 +320,13 @@ class ProtectedWaits:
 
     def _is_lawful(self, found: PreemptionResult, making: Preemptor) -> bool:
         """Whether the program could serve it so: to these rules the search does not hold by itself."""
+        if found.request.candidate.sub_layer.growth:
+            gpus = sum(victim.holder.gpus for victim in found.victims)
+            borrowed = all(victim.means == "reclaim" for victim in found.victims)
+            return borrowed and gpus <= sum(found.request.option.charge.values())
+        known = self.policy.priority_class(found.request.candidate.job)
+        if found.request.displaces and found.request.tier == "fair" and known is not None and not known.preemptible:
+            return False
         fairly = found.request.tier == "entitled" or _keeps_shares(found, self.headroom)
         return fairly and _is_gpu_for_gpu(found) and not self._is_hurried(found, making)
 
@@ -351,7 +370,8 @@ class ProtectedWaits:
             return None
         found = would[1]
         reasons = self._timed(found, at) or self._limited(candidate, found, at)
-        if not reasons:
+        if not reasons or max(known.until or at for known in reasons) < at:
+            # It waits for something else as well, of which nothing can be said.
             return None
         making = self._preemptor(at)
         start = making.give(found, None)
