@@ -59,7 +59,7 @@ LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget", "e
 
 
 ServingTurn = tuple[Instant, int, SubLayer, int, int]
-"""When a job is served, in which tier, where in it, of how many GPUs, and its number in the order of the round."""
+"""When a job is served, in which tier and sub-layer, of how many GPUs where that counts, and its number in the round's order."""
 
 
 class LaterStart(NamedTuple):
@@ -302,10 +302,14 @@ class ProtectedWaits:
         return instants[low]
 
     def _turn(self, candidate: StartCandidate, at: Instant, number: int) -> ServingTurn:
-        """Sorts those who can be served: inside guarantees first, and of one sub-layer the larger, since GPUs count there."""
+        """Sorts those who can be served: inside guarantees first, then as the round has them, of one sub-layer.
+
+        The program counts GPUs there, and serves the larger first.
+        """
         would = self._would_serve(candidate, at)
         tier = TIERS.index(would[0]) if would else 0
-        return at, tier, candidate.sub_layer, -max(sum(option.charge.values()) for option in candidate.options), number
+        gpus = max(sum(option.charge.values()) for option in candidate.options) if self.has_program else 0
+        return at, tier, candidate.sub_layer, -gpus, number
 
     def _would_serve(
         self, candidate: StartCandidate, at: Instant, without: frozenset[ProtectedBy] = frozenset()

@@ -297,8 +297,8 @@ def _last(reasons: list[Protected]) -> JobName:
     ("worlds", "optimiser", "least", "not_kept"),
     [
         (range(100), optimise, 15, 0),
-        pytest.param(range(1200), optimise, 200, NOT_KEPT_YET, marks=pytest.mark.thorough),
-        pytest.param(range(600), None, 100, 0, marks=pytest.mark.thorough),
+        pytest.param(range(1200), optimise, 150, NOT_KEPT_YET, marks=pytest.mark.thorough),
+        pytest.param(range(600), None, 80, 0, marks=pytest.mark.thorough),
     ],
     ids=["100", "1200", "600 by search"],
 )
