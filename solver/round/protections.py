@@ -57,7 +57,6 @@ SEARCHED_MAX = 20
 LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget", "evictionsPerDay")
 """What protects jobs and has no end of its own; evictionsPerDay, where it is 0."""
 
-
 ServingTurn = tuple[Instant, int, SubLayer, int, int]
 """When a job is served, in which tier and sub-layer, of how many GPUs where that counts, and its number in the round's order."""
 
@@ -178,6 +177,7 @@ class ProtectedWaits:
     _evictable: dict[tuple[Instant, frozenset[ProtectedBy]], EvictionCandidates] = field(default_factory=dict)
     _moving: dict[tuple[Instant, frozenset[ProtectedBy]], ConsolidationSearch] = field(default_factory=dict)
     _firsts: dict[int, tuple[Instant | None, Instant | None]] = field(default_factory=dict)
+    _endless: dict[int, tuple[Protected, ...]] = field(default_factory=dict)
     _searches: int = 0
     _left_at: dict[Instant, list[Job]] = field(default_factory=dict)
     _instants: dict[Instant | None, tuple[Instant, ...]] = field(default_factory=dict)
@@ -286,8 +286,8 @@ class ProtectedWaits:
         instants = self._instants_of(candidate)
         if not instants or self._would_serve(candidate, instants[-1]) is None:
             return None
-        if after is None and self._would_serve(candidate, self._now) is not None:
-            return self._now if "perRound" in self._limits else None
+        if after is None and (would := self._would_serve(candidate, self._now)) is not None:
+            return self._now if self._is_for_next_round(would[1]) else None
         low, high, step = (0 if after is None else bisect_left(instants, after)), len(instants) - 1, 1
         # What is asked again is served soon after, as a rule: in steps that double it is found sooner than by halving.
         while after is not None and low + step < high and self._would_serve(candidate, instants[low + step]) is None:
@@ -300,6 +300,12 @@ class ProtectedWaits:
             else:
                 high = middle
         return instants[low]
+
+    def _is_for_next_round(self, found: PreemptionResult) -> bool:
+        """Whether this round has asked too many to leave for these to be asked as well."""
+        most = self.policy.scheduling.evictions.per_round
+        asked = {owner_of(known.job) for known in self.snapshot.in_flight.evictions if known.asked_at == self._now}
+        return most is not None and len(asked | {owner_of(job.name) for job in _leaving(found)}) > most
 
     def _turn(self, candidate: StartCandidate, at: Instant, number: int) -> ServingTurn:
         """Sorts those who can be served: inside guarantees first, then as the round has them, of one sub-layer.
@@ -422,9 +428,19 @@ class ProtectedWaits:
 
     def _without_end(self, candidate: StartCandidate) -> tuple[Protected, ...]:
         """The limits without which it would be served once all protections that have an end are over."""
-        last = max(self._instants_of(candidate), default=self._now)
+        if not self._limits:
+            return ()
+        last, alike = max(self._instants_of(candidate), default=self._now), candidate.likeness
+        if alike not in self._endless:
+            # What is served with them has found its place taken, and what is not without them all is held back by something else.
+            waits = self._would_serve(candidate, last) is None
+            limited = waits and self._would_serve(candidate, last, frozenset(self._limits)) is not None
+            self._endless[alike] = self._fewest_limits(candidate, last) if limited else ()
+        return self._endless[alike]
+
+    def _fewest_limits(self, candidate: StartCandidate, at: Instant) -> tuple[Protected, ...]:
         for limits in _each(self._limits):
-            would = self._would_serve(candidate, last, frozenset(limits))
+            would = self._would_serve(candidate, at, frozenset(limits))
             if would is not None:
                 return (*self._of_limits(limits, would[1]), *self._timed(would[1], None))
         return ()

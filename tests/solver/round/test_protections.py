@@ -132,6 +132,24 @@ def test_evictions_that_a_round_has_used_up_are_for_the_next_round() -> None:
     assert (reason.by, reason.job, reason.origin) == ("perRound", "b2", "p.yaml:3")
 
 
+def test_a_limit_that_would_let_them_leave_is_not_named() -> None:
+    world = asked(world_of(LENT.format(shield="minRuntime=20m")), per_round=3, min_gain=0.5)
+    assert [reason.by for reason in protections(solve(*world, optimise))] == ["minRuntime"]
+
+
+def test_a_limit_that_holds_beside_a_protection_is_named_with_it_where_it_has_no_end() -> None:
+    """A fair share is never overdue."""
+    text = (
+        "nodes n1=4\nclass safe 0 minRuntime=20m\nqueue a 0\nqueue b 0\nrun b1 b 2@n1 for 17m safe\n"
+        "run b2 b 2@n1 for 16m safe\nwait w a 2 for 2m"
+    )
+    plan = solve(*asked(world_of(text), min_gain=2.0), optimise)
+    assert [(reason.by, reason.until) for reason in protections(plan)] == [
+        ("minGain", None),
+        ("minRuntime", Instant(4 * MINUTE_MS)),
+    ]
+
+
 def test_what_others_than_policy_forbid_has_no_end_that_is_known() -> None:
     world = with_jobs(asked(world_of(LENT.format(shield=""))), lambda job: msgspec.structs.replace(job, leaves="not"))
     plan = solve(*world, optimise)
