@@ -21,7 +21,7 @@ from solver.placement.starts import JobStart
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
-from solver.plan.reasons import AwaitsRelease
+from solver.plan.reasons import AwaitsRelease, Outranked
 from solver.policy.harm import Rule
 from solver.policy.policy import Policy
 from solver.preemption.consolidation import Move
@@ -43,7 +43,8 @@ class RoundExplanation:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
-    `grown`: running gangs that get more tasks. `has_optimiser`: later rounds will have one, too.
+    `grown`: running gangs that get more tasks. `has_optimiser`: later rounds will have one, too. `standing_back`: jobs that would
+    start in vain, each with the job that would take its GPUs.
     """
 
     snapshot: Snapshot
@@ -56,6 +57,7 @@ class RoundExplanation:
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
     has_optimiser: bool
+    standing_back: Mapping[JobName, JobName] = field(default_factory=dict)
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
     _after: FreeCapacity = field(init=False)
@@ -221,12 +223,16 @@ class RoundExplanation:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        later = self._later(waiting)
+        later = self._later([known for known in waiting if known.job.name not in self.standing_back])
         when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations, later)
         for candidate in waiting:
             job = candidate.job
-            protected = later[job.name].reasons if job.name in later else ()
-            yield Waits(job.name, job.spec.queue, (*protected, *why.reasons(candidate)), when.get(job.name))
+            reasons = why.reasons(candidate)
+            if job.name in self.standing_back:
+                reasons = (Outranked((self.standing_back[job.name],)),)
+            elif job.name in later:
+                reasons = (*later[job.name].reasons, *reasons)
+            yield Waits(job.name, job.spec.queue, reasons, when.get(job.name))
         for job in self.snapshot.pending:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
