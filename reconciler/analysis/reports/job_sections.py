@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from reconciler.analysis.reports.fates import Fates, Jobs
 from reconciler.analysis.reports.outline import ReportSection, UntrustedText, When, Words
@@ -10,7 +10,7 @@ from reconciler.analysis.reports.paths import Paths
 from reconciler.model.review_findings import JobChange, Loss, Review, Stranded, Unrestartable
 from reconciler.model.spans import span
 from solver.model.quantities import Instant, MilliGpu
-from solver.plan.reason import count
+from solver.plan.reason import count, sentence
 
 _WHY = {
     "move": "fits once it has moved",
@@ -59,12 +59,12 @@ def unrestartable_sections(found: Review, paths: Paths) -> Iterator[ReportSectio
         if jobs:
             rows = tuple(_unrestartable_row(one, paths) for one in jobs)
             note = ("They run on; once one is evicted, fails or moves to a new attempt, it waits for ever.",)
-            yield ReportSection(title, rows, (*_NAMED, "Why", _HELP), frozenset({"GPUs"}), note, weighty=weighty)
+            yield ReportSection(title, rows, (*_NAMED, "Why"), frozenset({"GPUs"}), note, weighty=weighty)
 
 
 def _unrestartable_row(one: Unrestartable, paths: Paths) -> tuple[Words, ...]:
     named = (UntrustedText(one.job),), (UntrustedText(paths.path(one.queue)),), (str(one.gpus),)
-    return *named, (UntrustedText("; ".join(one.reasons)),), (UntrustedText("; ".join(one.would_help)),)
+    return *named, _why(one.reasons, one.would_help, can_run=False)
 
 
 def _stranded_row(one: Stranded, paths: Paths) -> tuple[Words, ...]:
@@ -147,7 +147,6 @@ def unchanged_sections(found: Review, fates: Fates, paths: Paths) -> Iterator[Re
 
 
 _NAMED = ("Job", "Queue", "GPUs")
-_HELP = "Would help"
 
 
 def _section(
@@ -159,21 +158,9 @@ def _section(
     why: Callable[[JobChange], Words] | None = None,
 ) -> Iterator[ReportSection]:
     """A table of pending jobs, with when they start and why they wait where that is asked for."""
-    helps = why is not None and any(job.would_help for job in jobs)
-    headings = (
-        *_NAMED,
-        *((starts_heading,) if starts else ()),
-        *(("Why",) if why else ()),
-        *((_HELP,) if helps else ()),
-    )
+    headings = (*_NAMED, *((starts_heading,) if starts else ()), *(("Why",) if why else ()))
     rows = tuple(
-        (
-            *_named(job, paths),
-            *((starts(job),) if starts else ()),
-            *((why(job),) if why else ()),
-            *((_help_row(job),) if helps else ()),
-        )
-        for job in jobs
+        (*_named(job, paths), *((starts(job),) if starts else ()), *((why(job),) if why else ())) for job in jobs
     )
     if rows:
         yield ReportSection(title, rows, headings, frozenset({"GPUs", starts_heading}))
@@ -184,11 +171,19 @@ def _named(job: JobChange, paths: Paths) -> tuple[Words, ...]:
 
 
 def _reasons_row(job: JobChange) -> Words:
-    return (UntrustedText("; ".join(job.reasons)),) if job.reasons else ()
+    return _why(job.reasons, job.would_help, can_run=job.after != "inadmissible")
 
 
-def _help_row(job: JobChange) -> Words:
-    return (UntrustedText("; ".join(job.would_help)),) if job.would_help else ()
+def _why(reasons: Sequence[str], helps: Sequence[str], *, can_run: bool) -> Words:
+    """Reasons, and what would help: of jobs that can run in clauses, of others in sentences."""
+    if not reasons:
+        return ()
+    told = "; ".join(reasons)
+    if not helps:
+        return (UntrustedText(told),)
+    return (
+        UntrustedText(f"{told}; would help: {'; '.join(helps)}" if can_run else f"{sentence(told)} {' '.join(helps)}"),
+    )
 
 
 def _wait_row(job: JobChange, now: Instant, paths: Paths) -> tuple[Words, ...]:

@@ -218,8 +218,8 @@ def test_running_jobs_that_could_never_start_again_are_told() -> None:
     lines = text(outline_of(found, PATHS, str)).splitlines()
     at = lines.index("Run, and could never start again")
     assert lines[at + 1 : at + 4] == [
-        "  Job   Queue            GPUs  Why                                                    Would help",
-        "  bert  research/vision     8  needs 8 H100; queue vision may never hold more than 4  A max of 8 would do.",
+        "  Job   Queue            GPUs  Why",
+        "  bert  research/vision     8  needs 8 H100; queue vision may never hold more than 4. A max of 8 would do.",
         "  They run on; once one is evicted, fails or moves to a new attempt, it waits for ever.",
     ]
     assert "Run, and could never start again under either" in lines[at + 4 :]
