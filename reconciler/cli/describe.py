@@ -105,7 +105,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
 
 
 def _people(job: JobView) -> Iterator[tuple[str, str]]:
-    """What somebody asked of it."""
+    """What a user asked of it."""
     if job.cancel_requested_by:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     if job.suspended_by:
@@ -131,7 +131,7 @@ def _limits(job: JobView) -> Iterator[tuple[str, str]]:
 
 def _idleness(job: JobView) -> str:
     unknown = job.running_since is not None and job.activity is None
-    return ", but nobody says what the job does: it is not kept" if unknown else ""
+    return ", but it is not known what the job does: it is not kept" if unknown else ""
 
 
 def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
