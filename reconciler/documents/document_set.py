@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from reconciler.model.retry_policy import RetryPolicy
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.policy.reservation import DeclaredReservation
+
+Named = TypeVar("Named", PriorityClass, SchedulingPolicy)
 
 _KEPT: dict[str, tuple[str, Any]] = {
     "CheckpointPolicy": ("checkpoints", CheckpointPolicy),
@@ -169,9 +171,21 @@ def _keep(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     declared = declare(document, path, named, type_)
     if type_ is Queue:
         declared = _queue_with_origins(declared)
+    elif type_ is PriorityClass:
+        declared = _with_origin_of(declared, "protection")
+    elif type_ is SchedulingPolicy:
+        declared = _with_origin_of(declared, "evictions")
     elif "origin" in type_.__struct_fields__:
         declared = declared.holding(msgspec.structs.replace(declared.value, origin=declared.origin))
     getattr(found, into).append(declared)
+
+
+def _with_origin_of(declared: Declaration[Named], field: str) -> Declaration[Named]:
+    """With its own place, and that of a part of it that messages cite by itself, if it says that part."""
+    at, told = declared.document.key_places.get(("spec", field)), {"origin": declared.origin}
+    if at is not None:
+        told[field] = msgspec.structs.replace(getattr(declared.value, field), origin=f"{declared.file}:{at.line}")
+    return declared.holding(msgspec.structs.replace(declared.value, **told))
 
 
 def _queue_with_origins(queue: Declaration[Queue]) -> Declaration[Queue]:

@@ -35,6 +35,7 @@ from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
+from solver.quota.entitlement import Shares
 from solver.quota.options import Option
 from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob, Victim
@@ -51,8 +52,12 @@ PROGRAM_GPUS_MAX = 512
 
 def can_state(making: Preemptor) -> bool:
     """Whether the program knows all the rules that apply in this cluster."""
-    gpus = sum(len(node.gpus) for node in making.attempts.soon.nodes)
-    return gpus <= PROGRAM_GPUS_MAX and not making.attempts.headroom.shares.lending.kept
+    return in_program(making.attempts.soon, making.attempts.headroom.shares)
+
+
+def in_program(room: FreeCapacity, shares: Shares) -> bool:
+    """The same, by what there is and who keeps back what."""
+    return sum(len(node.gpus) for node in room.nodes) <= PROGRAM_GPUS_MAX and not shares.lending.kept
 
 
 def can_serve(candidate: StartCandidate) -> bool:

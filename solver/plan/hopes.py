@@ -19,6 +19,7 @@ from solver.plan.reasons import (
     HostResources,
     NoRoomReason,
     Outranked,
+    Protected,
     QuotaMax,
     ReservedFor,
     StrictOrder,
@@ -50,12 +51,29 @@ def _of_policy(reason: AnyReason) -> str:
             return f"{_lacking(wanted, left)} {gpu_type} less in use inside other queues' guarantees"
         case Outranked():
             return "room beside the jobs that come before it"
+        case Protected():
+            return _of_protection(reason)
         case ReservedFor(holder=holder) if document := declared_name(holder):
             return f"to be let in by Reservation {document}"
         case ReservedFor(start=start):
             return f"a time limit that ends before {start}"
         case _:
             return ""
+
+
+def _of_protection(reason: Protected) -> str:
+    of_class = f" of class {reason.priority_class}" if reason.priority_class else ""
+    match reason.by:
+        case "minRuntime" | "coolDown":
+            return f"a shorter {reason.by}{of_class}"
+        case "evictionsPerDay":
+            return f"more evictionsPerDay{of_class}"
+        case "minGain":
+            return "a lower minGain"
+        case "perRound":
+            return "a higher perRound"
+        case "disruptionBudget":
+            return f"a PodDisruptionBudget that lets {reason.job} go"
 
 
 def _of_max(reason: QuotaMax) -> str:

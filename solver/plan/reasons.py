@@ -5,6 +5,8 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
+from typing import Literal
+
 from solver.model.cluster import GpuType, Level, SpreadLevel
 from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
@@ -262,6 +264,42 @@ class GuaranteeFragmented(Reason, frozen=True, tag="guarantee-fragmented"):
         return f"{left}, this job needs {self.wanted} of them in a shape that is not free: a guarantee is a count"
 
 
+ProtectedBy = Literal["minRuntime", "coolDown", "evictionsPerDay", "minGain", "perRound", "disruptionBudget"]
+"""The field of the policy that protects a job; disruptionBudget: a PodDisruptionBudget of Kubernetes, which is not in it."""
+
+
+class Protected(Reason, frozen=True, tag="protected"):
+    """It may have what others hold, and these may not be evicted yet: `job` is the one that is protected the longest.
+
+    `until`: from then on it may be; None: nobody knows. Where the waiting job is inside its guarantee that is no later than its
+    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects.
+    """
+
+    by: ProtectedBy
+    job: JobName
+    priority_class: str = ""
+    until: Instant | None = None
+    origin: str = ""
+    more: int = 0
+
+    def __str__(self) -> str:
+        others = f" and {count(self.more, 'other')}" if self.more else ""
+        would, where = f"evicting {self.job}{others} would make room, and", at(self.origin)
+        until = f" until {self.until}" if self.until is not None else ""
+        match self.by:
+            case "minGain":
+                ends = f"; that counts{until}" if until else ""
+                return f"{would} give up more GPUs than minGain{where} allows{ends}"
+            case "perRound":
+                return f"{would} perRound{where} allows no more evictions{until}"
+            case "disruptionBudget":
+                return f"{would} a PodDisruptionBudget does not allow it now{until}"
+            case _:
+                of_class = f" of class {self.priority_class}" if self.priority_class else ""
+                them = "them" if self.more else "it"
+                return f"{would} {self.by}{of_class}{where} protects {them}{until or ' for as long as it runs'}"
+
+
 class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
     """It fits and nothing outranks it: the round ran out of its budget before it found the place."""
 
@@ -288,6 +326,7 @@ AnyReason = (
     | FallbackLater
     | EntitledDemandFirst
     | GuaranteeFragmented
+    | Protected
     | RoundCutShort
     | UnknownName
     | ClassNotAllowed

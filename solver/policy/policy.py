@@ -293,8 +293,11 @@ _UNREAD_BY_ROUNDS = {
 
 def _without_origins(policy: Policy) -> Policy:
     def bare(document: Document) -> Document:
-        return msgspec.structs.replace(document, origin="")
+        # One without a place stays the very same: a default is left out of what is digested.
+        return msgspec.structs.replace(document, origin="") if getattr(document, "origin", "") else document
 
+    classes = (msgspec.structs.replace(known, protection=bare(known.protection)) for known in policy.priority_classes)
+    scheduling = msgspec.structs.replace(policy.scheduling, evictions=bare(policy.scheduling.evictions))
     queues = tuple(
         msgspec.structs.replace(queue, origin="", access=QueueAccess(), quota=tuple(map(bare, queue.quota)))
         for queue in policy.queues
@@ -302,8 +305,8 @@ def _without_origins(policy: Policy) -> Policy:
     return msgspec.structs.replace(
         policy,
         queues=queues,
-        priority_classes=tuple(bare(known) for known in policy.priority_classes),
-        scheduling=msgspec.structs.replace(policy.scheduling, origin="", **_UNREAD_BY_ROUNDS),
+        priority_classes=tuple(map(bare, classes)),
+        scheduling=msgspec.structs.replace(scheduling, origin="", **_UNREAD_BY_ROUNDS),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
         reservations=tuple(bare(known) for known in policy.reservations),

@@ -40,7 +40,8 @@ from solver.quota.victims import PreemptorJob
 class Preemptor:
     """Evictions of one round. `attempts`: what is left to give, and what it would do.
 
-    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: preemptors that got something though their queue
+    `gone`: jobs that this round has asked to leave, or to shrink. `strictly`: no more GPUs leave for a preemptor than it gets,
+    as the program has it wherever that serves it. `displacing`: preemptors that got something though their queue
     holds more than its share, by lower work, which stands behind them; each with its tier.
     """
 
@@ -52,6 +53,7 @@ class Preemptor:
     starts: list[JobStart] = field(default_factory=list)
     promises: list[NewNomination] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
+    strictly: bool = False
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
     _firm_before: Counter[QuotaLine] | None = None
@@ -81,20 +83,13 @@ class Preemptor:
         if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
-        requests = self._wishes(candidate, preemptor, tier)
-        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
-        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
-        found, claimed = self._as_it_is(allowed or self._firm(candidate, tier))
-        if found is None and not inside:
-            found, claimed = self._before_lower_work(requests, preemptor)
-        if requests and found is None:
-            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
+        found, claimed = self._find(candidate, preemptor, tier)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
         self.give(found, claimed)
 
-    def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
+    def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
         """Start a job where it can now, else promise it its devices. `claimed`: the room in which its place is taken already."""
         request = found.request
         start = JobStart(request.candidate, request.option, found.placed, least_tasks(request.candidate.job.spec))
@@ -103,6 +98,28 @@ class Preemptor:
         else:
             self.promises.append(NewNomination(start, found.victims, request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
+        return start
+
+    def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
+        """What a preemptor would get, without giving it that; None: nothing."""
+        if candidate.inside_only and tier == "fair":
+            return None
+        with self.attempts.room.trying(), self.attempts.soon.trying():
+            return self._find(candidate, self.preemptor(candidate, tier), tier)[0]
+
+    def _find(
+        self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier
+    ) -> tuple[PreemptionResult | None, FreeCapacity | None]:
+        """What a preemptor gets with the least harm, and in which room its place is taken already."""
+        requests = self._wishes(candidate, preemptor, tier)
+        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
+        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
+        found, claimed = self._as_it_is(allowed or self._firm(candidate, tier))
+        if found is None and not inside:
+            found, claimed = self._before_lower_work(requests, preemptor)
+        if requests and found is None:
+            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
+        return found, claimed
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
@@ -262,8 +279,8 @@ class Preemptor:
 
         For a fair share first what queues hold above theirs; then any whose leaving alone would do.
         """
-        min_gain = self.policy.scheduling.evictions.min_gain
-        if not preemptor.overdue and min_gain:
+        min_gain = self._min_gain(preemptor)
+        if min_gain:
             side = self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
         if request.tier == "entitled":
             yield side
@@ -315,7 +332,12 @@ class Preemptor:
         given_up = sum(victim.holder.gpus for victim in found.victims)
         gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
-        return preemptor.overdue or (within_round and gained >= limits.min_gain * given_up)
+        return (preemptor.overdue or within_round) and gained >= self._min_gain(preemptor) * given_up
+
+    def _min_gain(self, preemptor: PreemptorJob) -> float:
+        """GPUs that a preemptor gains for each GPU its victims give up, at least; 0: any number."""
+        gain = 0.0 if preemptor.overdue else self.policy.scheduling.evictions.min_gain
+        return max(gain, 1.0) if self.strictly else gain
 
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""

@@ -9,6 +9,7 @@ Whether work of another queue may be taken back depends on the two queues alone,
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from math import inf
 
@@ -52,15 +53,7 @@ class EvictionCandidates:
         rules = self.rules
         self.allocations = allocations = rules.allocations
         holders, gangs, gang = allocations.holders, allocations.bases, allocations.gang
-
-        def by_holder(judge: Callable[[Holder], bool]) -> Mask:
-            found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
-            return found
-
-        leaves = by_holder(lambda holder: holder.job.leaves != "not")
-        self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
-        self._evictable = leaves & by_holder(lambda holder: holder.evictable)
-        self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, rules.now))
+        self._judge()
         self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
         # How protected it is from its own queue up to each depth.
         self._standing = np.maximum.accumulate(rules.standing[:, ::-1], axis=1)[:, ::-1]
@@ -76,6 +69,27 @@ class EvictionCandidates:
         for means in range(len(MEANS)):
             first = means * len(holders)
             self._place[means, by_turn if means == TURN else by_harm] = np.arange(first, first + len(holders))
+
+    def _judge(self) -> None:
+        """By number, who may be evicted at all, and who is protected for a while."""
+        rules, gangs, gang = self.rules, self.allocations.bases, self.allocations.gang
+
+        def by_holder(judge: Callable[[Holder], bool]) -> Mask:
+            found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
+            return found
+
+        lifted = "disruptionBudget" in rules.without
+        leaves = by_holder(lambda holder: holder.job.leaves != "not" or lifted)
+        self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
+        self._evictable = leaves & by_holder(lambda holder: holder.evictable)
+        self._protected = by_holder(lambda holder: protected(holder.job, rules.protection(holder), rules.now))
+
+    def under(self, rules: EvictionRules) -> EvictionCandidates:
+        """The same by other protections, those of another time: what evictions cost stays as it is."""
+        other = copy(self)
+        other.rules, other._known = rules, {}
+        other._judge()
+        return other
 
     def _by_harm(self, ranks: Floats) -> Ints:
         """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""

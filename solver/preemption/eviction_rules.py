@@ -6,11 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from solver.model.arrays import Ints
 from solver.model.quantities import Duration, Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
+from solver.policy.harm import Protection
 from solver.policy.policy import Policy
 from solver.policy.precedence import Precedence
 from solver.policy.tree import QueueTree
@@ -25,6 +28,7 @@ class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
+    `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these.
     """
 
     now: Instant
@@ -34,6 +38,7 @@ class EvictionRules:
     ranks: Mapping[tuple[QueueName, int], int]
     restart_cost: Duration
     precedence: Precedence
+    without: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
@@ -51,6 +56,11 @@ class EvictionRules:
     def holders(self) -> tuple[Holder, ...]:
         """All of them, by number."""
         return self.allocations.holders
+
+    def protection(self, holder: Holder) -> Protection:
+        """What keeps it from being evicted for a while."""
+        stated = holder.priority_class.protection
+        return msgspec.structs.replace(stated, evictions_per_day=None) if "evictionsPerDay" in self.without else stated
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""

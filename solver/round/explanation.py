@@ -32,6 +32,7 @@ from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_ta
 from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
+from solver.round.protections import LaterStart, RoundRemainder, later_starts
 from solver.round.regrowth import GangGrowth, with_grown
 from solver.round.tiers import Decision
 from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
@@ -42,8 +43,8 @@ class RoundExplanation:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which jobs that are evicted for others have been asked to leave. `leaving`: these, and departures.
-    `grown`: running gangs that get more tasks. `standing_back`: jobs that would start in vain, each with the job that would take
-    its GPUs.
+    `grown`: running gangs that get more tasks. `has_optimiser`: later rounds will have one, too. `standing_back`: jobs that would
+    start in vain, each with the job that would take its GPUs.
     """
 
     snapshot: Snapshot
@@ -55,6 +56,7 @@ class RoundExplanation:
     decision: Decision
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
+    has_optimiser: bool
     standing_back: Mapping[JobName, JobName] = field(default_factory=dict)
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
@@ -221,17 +223,27 @@ class RoundExplanation:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
+        later = self._later([known for known in waiting if known.job.name not in self.standing_back])
+        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations, later)
         for candidate in waiting:
             job = candidate.job
             reasons = why.reasons(candidate)
             if job.name in self.standing_back:
                 reasons = (Outranked((self.standing_back[job.name],)),)
+            elif job.name in later:
+                reasons = (*later[job.name].reasons, *reasons)
             yield Waits(job.name, job.spec.queue, reasons, when.get(job.name))
         for job in self.snapshot.pending:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+    def _later(self, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
+        """Who of those that wait is served once others are protected no more."""
+        left = RoundRemainder(
+            self.asked, self.policy, self.decision, self.grown, self._after, has_optimiser=self.has_optimiser
+        )
+        return later_starts(left, waiting)
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:

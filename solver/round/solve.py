@@ -78,6 +78,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
         found.decision,
         found.leaving,
         found.grown,
+        optimiser is not None,
         found.standing_back,
     )
     reservations = (*explanation.reservations(), *document_reservations(found.world))
@@ -194,16 +195,21 @@ def standing(
 ) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     kept = RoundCache() if kept is None else kept
+    gate = gate_of(snapshot, policy, kept)
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
-    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
-    built = policy, nodes, snapshot.node_sets
-    gate = Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     # What a job was promised counts as held already.
     waiting = competing(snapshot, admissions, {intent.job for intent in snapshot.in_flight.nominations})
     shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(waiting))
     return with_precedence(shares, snapshot, policy, waiting), admissions
+
+
+def gate_of(snapshot: Snapshot, policy: Policy, kept: RoundCache) -> Gate:
+    """What judges whether jobs could ever start under a policy on the nodes of a snapshot."""
+    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    built = policy, nodes, snapshot.node_sets
+    return Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
 
 
 def competing(

@@ -50,7 +50,7 @@ INTERNAL = {
     HealthPolicy: {"origin"},
     PolicyTest: {"name", "origin"},
 }
-INTERNAL_IN_LISTS = {"Quota": {"origin"}}
+INTERNAL_IN_LISTS = {"Quota": {"origin"}, "Protection": {"origin"}, "Evictions": {"origin"}}
 QUANTITIES = {
     MilliGpu: "number of GPUs",
     Cpu: "number of CPU cores",
