@@ -22,11 +22,11 @@ from solver.milp.preemption_program import (
 )
 from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import DeviceId, GpuType
-from solver.model.shape import MigShape
+from solver.model.shape import MigShape, Shape
 from solver.model.snapshot import charged
-from solver.model.workload import JobName, JobSpec, QueueName
+from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
 from solver.placement.placement import PlacedGang, least_tasks, place, realised
-from solver.placement.starts import JobStart
+from solver.placement.starts import JobStart, held_by
 from solver.placement.strain import strain_of
 from solver.policy.policy import SolverLimits
 from solver.policy.tree import QuotaLine
@@ -35,7 +35,9 @@ from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import charge_of_tasks
+from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob, Victim
@@ -213,7 +215,12 @@ class PreemptionDecision:
         places = [evictable.of_its_own(preemptor)]
         if manner == "inside" and self.making.may_reclaim(preemptor, self.tier):
             places += [
-                evictable.beside(branch, overdue=preemptor.overdue, straddling=self.tier == "entitled")
+                evictable.beside(
+                    branch,
+                    overdue=preemptor.overdue,
+                    straddling=self.tier == "entitled",
+                    exceeds=preemptor.exceeds,
+                )
                 for branch in evictable.rules.tree.path(preemptor.job.spec.queue)
             ]
         every = np.concatenate(places)
@@ -316,7 +323,7 @@ class Realisation:
             if not self._place(number, room, soon, exact=exact):
                 return False
         used = self._used()
-        return self._move(room, used, exact=exact) and self._name_beneficiaries(used)
+        return self._move(room, used, exact=exact) and self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
 
     def _place(self, number: int, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> bool:
         job = self.jobs[number]
@@ -370,12 +377,13 @@ class Realisation:
             self.moves[users.most_common(1)[0][0]].append(move)
         return True
 
-    def _name_beneficiaries(self, used: Mapping[DeviceId, int]) -> bool:
+    def _name_beneficiaries(self, used: Mapping[DeviceId, int], soon: FreeCapacity) -> bool:
         held = self.making.attempts.evictable.allocations
         gangs = defaultdict[int, list[int]](list)
         for number in sorted(self.leaving):
             gangs[int(held.base[number])].append(number)
         users = {base: self._users(members, used) for base, members in gangs.items()}
+        self._add_users_of_host(gangs, users, soon)
         needed = self._needed(gangs, {base for base, found in users.items() if found})
         for base in sorted(needed, key=lambda base: (len(users[base]), base)):
             found = self._beneficiary(base, gangs[base], users[base])
@@ -394,7 +402,52 @@ class Realisation:
                 needed = others
         return needed
 
-    def _users(self, members: Iterable[int], used: Mapping[DeviceId, int]) -> dict[int, int]:
+    def _add_users_of_host(
+        self, gangs: Mapping[int, Sequence[int]], users: Mapping[int, defaultdict[int, int]], soon: FreeCapacity
+    ) -> None:
+        """Of jobs of which nobody gets a device those without whose leaving nodes would lack CPU or memory, the most harmful spared
+        first; they leave for those who are to be on these nodes. `soon`: once all have left, and everybody is in place.
+        """
+        held, milli = self.making.attempts.evictable.allocations, self.program.host.milli
+        for base in sorted(gangs, key=lambda base: (-int(milli[list(gangs[base])].sum()), base)):
+            tasks = [known for number in gangs[base] for known in tasks_with_shapes(held.holders[number].job)]
+            if users[base]:
+                continue
+            short = _short_without(soon, tasks)
+            if not short:
+                soon.occupy(tasks)
+            for number, placed in self.placed.items():
+                count = sum(soon.index[task.node] in short for task in placed.tasks)
+                if count and number not in self.now:
+                    users[base][number] = count
+
+    def _keeps_rights(self, soon: FreeCapacity) -> bool:
+        """Whether on each node no more is had of what jobs without GPUs leave than those for whom they may leave have a right to."""
+        host, held = self.program.host, self.making.attempts.evictable.allocations
+        asked = [number for victims in self.victims.values() for number in victims if host.alone[number]]
+        left, rights = defaultdict[int, HostUse](HostUse), defaultdict[int, HostUse](HostUse)
+        for number in asked:
+            for task, shape in tasks_with_shapes(held.holders[number].job):
+                node = soon.index.get(task.node)
+                if node is not None and soon.open_nodes[node]:
+                    left[node] = left[node].plus(HostUse(int(shape.cpu), int(shape.memory)))
+        for number in self.placed if asked else ():
+            job = self.jobs[number]
+            if number in self.now or not self.program.families[job.served.family].lawful[asked].any():
+                continue
+            exceeds = host.shares.asks_beyond(job.candidate.job.spec, job.served.option)
+            for task, shape in held_by(job.candidate.job.spec, job.served.option, self.placed[number].tasks):
+                node = soon.index[task.node]
+                claim = host.shares.claim(shape, soon.nodes[node].pool) if exceeds else HostUse(shape.cpu, shape.memory)
+                rights[node] = rights[node].plus(claim)
+        return all(
+            gone.cpu <= int(soon.free_cpu[node]) + rights[node].cpu
+            and gone.memory <= int(soon.free_memory[node]) + rights[node].memory
+            for node, gone in left.items()
+            if node in rights
+        )
+
+    def _users(self, members: Iterable[int], used: Mapping[DeviceId, int]) -> defaultdict[int, int]:
         """Who is to have devices of these holders, and how many."""
         held, users = self.making.attempts.evictable.allocations, defaultdict[int, int](int)
         for member in members:
@@ -471,6 +524,16 @@ class Realisation:
         in_order = tuple(sorted(victims, key=lambda known: known.harm))
         found = PreemptionResult(request, in_order, placed, tuple(self.moves.get(number, ())))
         return self._start(job, placed), found
+
+
+def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> set[int]:
+    """The nodes that would lack CPU or memory if these tasks stayed where they are."""
+    cpu, memory = defaultdict[int, int](int), defaultdict[int, int](int)
+    for task, shape in tasks:
+        if task.node in soon.index and soon.open_nodes[soon.index[task.node]]:
+            cpu[soon.index[task.node]] += int(shape.cpu)
+            memory[soon.index[task.node]] += int(shape.memory)
+    return {node for node in cpu if cpu[node] > int(soon.free_cpu[node]) or memory[node] > int(soon.free_memory[node])}
 
 
 def _on_hosts(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> PlacedGang | None:

@@ -14,6 +14,7 @@ from solver.model.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, Placemen
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
+from solver.policy.host_share import HostShare
 from solver.policy.images import ImagePolicy
 from solver.policy.ordering import Ordering
 from solver.policy.reservation import DeclaredReservation
@@ -143,6 +144,7 @@ class SchedulingPolicy(Document, frozen=True):
     `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (policy/type_weights).
     `keep_rounds`: for how long the record of a round is kept; None: for ever. `logs`: how large logs of tasks get.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
+    `host_share`: what a GPU carries of CPU and memory, for pools where that is not an equal part (policy/host_share).
     """
 
     default_priority_class: str = ""
@@ -164,6 +166,7 @@ class SchedulingPolicy(Document, frozen=True):
     duration_quantile: float = 0.9
     solver: SolverLimits = SolverLimits()
     origin: str = ""
+    host_share: tuple[HostShare, ...] = ()
 
 
 class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
@@ -247,7 +250,11 @@ def policy_of(
     return Policy(
         tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
         tuple(sorted(priority_classes, key=lambda known: known.name)),
-        msgspec.structs.replace(scheduling, gpu_types=by_name(scheduling.gpu_types)),
+        msgspec.structs.replace(
+            scheduling,
+            gpu_types=by_name(scheduling.gpu_types),
+            host_share=tuple(sorted(scheduling.host_share, key=lambda known: known.pool)),
+        ),
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
         tuple(sorted(mig, key=lambda known: known.name)),
         tuple(sorted((_sorted_names(known) for known in reservations), key=lambda known: known.name)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -9,14 +10,16 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.pledges import NOTHING, Pledged
-from solver.placement.placement import place
-from solver.placement.starts import JobStart
+from solver.placement.placement import PlacedGang, place
+from solver.placement.starts import JobStart, held_by
 from solver.preemption.counting import says_it_all
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.strict_queues import Lines
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom
+from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import Leaving, allows, lies_inside
 from solver.quota.victims import Victim
@@ -67,9 +70,36 @@ class Attempts:
             if placed is None:
                 return None
             pledged = placed.pledged(before, narrowed)
+            if not self._has_free_beyond_share(request, victims, placed, narrowed):
+                return None
         if pledged and not (request.drains and all(self._may_become(*known) for known in pledged)):
             return None
         return PreemptionResult(request, victims, placed, pledged=pledged)
+
+    def _has_free_beyond_share(
+        self, request: PlacementRequest, victims: Collection[Victim], placed: PlacedGang, room: FreeCapacity
+    ) -> bool:
+        """Whether what a preemptor asks for beyond what its GPUs carry is free, though none leaves that has no GPUs.
+
+        `room`: once all have left, and the preemptor has its place.
+        """
+        host, spec, option = self.evictable.rules.host.shares, request.candidate.job.spec, request.option
+        alone = [victim.holder.job for victim in victims if not victim.holder.gpus and host.is_beside_gpus(victim.holder.job)]
+        if not alone or not host.asks_beyond(spec, option):
+            return True
+        left, rights = defaultdict[int, HostUse](HostUse), defaultdict[int, HostUse](HostUse)
+        for job in alone:
+            for task, shape in tasks_with_shapes(job):
+                left[room.index[task.node]] = left[room.index[task.node]].plus(HostUse(int(shape.cpu), int(shape.memory)))
+        for task, shape in held_by(spec, option, placed.tasks):
+            node = room.index[task.node]
+            rights[node] = rights[node].plus(host.claim(shape, room.nodes[node].pool))
+        return all(
+            gone.cpu <= int(room.free_cpu[node]) + rights[node].cpu
+            and gone.memory <= int(room.free_memory[node]) + rights[node].memory
+            for node, gone in left.items()
+            if node in rights
+        )
 
     def _may_become(self, node: NodeName, device: DeviceId) -> bool:
         """Whether a GPU may be promised as what it is not: work may have to leave it, or none is there."""

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import seen
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName
-from solver.placement.placement import PlacedGang, least_tasks
+from solver.placement.placement import PlacedGang, has_place, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
@@ -26,7 +27,7 @@ from solver.preemption.fewest import Fewest
 from solver.preemption.givers import Givers, VictimSet
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
-from solver.preemption.unserved import Unserved
+from solver.preemption.unserved import Alike, Unserved
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge
 from solver.quota.fairshare import fairer
@@ -75,9 +76,12 @@ class Preemptor:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
         alike = (candidate.likeness, tier, preemptor.overdue)
-        if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
+        if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(candidate, alike):
             return
         self._refused = False
+        if not preemptor.has_gpus:
+            self._serve_without_gpus(candidate, preemptor, tier, alike)
+            return
         requests = self._wishes(candidate, preemptor, tier)
         inside = [request for request in requests if self.attempts.lies_inside(request, {})]
         allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
@@ -87,12 +91,32 @@ class Preemptor:
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
+        self._give(found, claimed, tier)
+
+    def _give(self, found: PreemptionResult, claimed: FreeCapacity | None, tier: Tier) -> None:
+        """Start it, or promise it its devices, and have its victims leave."""
+        candidate = found.request.candidate
         start = JobStart(candidate, found.request.option, found.placed, least_tasks(candidate.job.spec))
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
             self.promises.append(NewNomination(start, found.victims, tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
+
+    def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
+        """Have lower work of its queue leave that has no GPUs either; once all who wait for GPUs have been served."""
+        if tier == "entitled":
+            return
+        lower, soon = self.givers.own(preemptor), self.attempts.soon
+        for option in candidate.options:
+            request = PlacementRequest(candidate, option, "entitled")
+            if has_place(seen(soon, candidate.against), candidate.job.spec, option):
+                return  # what is free, or will be, is left to all who wait
+            found = Fewest(self.attempts).find_without_gpus(request, lower)
+            if found and self._keeps_to_limits(found, preemptor):
+                self._give(found, None, tier)
+                return
+        self._unserved.add(candidate, alike, was_refused=False)
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
@@ -215,7 +239,11 @@ class Preemptor:
     def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
         """Everybody who may have to give way for a preemptor, then those of its own queue alone."""
         if self.may_reclaim(preemptor, tier):
-            yield self.givers.everybody(preemptor, straddling=tier == "entitled")
+            everybody = self.givers.everybody(preemptor, straddling=tier == "entitled")
+            if preemptor.exceeds:
+                # What it asks for beyond its GPUs' share may come free with GPUs alone.
+                yield self.givers.with_gpus(everybody)
+            yield everybody
         yield self.givers.own(preemptor)
 
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
@@ -242,7 +270,10 @@ class Preemptor:
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue)
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
-        return PreemptorJob(job, known.value if known else 0, overdue)
+        carried = self.attempts.evictable.rules.host.shares
+        exceeds = any(carried.asks_beyond(job.spec, option) for option in candidate.options)
+        has_gpus = any(sum(option.charge.values()) for option in candidate.options)
+        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""

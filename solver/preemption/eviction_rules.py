@@ -17,14 +17,16 @@ from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
 from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Shares
-from solver.quota.victims import BORROWED, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
+from solver.quota.host_shares import HostBorrowing, HostShares
+from solver.quota.victims import BORROWED, INSIDE, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
-    `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
+    `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
+    work without GPUs is borrowed on nodes that have some. `host`: what is held of CPU and memory beyond what GPUs carry.
     """
 
     now: Instant
@@ -34,6 +36,7 @@ class EvictionRules:
     ranks: Mapping[tuple[QueueName, int], int]
     restart_cost: Duration
     precedence: Precedence
+    host: HostBorrowing
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
@@ -45,7 +48,11 @@ class EvictionRules:
         ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
         restart_cost = policy.scheduling.evictions.restart_cost
         standing = borrowing_of(allocations, shares).max(axis=1, initial=BORROWED)
-        return cls(snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, shares.precedence)
+        carried = HostShares.of(snapshot.nodes, policy.scheduling.host_share)
+        host = HostBorrowing.of(allocations, carried, kept)
+        standing[~allocations.leave[allocations.base].astype(bool)] = INSIDE
+        standing[host.alone] = BORROWED
+        return cls(snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, shares.precedence, host)
 
     @property
     def holders(self) -> tuple[Holder, ...]:

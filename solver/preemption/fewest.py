@@ -49,6 +49,13 @@ class Fewest:
         found = attempts.attempt(request, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
 
+    def find_without_gpus(self, request: PlacementRequest, side: VictimSet) -> PreemptionResult | None:
+        """The same for a preemptor without GPUs: only jobs make room that have none either, on nodes where it may be."""
+        matters = self._mattering(request)[self.attempts.evictable.holders_of(side.places)]
+        victims = [self.attempts.evictable.victim(place) for place in side.places[matters].tolist()]
+        found = self.attempts.attempt(request, victims) if victims else None
+        return found and self._spare(self._shortest(found, victims)[1])
+
     def _lacks_gpus(self, request: PlacementRequest, side: VictimSet) -> bool:
         """Whether the preemptor asks for more whole GPUs of a type than there are anywhere once all of these have left."""
         groups = request.candidate.job.spec.task_groups

@@ -88,7 +88,10 @@ class Givers:
         def found() -> Ints:
             branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
             others = [
-                self.evictable.beside(branch, overdue=preemptor.overdue, straddling=straddling) for branch in branches
+                self.evictable.beside(
+                    branch, overdue=preemptor.overdue, straddling=straddling, exceeds=preemptor.exceeds
+                )
+                for branch in branches
             ]
             return np.sort(np.concatenate([self.evictable.of_its_own(preemptor), *others]))
 
@@ -104,8 +107,14 @@ class Givers:
                 fair[held.own[queue]] = True
                 for giver, spare in to_spare(headroom, queue, gpu_type):
                     fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
-                may &= fair
+                may &= fair | self.evictable.rules.host.alone
         return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
+
+    def with_gpus(self, side: VictimSet) -> VictimSet:
+        """Of some who may give way those that have GPUs."""
+        return side._replace(
+            places=side.places[~self.evictable.rules.host.alone[self.evictable.holders_of(side.places)]]
+        )
 
     def no_larger(self, side: VictimSet, most: int) -> VictimSet:
         """Of some who may give way those with whom no more leaves than so much, in milli-GPU."""

@@ -1,0 +1,181 @@
+"""Judges evictions for CPU and memory: GPUs carry a share of both, and what is held beyond that is borrowed (docs/policy.md).
+
+Part of the checker. S4: who leaves for whom; S8: nobody without GPUs leaves where that was not needed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from solver.checker.case import JudgedPlan
+from solver.model.cluster import NodeName
+from solver.model.parts import owner_of
+from solver.model.shape import Shape
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.plan.plan import Evict, Shrink
+from solver.plan.violation import Violation
+
+Beside = tuple[int, int]
+"""Milli-cores, and bytes."""
+
+
+@dataclass(frozen=True)
+class HostClaims:
+    """What jobs of one plan hold, and are promised, of CPU and memory."""
+
+    case: JudgedPlan
+
+    def refusal(self, victim: Job, preemptor: Job) -> str:
+        """Why a job may not leave, where the one for which it leaves has no GPUs; "": this says nothing against it."""
+        if self._has_gpus(self.promised(preemptor.name)):
+            return ""
+        if self._has_gpus(victim.placement):
+            return f"has GPUs, and is evicted for {preemptor.name}, which has none"
+        if victim.spec.queue != preemptor.spec.queue:
+            return f"is evicted for {preemptor.name} of another queue, which has no GPUs"
+        return ""
+
+    def towards(self, standing: str, victim: Job, preemptor: Job) -> str:
+        """Where a victim stands, once what it holds of CPU and memory is counted; `standing`: by its GPUs."""
+        gang = self.case.jobs[owner_of(victim.name)] if owner_of(victim.name) in self.case.jobs else victim
+        if not self._has_gpus(gang.placement):
+            return "borrowed" if any(self._gpus_of(task.node) for task in gang.placement) else "inside"
+        if standing != "inside" or self._exceeds(preemptor, self.promised(preemptor.name)):
+            return standing
+        known = self.case.lookup.class_of(victim)
+        exceeds = self._exceeds(gang, gang.placement) and self._exceeds(victim, victim.placement)
+        return "straddles" if exceeds and (known is None or known.preemptible) else standing
+
+    def promised(self, name: JobName) -> tuple[TaskPlacement, ...]:
+        """What a job is promised by the plan."""
+        step = self.case.promises.get(name)
+        return step.tasks if step else ()
+
+    def findings(self, steps: Mapping[JobName, Evict | Shrink]) -> Iterator[Violation]:
+        """Jobs without GPUs that leave for others: each makes room for what somebody has a right to."""
+        for name in sorted(steps):
+            job = self.case.parted.jobs[name]
+            if self._has_gpus(job.placement) or self._has_gpus(self.case.jobs[owner_of(name)].placement):
+                continue
+            held = _by_node(job, job.placement)
+            if not any(self._is_short(node, beside) for node, beside in held.items()):
+                yield Violation("S8", name, "is evicted, and could stay beside all that its nodes are promised for")
+        for node, gone in self._left_without_gpus(steps).items():
+            if node not in self._rights:
+                continue
+            rights = self._rights[node]
+            over = tuple(need - has for need, has in zip(self._need[node], self._capacity(node), strict=True))
+            if any(-more + right < left for more, right, left in zip(over, rights, gone, strict=True)):
+                yield Violation("S4", node, "more CPU or memory is taken from jobs without GPUs than GPUs carry")
+
+    def _left_without_gpus(self, steps: Mapping[JobName, Evict | Shrink]) -> Mapping[NodeName, Beside]:
+        """What jobs without GPUs leave for jobs that have some."""
+        left: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
+        for name, step in steps.items():
+            job = self.case.parted.jobs[name]
+            to = step.beneficiary
+            if to is None or self._has_gpus(job.placement) or not self._has_gpus(self.promised(to)):
+                continue
+            for node, (cpu, memory) in _by_node(job, job.placement).items():
+                left[node] = (left[node][0] + cpu, left[node][1] + memory)
+        return left
+
+    def _is_short(self, node: NodeName, staying: Beside) -> bool:
+        """Whether a node lacks CPU or memory for all that is to be there, if this stayed as well."""
+        every = zip(self._need[node], staying, self._capacity(node), strict=True)
+        return any(need + more > has for need, more, has in every)
+
+    def _capacity(self, node: NodeName) -> Beside:
+        known = self.case.ground.by_name.get(node)
+        return (int(known.cpu), int(known.memory)) if known else (0, 0)
+
+    @cached_property
+    def _need(self) -> Mapping[NodeName, Beside]:
+        """By node what stays there, was promised before, or is given by the plan."""
+        need: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
+        leaving = self.case.parted.leaving | self.case.stopping
+        staying = [
+            (job, job.placement) for name, job in self.case.parted.jobs.items() if leaving.isdisjoint((name, owner_of(name)))
+        ]
+        given = [(self.case.jobs[step.job], step.tasks) for step in self.case.placing if step.job in self.case.jobs]
+        renewed = {step.job for step in self.case.placing} | self.case.withdrawn
+        before = [
+            (self.case.jobs[name], tasks)
+            for name, tasks in self.case.promised.items()
+            if name in self.case.jobs and name not in renewed
+        ]
+        for job, tasks in (*staying, *given, *before):
+            for node, (cpu, memory) in _by_node(job, tasks).items():
+                need[node] = (need[node][0] + cpu, need[node][1] + memory)
+        return need
+
+    @cached_property
+    def _rights(self) -> Mapping[NodeName, Beside]:
+        """By node what jobs that are promised GPUs there may have of what others leave: no more than their GPUs carry."""
+        rights: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
+        for name, step in self.case.promises.items():
+            job = self.case.jobs.get(name)
+            if job is None or not self._has_gpus(step.tasks):
+                continue
+            exceeds = self._exceeds(job, step.tasks)
+            for task in step.tasks:
+                cpu, memory = _beside(job, task)
+                if exceeds:
+                    carried = self._carried(task)
+                    cpu, memory = min(cpu, carried[0]), min(memory, carried[1])
+                rights[task.node] = (rights[task.node][0] + cpu, rights[task.node][1] + memory)
+        return rights
+
+    def _exceeds(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
+        """Whether tasks have more CPU or memory than their GPUs carry."""
+        tasks = tuple(tasks)
+        held, carried = [_beside(job, task) for task in tasks], [self._carried(task) for task in tasks]
+        return any(sum(one[place] for one in held) > sum(one[place] for one in carried) for place in (0, 1))
+
+    def _carried(self, task: TaskPlacement) -> Beside:
+        cpu, memory = self._per_gpu.get(self._pool(task.node), (0, 0))
+        milli = sum(self.case.ground.charge((task,)).values())
+        return milli * cpu // 1000, milli * memory // 1000
+
+    @cached_property
+    def _per_gpu(self) -> Mapping[str, Beside]:
+        """By pool: what policy says that one GPU carries, else an equal part of all nodes that have some."""
+        said = {known.pool: known for known in self.case.policy.scheduling.host_share}
+        found: dict[str, Beside] = {}
+        for pool in {node.pool for node in self.case.ground.nodes if node.gpus}:
+            nodes = [node for node in self.case.ground.nodes if node.pool == pool and node.gpus]
+            gpus, known = sum(len(node.gpus) for node in nodes), said.get(pool)
+            cpu = known.cpu if known else None
+            memory = known.memory if known else None
+            found[pool] = (
+                int(sum(node.cpu for node in nodes) // gpus if cpu is None else cpu),
+                int(sum(node.memory for node in nodes) // gpus if memory is None else memory),
+            )
+        return found
+
+    def _pool(self, name: NodeName) -> str:
+        node = self.case.ground.by_name.get(name)
+        return node.pool if node else ""
+
+    def _gpus_of(self, name: NodeName) -> int:
+        node = self.case.ground.by_name.get(name)
+        return len(node.gpus) if node else 0
+
+    def _has_gpus(self, tasks: Iterable[TaskPlacement]) -> bool:
+        return any(self.case.ground.charge(tasks).values())
+
+
+def _beside(job: Job, task: TaskPlacement) -> Beside:
+    shape = next((group.shape for group in job.spec.task_groups if group.name == task.group), Shape())
+    return int(shape.cpu), int(shape.memory)
+
+
+def _by_node(job: Job, tasks: Iterable[TaskPlacement]) -> Mapping[NodeName, Beside]:
+    found: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
+    for task in tasks:
+        cpu, memory = _beside(job, task)
+        found[task.node] = (found[task.node][0] + cpu, found[task.node][1] + memory)
+    return found
