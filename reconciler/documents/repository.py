@@ -23,6 +23,7 @@ from reconciler.documents.declarations import Declaration
 from reconciler.documents.document_set import DocumentSet, gather
 from reconciler.documents.files import FOLDERS, Files, is_read
 from reconciler.documents.health import health_problems
+from reconciler.documents.host_share import host_share_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.operations import Operations
@@ -136,6 +137,7 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from QuotaTree(found.queues, found.known("Queue"), capacity).problems()
     yield from _settings_problems(found)
     yield from type_weight_problems(found.settings, capacity)
+    yield from host_share_problems(found.settings, found.known("NodePool"))
     yield from _class_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)

@@ -6,7 +6,7 @@ Part of the checker. S4: who leaves for whom; S8: nobody without GPUs leaves whe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,7 +40,7 @@ class HostClaims:
 
     def towards(self, standing: str, victim: Job, preemptor: Job) -> str:
         """Where a victim stands, once what it holds of CPU and memory is counted; `standing`: by its GPUs."""
-        gang = self.case.jobs[owner_of(victim.name)] if owner_of(victim.name) in self.case.jobs else victim
+        gang = self.case.jobs.get(owner_of(victim.name), victim)
         if not self._has_gpus(gang.placement):
             return "borrowed" if any(self._gpus_of(task.node) for task in gang.placement) else "inside"
         if standing != "inside" or self._exceeds(preemptor, self.promised(preemptor.name)):
@@ -60,28 +60,36 @@ class HostClaims:
             job = self.case.parted.jobs[name]
             if self._has_gpus(job.placement) or self._has_gpus(self.case.jobs[owner_of(name)].placement):
                 continue
-            held = _by_node(job, job.placement)
+            held = _added_up([(job, job.placement)])
             if not any(self._is_short(node, beside) for node, beside in held.items()):
                 yield Violation("S8", name, "is evicted, and could stay beside all that its nodes are promised for")
-        for node, gone in self._left_without_gpus(steps).items():
-            if node not in self._rights:
-                continue
-            rights = self._rights[node]
-            over = tuple(need - has for need, has in zip(self._need[node], self._capacity(node), strict=True))
-            if any(-more + right < left for more, right, left in zip(over, rights, gone, strict=True)):
-                yield Violation("S4", node, "more CPU or memory is taken from jobs without GPUs than GPUs carry")
+        yield from self._beyond_share(steps)
 
-    def _left_without_gpus(self, steps: Mapping[JobName, Evict | Shrink]) -> Mapping[NodeName, Beside]:
-        """What jobs without GPUs leave for jobs that have some."""
-        left: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
-        for name, step in steps.items():
-            job = self.case.parted.jobs[name]
-            to = step.beneficiary
-            if to is None or self._has_gpus(job.placement) or not self._has_gpus(self.promised(to)):
+    def _beyond_share(self, steps: Mapping[JobName, Evict | Shrink]) -> Iterator[Violation]:
+        """Jobs that ask for more than their GPUs carry: what is beyond is free, or left by others than leave for them."""
+        for name, step in sorted(self.case.promises.items()):
+            job = self.case.jobs.get(name)
+            if job is None or not self._has_gpus(step.tasks) or not self._exceeds(job, step.tasks):
                 continue
-            for node, (cpu, memory) in _by_node(job, job.placement).items():
-                left[node] = (left[node][0] + cpu, left[node][1] + memory)
-        return left
+            given = [(self.case.parted.jobs[of], known) for of, known in steps.items() if known.beneficiary == name]
+            gone = _added_up((left, left.placement) for left, _ in given if not self._has_gpus(left.placement))
+            beyond = _added_up([(job, step.tasks)], self._beyond)
+            for node in sorted(gone.keys() & beyond.keys()):
+                others = _added_up(
+                    (self.case.jobs[of], known.tasks) for of, known in self.case.promises.items() if of != name
+                )
+                # Without those that leave for it, and without the others that were promised something beside it.
+                at_hand = zip(self._capacity(node), self._need[node], gone[node], others[node], strict=True)
+                mine = _added_up([(job, step.tasks)])[node]
+                free = [
+                    has - need - left + more + own for (has, need, left, more), own in zip(at_hand, mine, strict=True)
+                ]
+                if any(more > max(0, left) for more, left in zip(beyond[node], free, strict=True)):
+                    yield Violation("S4", name, f"takes more of {node} from jobs without GPUs than its GPUs carry")
+
+    def _beyond(self, job: Job, task: TaskPlacement) -> Beside:
+        (cpu, memory), carried = _beside(job, task), self._carried(task)
+        return max(0, cpu - carried[0]), max(0, memory - carried[1])
 
     def _is_short(self, node: NodeName, staying: Beside) -> bool:
         """Whether a node lacks CPU or memory for all that is to be there, if this stayed as well."""
@@ -95,10 +103,11 @@ class HostClaims:
     @cached_property
     def _need(self) -> Mapping[NodeName, Beside]:
         """By node what stays there, was promised before, or is given by the plan."""
-        need: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
         leaving = self.case.parted.leaving | self.case.stopping
         staying = [
-            (job, job.placement) for name, job in self.case.parted.jobs.items() if leaving.isdisjoint((name, owner_of(name)))
+            (job, job.placement)
+            for name, job in self.case.parted.jobs.items()
+            if leaving.isdisjoint((name, owner_of(name)))
         ]
         given = [(self.case.jobs[step.job], step.tasks) for step in self.case.placing if step.job in self.case.jobs]
         renewed = {step.job for step in self.case.placing} | self.case.withdrawn
@@ -107,27 +116,7 @@ class HostClaims:
             for name, tasks in self.case.promised.items()
             if name in self.case.jobs and name not in renewed
         ]
-        for job, tasks in (*staying, *given, *before):
-            for node, (cpu, memory) in _by_node(job, tasks).items():
-                need[node] = (need[node][0] + cpu, need[node][1] + memory)
-        return need
-
-    @cached_property
-    def _rights(self) -> Mapping[NodeName, Beside]:
-        """By node what jobs that are promised GPUs there may have of what others leave: no more than their GPUs carry."""
-        rights: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
-        for name, step in self.case.promises.items():
-            job = self.case.jobs.get(name)
-            if job is None or not self._has_gpus(step.tasks):
-                continue
-            exceeds = self._exceeds(job, step.tasks)
-            for task in step.tasks:
-                cpu, memory = _beside(job, task)
-                if exceeds:
-                    carried = self._carried(task)
-                    cpu, memory = min(cpu, carried[0]), min(memory, carried[1])
-                rights[task.node] = (rights[task.node][0] + cpu, rights[task.node][1] + memory)
-        return rights
+        return _added_up((*staying, *given, *before))
 
     def _exceeds(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
         """Whether tasks have more CPU or memory than their GPUs carry."""
@@ -173,9 +162,13 @@ def _beside(job: Job, task: TaskPlacement) -> Beside:
     return int(shape.cpu), int(shape.memory)
 
 
-def _by_node(job: Job, tasks: Iterable[TaskPlacement]) -> Mapping[NodeName, Beside]:
+def _added_up(
+    held: Iterable[tuple[Job, Iterable[TaskPlacement]]], of: Callable[[Job, TaskPlacement], Beside] = _beside
+) -> Mapping[NodeName, Beside]:
+    """By node what tasks have there."""
     found: defaultdict[NodeName, Beside] = defaultdict(lambda: (0, 0))
-    for task in tasks:
-        cpu, memory = _beside(job, task)
-        found[task.node] = (found[task.node][0] + cpu, found[task.node][1] + memory)
+    for job, tasks in held:
+        for task in tasks:
+            cpu, memory = of(job, task)
+            found[task.node] = (found[task.node][0] + cpu, found[task.node][1] + memory)
     return found

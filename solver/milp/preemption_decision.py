@@ -422,7 +422,7 @@ class Realisation:
                     users[base][number] = count
 
     def _keeps_rights(self, soon: FreeCapacity) -> bool:
-        """Whether on each node no more is had of what jobs without GPUs leave than those for whom they may leave have a right to."""
+        """Whether on each node jobs with a right to it get what jobs without GPUs leave, and no others."""
         host, held = self.program.host, self.making.attempts.evictable.allocations
         asked = [number for victims in self.victims.values() for number in victims if host.alone[number]]
         left, rights = defaultdict[int, HostUse](HostUse), defaultdict[int, HostUse](HostUse)

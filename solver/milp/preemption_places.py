@@ -393,7 +393,11 @@ class PreemptionPlaces:
                 more = host.shares.beyond(slot.shape, self.room.nodes[node].pool)
                 beyond[node] |= dict.fromkeys(self._on_node(slot, node), more) if any(more) else {}
         for node, asked in beyond.items():
-            gone = [release._replace(who=leaving[release.who]) for release in self._released[node] if not host.alone[release.who]]
+            gone = [
+                release._replace(who=leaving[release.who])
+                for release in self._released[node]
+                if not host.alone[release.who]
+            ]
             back = [*gone, *self._moved.get(node, ())]
             self._row(
                 {column: float(more.cpu) for column, more in asked.items() if more.cpu},

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from solver.model.inflight import declared_name
 from solver.model.quantities import MilliGpu
 from solver.plan.mig_reasons import MigGeometryReason
-from solver.plan.reason import among
+from solver.plan.reason import among, beside_gpus
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
+    BeyondHostShare,
     Bundles,
     CapacityReason,
     EntitledDemandFirst,
@@ -80,6 +81,8 @@ def _of_room(reason: AnyReason) -> str:
             return (
                 f"nodes with the CPU and memory for {_tasks_left(reason)} of group {group}, or to ask for less of them"
             )
+        case BeyondHostShare(group=group, cpu_carried=cpu, memory_carried=memory):
+            return f"to ask for no more than {beside_gpus(cpu, memory)} for each task of group {group}"
         case Topology(level=level, wanted=wanted):
             return f"one {level} with {wanted} GPUs free, or to ask for a wider level"
         case Bundles(per_bundle=per_bundle, level=level):

@@ -5,12 +5,14 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
+from typing import Literal
+
 from solver.model.cluster import GpuType, Level, SpreadLevel
 from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.mig_reasons import MigGeometryReason, MigHasNoPeers
-from solver.plan.reason import Reason, among, at, count, too_little_in_one
+from solver.plan.reason import Reason, among, at, beside_gpus, count, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -100,8 +102,14 @@ class NoRoomReason(Reason, frozen=True, tag="no-room"):
         return f"{wanted}, {there}: the free GPUs are scattered"
 
 
+HostResource = Literal["cpu", "memory"]
+
+
 class HostResources(Reason, frozen=True, tag="host-resources"):
-    """GPUs would do, but CPU or memory beside them does not, on the nodes of a `node_set` where it is limited to that."""
+    """GPUs would do, but CPU or memory beside them does not, on the nodes of a `node_set` where it is limited to that.
+
+    `lacking`: of which of the two there is too little even by itself; (): of none, but nowhere is there enough of both.
+    """
 
     group: str
     gpu_type: GpuType
@@ -111,13 +119,36 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
     tasks_that_fit: int
     node_set: str = ""
     nodes_allowed: int = 0
+    lacking: tuple[HostResource, ...] = ()
 
     def __str__(self) -> str:
-        where = among(self.node_set, self.nodes_allowed) or f" on {self.gpu_type or 'CPU-only'} nodes"
+        where = among(self.node_set, self.nodes_allowed) or (f" on {self.gpu_type} nodes" if self.gpu_type else "")
+        beside = "beside each task's GPUs" if self.gpu_type else "for each task"
+        short = {"cpu": "CPU", "memory": "memory"}
+        what = " and too little ".join(short[name] for name in self.lacking) or "of both together"
+        fit = f"{self.tasks_that_fit} of {self.tasks} tasks fit{where}"
         return (
-            f"group {self.group} needs {self.cpu} cores and {self.memory or 0} memory beside each task's GPUs; "
-            f"{self.tasks_that_fit} of {self.tasks} tasks fit{where}"
+            f"group {self.group} needs {beside_gpus(self.cpu, self.memory)} {beside}; too little {what} is free: {fit}"
         )
+
+
+class BeyondHostShare(Reason, frozen=True, tag="beyond-host-share"):
+    """It lies inside its guarantee, and asks for more CPU or memory than its GPUs carry: for what is beyond no job leaves.
+
+    `cpu` and `memory`: what a task asks for; `cpu_carried` and `memory_carried`: what its GPUs carry.
+    """
+
+    group: str
+    gpu_type: GpuType
+    cpu: Cpu
+    memory: Memory
+    cpu_carried: Cpu
+    memory_carried: Memory
+
+    def __str__(self) -> str:
+        asked = f"group {self.group} asks for {beside_gpus(self.cpu, self.memory)} for each task"
+        carried = beside_gpus(self.cpu_carried, self.memory_carried)
+        return f"{asked}, whose GPUs carry {carried}: no job leaves for what is beyond that, so it has to be free"
 
 
 class Topology(Reason, frozen=True, tag="topology"):
@@ -278,6 +309,7 @@ AnyReason = (
     | CapacityReason
     | NoRoomReason
     | HostResources
+    | BeyondHostShare
     | Topology
     | Bundles
     | TooClose

@@ -84,13 +84,17 @@ class Attempts:
         `room`: once all have left, and the preemptor has its place.
         """
         host, spec, option = self.evictable.rules.host.shares, request.candidate.job.spec, request.option
-        alone = [victim.holder.job for victim in victims if not victim.holder.gpus and host.is_beside_gpus(victim.holder.job)]
+        alone = [
+            victim.holder.job for victim in victims if not victim.holder.gpus and host.is_beside_gpus(victim.holder.job)
+        ]
         if not alone or not host.asks_beyond(spec, option):
             return True
         left, rights = defaultdict[int, HostUse](HostUse), defaultdict[int, HostUse](HostUse)
         for job in alone:
             for task, shape in tasks_with_shapes(job):
-                left[room.index[task.node]] = left[room.index[task.node]].plus(HostUse(int(shape.cpu), int(shape.memory)))
+                left[room.index[task.node]] = left[room.index[task.node]].plus(
+                    HostUse(int(shape.cpu), int(shape.memory))
+                )
         for task, shape in held_by(spec, option, placed.tasks):
             node = room.index[task.node]
             rights[node] = rights[node].plus(host.claim(shape, room.nodes[node].pool))

@@ -76,7 +76,9 @@ class Preemptor:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
         alike = (candidate.likeness, tier, preemptor.overdue)
-        if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(candidate, alike):
+        if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(
+            candidate, alike
+        ):
             return
         self._refused = False
         if not preemptor.has_gpus:

@@ -98,7 +98,7 @@ class EvictionCandidates:
         return self._freeing
 
     def harm_gpu_s(self, number: int) -> float:
-        """What evicting a holder throws away, in GPU-seconds; of one without GPUs, of those whose share of CPU or memory it holds."""
+        """What evicting a holder throws away, in GPU-seconds; without GPUs, of those whose share of CPU or memory it holds."""
         return float(self._harm_gpu_s[number])
 
     def gpus_of(self, leaving: Mask) -> dict[GpuType, int]:

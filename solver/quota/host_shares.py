@@ -60,10 +60,14 @@ class HostShares:
         asked, carried, milli = NOTHING, NOTHING, 0
         for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
             asked = asked.plus(HostUse(int(shape.cpu), int(shape.memory)), group.least)
-            share = self.by_type.get(gpu_type, NOTHING) if gpu_type is not None else NOTHING
-            carried = carried.plus(_carried(int(shape.cost), share), group.least)
+            carried = carried.plus(self.of_task(shape, gpu_type), group.least)
             milli += group.least * int(shape.cost)
         return milli > 0 and not _fits(asked, carried)
+
+    def of_task(self, shape: Shape, gpu_type: GpuType | None) -> HostUse:
+        """What the GPUs of one task carry, wherever of this type they are."""
+        share = self.by_type.get(gpu_type, NOTHING) if gpu_type is not None else NOTHING
+        return _carried(int(shape.cost), share)
 
     def beyond(self, shape: Shape, pool: str) -> HostUse:
         """What a task asks for beyond what its own GPUs carry in a pool."""
@@ -130,8 +134,8 @@ class HostBorrowing:
             for held in known.get(gang.holders[0].job.name, partial(_held_beside, gang, shares), gang)
         ]
         alone, exceeds, milli = zip(*found, strict=True) if found else ((), (), ())
-        as_masks = (np.array(of, dtype=bool) for of in (alone, exceeds))
-        return cls(shares, *as_masks, np.array(milli, dtype=np.int64))
+        masks = np.array(alone, dtype=bool), np.array(exceeds, dtype=bool)
+        return cls(shares, *masks, np.array(milli, dtype=np.int64))
 
 
 def _held_beside(gang: HeldGang, shares: HostShares) -> tuple[HeldBeside, ...]:
@@ -146,6 +150,14 @@ def _held_beside(gang: HeldGang, shares: HostShares) -> tuple[HeldBeside, ...]:
         HeldBeside(any(beside), False, max(1, shares.in_gpus(holder.job)) if any(beside) else 0)
         for holder in gang.holders
     )
+
+
+def sum_of(shapes: Iterable[Shape]) -> HostUse:
+    """What tasks of these shapes have of CPU and memory, together."""
+    found = NOTHING
+    for shape in shapes:
+        found = found.plus(HostUse(int(shape.cpu), int(shape.memory)))
+    return found
 
 
 def tasks_with_shapes(job: Job) -> list[tuple[TaskPlacement, Shape]]:

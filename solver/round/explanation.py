@@ -14,7 +14,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import NodeName
 from solver.model.inflight import Reservation
 from solver.model.parts import owner_of
-from solver.model.quantities import Instant, MilliGpu
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.starts import JobStart
@@ -28,7 +28,9 @@ from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction
 from solver.queueing.demand import StartCandidate
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
+from solver.quota.host_shares import HostShares
 from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
@@ -158,7 +160,15 @@ class RoundExplanation:
                 if name in moves:
                     yield _moving(moves[name], to)
                     continue
-                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)
+                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave, *self._beside(known))
+
+    def _beside(self, known: PlannedEviction) -> tuple[Cpu, Memory, bool]:
+        """CPU and memory that a job gives up that gives up no GPUs; and of one across a line, whether it has too much of them."""
+        beside = HostUse() if known.gpus else known.beside
+        carried = HostShares.of(
+            self.snapshot.nodes if known.by == "straddle" else (), self.policy.scheduling.host_share
+        )
+        return Cpu(beside.cpu), Memory(beside.memory), known.by == "straddle" and carried.exceeds((known.job,))
 
     def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from solver.model.cluster import GpuType
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
 from solver.plan.reasons import (
     AnyReason,
+    BeyondHostShare,
     Bundles,
     CapacityReason,
     EntitledDemandFirst,
     GuaranteeFragmented,
+    HostResources,
     NoRoomReason,
     QuotaMax,
     TooClose,
@@ -21,6 +23,7 @@ from solver.plan.reasons import (
 from solver.policy.tree import QuotaLine
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge, QuotaHeadroom
+from solver.quota.host_shares import HostShares
 from solver.quota.options import Option
 
 SHAPELESS = (NoRoomReason, Topology, Bundles, TooClose)
@@ -39,6 +42,23 @@ def fragmented(
         if milli:
             room = min(inside.left(line) for line in headroom.shares.tree.lines(queue, gpu_type))
             yield GuaranteeFragmented(queue, gpu_type, MilliGpu(room), MilliGpu(milli))
+
+
+def beyond_host_share(
+    candidate: StartCandidate, constraints: Iterable[AnyReason], headroom: QuotaHeadroom, carried: HostShares
+) -> Iterator[BeyondHostShare]:
+    """Where a job lies inside its guarantee and lacks CPU or memory: its groups that ask for more than their GPUs carry."""
+    spec, inside = candidate.job.spec, headroom.entitled
+    if not any(isinstance(reason, HostResources) for reason in constraints):
+        return
+    for option in candidate.options:
+        if not carried.asks_beyond(spec, option) or not inside.holds(spec.queue, option.charge):
+            continue
+        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+            share = carried.of_task(shape, gpu_type)
+            if shape.cpu > share.cpu or shape.memory > share.memory:
+                asked = Cpu(shape.cpu), Memory(shape.memory), Cpu(share.cpu), Memory(share.memory)
+                yield BeyondHostShare(group.name, gpu_type or GpuType(""), *asked)
 
 
 def not_lent(queue: QueueName, charge: Charge, headroom: QuotaHeadroom) -> Iterator[QuotaMax]:

@@ -33,10 +33,11 @@ from solver.queueing.entry import back_off_ends
 from solver.queueing.fallback import as_open_at, fallback_opens, types_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.host_shares import HostShares
 from solver.quota.options import Option
 from solver.quota.users import UserLine, UserRoom
 from solver.round.admission import Admission
-from solver.round.guarantees import entitled_first, fragmented, not_lent
+from solver.round.guarantees import beyond_host_share, entitled_first, fragmented, not_lent
 from solver.round.shortage import Shortage
 
 AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
@@ -60,6 +61,7 @@ class Waiting:
     _users: UserRoom = field(init=False)
     _lines: Lines = field(init=False)
     _room: Shortage = field(init=False)
+    _carried: HostShares = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class Waiting:
         self._before, self._headroom = QuotaHeadroom(self.shares), QuotaHeadroom(self.shares)
         self._users = UserRoom(self.shares.users)
         self._lines, self._room = Lines(self.candidates), Shortage(self.after)
+        self._carried = HostShares.of(self.after.nodes, self.policy.scheduling.host_share)
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
@@ -111,6 +114,7 @@ class Waiting:
             yield self._outranked(candidate)
         else:
             yield from fragmented(candidate, constraints, self._headroom)
+            yield from beyond_host_share(candidate, constraints, self._headroom, self._carried)
         yield from constraints
         yield from entitled_first(candidate, constraints, self._headroom)
 

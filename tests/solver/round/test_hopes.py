@@ -16,6 +16,7 @@ from solver.plan.reasons import (
     AnyReason,
     AwaitsRelease,
     BeyondGuarantee,
+    BeyondHostShare,
     Bundles,
     CapacityReason,
     EntitledDemandFirst,
@@ -51,6 +52,10 @@ HELPS: list[tuple[AnyReason, str]] = [
     (
         HostResources("worker", H100, Cpu(8000), Memory(2**30), 4, 1),
         "nodes with the CPU and memory for 3 more tasks of group worker, or to ask for less of them",
+    ),
+    (
+        BeyondHostShare("worker", H100, Cpu(48_000), Memory(0), Cpu(12_000), Memory(2**37)),
+        "to ask for no more than 12 cores and 128Gi of memory for each task of group worker",
     ),
     (Topology("rack", EIGHT, "r1", SIX), "one rack with 8 GPUs free, or to ask for a wider level"),
     (Bundles("worker", "rack", 4, 2, 2), "room for 2 more tasks, each 2 in one rack"),

@@ -1,0 +1,139 @@
+"""CPU and memory beside GPUs in tiny worlds, drawn: who leaves for whom, and that GPUs do not stand idle for want of cores.
+
+Judged by sums of its own, not by those of the solver or the checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from solver.checker.check import violations
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job
+from solver.plan.plan import Evict, Plan, Shrink
+from solver.policy.policy import Policy
+from tests.solver.laws.judge import greedy, production
+from tests.solver.laws.loop import Course, course_of
+from tests.solver.laws.worlds import World, world_of
+
+CORES = 96
+"""Of each node."""
+
+WORLDS = 120
+
+
+def drawn(seed: int) -> World:
+    """A world of two or three nodes of 4 GPUs, most of whose cores are held."""
+    random = Random(seed)
+    nodes = [f"n{n}" for n in range(random.randint(1, 3))]
+    gpus, cores = dict.fromkeys(nodes, 4), dict.fromkeys(nodes, CORES)
+    share = len(nodes) * 4 // 2
+    lines = ["nodes " + " ".join(f"{node}=4" for node in nodes), "class low -1", "class high 1"]
+    lines += [f"queue a {random.choice((share, share, 0))}", f"queue b {random.choice((0, share))}", "queue c 0"]
+    for number in range(random.randint(1, 5)):
+        node, queue = random.choice(nodes), random.choice("abc")
+        has = random.choice((0, 0, 0, 1, 2))
+        asked = random.choice((6, 12, 24, 48, 84)) if not has else random.choice((2, 24 * has, 48, 84))
+        if gpus[node] >= has and cores[node] >= asked:
+            gpus[node] -= has
+            cores[node] -= asked
+            value = random.choice(("low", "", "high"))
+            lines.append(f"run r{number} {queue} {has}@{node} for {random.randint(1, 900)}m {value} cpu={asked}")
+    for number in range(random.randint(1, 3)):
+        has = random.choice((0, 1, 2, 4))
+        asked = random.choice((8, 40, 84)) if not has else random.choice((4 * has, 20 * has, 24 * has, 60))
+        size = f"2x{has}" if has and random.random() < 0.2 else str(has)
+        lines.append(
+            f"wait w{number} {random.choice('aabc')} {size} for {50 - number}m {random.choice(('', 'high'))} cpu={asked}"
+        )
+    return world_of("\n".join(lines))
+
+
+def cores_of(job: Job) -> int:
+    """Of one task."""
+    return int(job.spec.task_groups[0].shape.cpu) // 1000
+
+
+def gpus_of(job: Job) -> int:
+    """Of one task."""
+    return job.spec.task_groups[0].shape.gpus
+
+
+def asks_beyond(job: Job) -> bool:
+    """Whether a job has, or wants, more cores than its GPUs carry: 24 each on nodes of 4."""
+    return cores_of(job) > 24 * gpus_of(job)
+
+
+def held(snapshot: Snapshot, queue: str) -> int:
+    """GPUs of a queue's running jobs."""
+    return sum(gpus_of(job) * len(job.placement) for job in snapshot.jobs if job.spec.queue == queue)
+
+
+def guaranteed(policy: Policy, queue: str) -> int:
+    """GPUs."""
+    found = policy.queue(queue)
+    return int(found.quota[0].guaranteed or 0) // 1000 if found else 0
+
+
+def problems(course: Course) -> Iterator[str]:
+    """What no reading of the rules allows."""
+    if not course.rests:
+        yield "does not come to rest"
+    left = [step.job for round_ in course.rounds for step in round_.evictions]
+    yield from (f"{name} leaves twice" for name in sorted({name for name in left if left.count(name) > 1}))
+    for round_ in course.rounds:
+        yield from (f"{found}" for found in violations(round_.snapshot, round_.policy, round_.plan))
+        yield from _unlawful(round_.snapshot, round_.policy, round_.plan)
+    yield from _idle(course.end, course.world.policy)
+
+
+def _unlawful(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterator[str]:
+    jobs = {job.name: job for job in snapshot.jobs}
+    for step in plan.steps:
+        if not isinstance(step, Evict | Shrink) or step.beneficiary is None or step.means == "move":
+            continue
+        victim, taker = jobs[step.job], jobs[step.beneficiary]
+        same = victim.spec.queue == taker.spec.queue
+        if not gpus_of(taker) and (gpus_of(victim) or not same):
+            yield f"{victim.name} leaves for {taker.name}, which has no GPUs"
+        inside = held(snapshot, victim.spec.queue) <= guaranteed(policy, victim.spec.queue)
+        if not same and inside and gpus_of(victim) and (asks_beyond(taker) or not asks_beyond(victim)):
+            yield f"{victim.name} is inside its guarantee, and leaves for {taker.name}"
+
+
+def _idle(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
+    """Jobs that are inside their guarantee, and would fit beside what runs on GPUs once all others' work without GPUs was gone."""
+    for job in snapshot.jobs:
+        count, gpus, cores, queue = job.spec.tasks, gpus_of(job), cores_of(job), job.spec.queue
+        if (
+            job.placement
+            or not gpus
+            or asks_beyond(job)
+            or held(snapshot, queue) + count * gpus > guaranteed(policy, queue)
+        ):
+            continue
+        slots = 0
+        for node in snapshot.nodes:
+            there = [other for other in snapshot.jobs for task in other.placement if task.node == node.name]
+            free = len(node.gpus) - sum(map(gpus_of, there))
+            stays = [other for other in there if gpus_of(other) or other.spec.queue == queue]
+            slots += min(free // gpus, (CORES - sum(map(cores_of, stays))) // cores)
+        if slots >= count:
+            yield f"{job.name} waits beside idle GPUs for cores that jobs without GPUs hold"
+
+
+@pytest.mark.parametrize("decide", [greedy, production])
+def test_gpus_get_the_cores_that_they_carry_and_no_more(decide: object) -> None:
+    bad = {seed: found for seed in range(WORLDS) if (found := [*problems(course_of(drawn(seed), decide))])}  # type: ignore[arg-type]
+    assert bad == {}
+
+
+def test_the_worlds_have_what_the_rules_speak_of() -> None:
+    courses = [course_of(drawn(seed), greedy) for seed in range(WORLDS)]
+    steps = [(round_, step) for course in courses for round_ in course.rounds for step in round_.evictions]
+    without = [s for r, s in steps if not gpus_of(next(job for job in r.snapshot.jobs if job.name == s.job))]
+    assert len(without) >= 10
+    assert {s.means for _, s in steps} >= {"reclaim", "preempt", "straddle"}
