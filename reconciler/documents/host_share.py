@@ -10,9 +10,9 @@ from solver.policy.policy import SchedulingPolicy
 
 
 def host_share_problems(
-    documents: Iterable[Declaration[SchedulingPolicy]], pools: Collection[str]
+    documents: Iterable[Declaration[SchedulingPolicy]], pools: Collection[str] | None
 ) -> Iterator[Problem]:
-    """`pools`: the names of all node pools; empty where they are not known, and then none is called unknown."""
+    """`pools`: the names of all node pools; None where they are not known, and then none is called unknown."""
     for settings in documents:
         seen: set[str] = set()
         for index, entry in enumerate(settings.value.host_share):
@@ -20,7 +20,7 @@ def host_share_problems(
             if entry.pool in seen:
                 yield settings.problem(at, "duplicate-pool", f"{entry.pool} has two host shares", "Keep one of them.")
             seen.add(entry.pool)
-            if pools and entry.pool not in pools:
+            if pools is not None and entry.pool not in pools:
                 yield settings.problem(
                     at, "unknown-pool", f"there is no NodePool {entry.pool}", did_you_mean(entry.pool, pools)
                 )

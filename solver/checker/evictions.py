@@ -97,7 +97,7 @@ class _Evictions:
         above = [queue for queue in self.case.lookup.path(preemptor.spec.queue) if queue.name in shared]
         return (
             victim.spec.queue == preemptor.spec.queue
-            or any(entry.max is not None for queue in above for entry in queue.quota)
+            or any(entry.max is not None for queue in above for entry in (*queue.quota, *queue.host_quota))
             or self._frees_what_may_be_lent(victim)
         )
 

@@ -34,14 +34,18 @@ class HostClaims:
             return ""
         if self._has_gpus(victim.placement):
             return f"has GPUs, and is evicted for {preemptor.name}, which has none"
-        if victim.spec.queue != preemptor.spec.queue:
-            return f"is evicted for {preemptor.name} of another queue, which has no GPUs"
+        if victim.spec.queue == preemptor.spec.queue:
+            return ""
+        if preemptor.name not in self._inside:
+            return f"is evicted for {preemptor.name} of another queue, which has no GPUs, and is guaranteed no CPU or memory"
         return ""
 
     def towards(self, standing: str, victim: Job, preemptor: Job) -> str:
         """Where a victim stands, once what it holds of CPU and memory is counted; `standing`: by its GPUs."""
         gang = self.case.jobs.get(owner_of(victim.name), victim)
         if not self._has_gpus(gang.placement):
+            if victim.name in self._inside:
+                return "inside"
             return "borrowed" if any(self._gpus_of(task.node) for task in gang.placement) else "inside"
         if standing != "inside" or self._exceeds(preemptor, self.promised(preemptor.name)):
             return standing
@@ -59,6 +63,8 @@ class HostClaims:
         for name in sorted(steps):
             job = self.case.parted.jobs[name]
             if self._has_gpus(job.placement) or self._has_gpus(self.case.jobs[owner_of(name)].placement):
+                continue
+            if self._is_below_max(job):
                 continue
             held = _added_up([(job, job.placement)])
             if not any(self._is_short(node, beside) for node, beside in held.items()):
@@ -90,6 +96,60 @@ class HostClaims:
     def _beyond(self, job: Job, task: TaskPlacement) -> Beside:
         (cpu, memory), carried = _beside(job, task), self._carried(task)
         return max(0, cpu - carried[0]), max(0, memory - carried[1])
+
+    def _is_below_max(self, job: Job) -> bool:
+        """Whether some queue on its path has a max of CPU or memory: then its leaving makes room below that."""
+        path = self.case.lookup.path(job.spec.queue)
+        return any(entry.max is not None for queue in path for entry in queue.host_quota)
+
+    @cached_property
+    def _inside(self) -> frozenset[JobName]:
+        """Jobs without GPUs that lie inside what is guaranteed of CPU and memory at every level, each as a whole.
+
+        In line stand first those that run, then those that are promised something.
+        """
+        guaranteed = self._guaranteed
+        if not guaranteed:
+            return frozenset()
+        running = [job for job in self.case.parted.jobs.values() if job.placement and not self._has_gpus(job.placement)]
+        running = [job for job in running if not self._has_gpus(self.case.jobs[owner_of(job.name)].placement)]
+        running.sort(key=self._place_in_line)
+        promised = [self.case.jobs[name] for name in sorted(self.case.promises) if name in self.case.jobs]
+        promised = [job for job in promised if not self._has_gpus(self.promised(job.name))]
+        inside, left = {job.name for job in (*running, *promised)}, dict(guaranteed)
+        queues = sorted(self.case.lookup.queues, key=lambda name: (-len(self.case.lookup.path(name)), name))
+        for queue in queues:
+            for job in (*running, *promised):
+                if job.name in inside and queue in self.case.lookup.on_path(job.spec.queue):
+                    tasks = job.placement or self.promised(job.name)
+                    asked = [_beside(job, task) for task in tasks]
+                    wanted = sum(cpu for cpu, _ in asked), sum(memory for _, memory in asked)
+                    if all(not more or more <= has for more, has in zip(wanted, left[queue], strict=True)):
+                        left[queue] = left[queue][0] - wanted[0], left[queue][1] - wanted[1]
+                    else:
+                        inside.discard(job.name)
+        return frozenset(inside)
+
+    @cached_property
+    def _guaranteed(self) -> Mapping[str, Beside]:
+        """By queue what it states of CPU and memory, else what those below it are guaranteed; empty where none states any."""
+        queues, found = self.case.lookup.queues, dict[str, Beside]()
+        if not any(entry.guaranteed is not None for queue in queues.values() for entry in queue.host_quota):
+            return found
+        for name in sorted(queues, key=lambda name: -len(self.case.lookup.path(name))):
+            below = [found[child] for child, queue in queues.items() if queue.parent == name and child in found]
+            stated = [queues[name].host_quota_for(resource) for resource in ("cpu", "memory")]
+            cpu, memory = (
+                sum(one[place] for one in below) if entry is None or entry.guaranteed is None else int(entry.guaranteed)
+                for place, entry in enumerate(stated)
+            )
+            found[name] = cpu, memory
+        return found
+
+    def _place_in_line(self, job: Job) -> tuple[bool, int, int, str, str]:
+        known = self.case.lookup.class_of(job)
+        preemptible, value = (known.preemptible, known.value) if known else (True, 0)
+        return preemptible, -value, job.started_at or 0, owner_of(job.name), job.name
 
     def _is_short(self, node: NodeName, staying: Beside) -> bool:
         """Whether a node lacks CPU or memory for all that is to be there, if this stayed as well."""

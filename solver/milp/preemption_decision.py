@@ -39,6 +39,7 @@ from solver.quota.dominance import HostUse
 from solver.quota.entitlement import charge_of_tasks
 from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.options import Option
+from solver.quota.users import UserRoom
 from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob, Victim
 
@@ -469,7 +470,7 @@ class Realisation:
         queue = self.making.attempts.evictable.allocations.holders[base].job.spec.queue
         # Which devices of a node one gets is chosen when it is placed, and in larger clusters which node: somebody has these.
         is_used = bool(users)
-        able = [n for n in waiting if is_used or self._queue(n) == queue]
+        able = [n for n in waiting if is_used or self._shares_limit(n, queue)]
         credit = self.credits.get(base if base in members else members[0], {})
 
         def turn(number: int) -> tuple[float, int, int, int]:
@@ -479,10 +480,16 @@ class Realisation:
         found = min(able, key=turn, default=None)
         if found is None:
             # Whoever would start now waits with the others: it has the right to what leaves, and they to what is free.
-            now = [n for n in sorted(self.now) if may(n) and (is_used or self._queue(n) == queue)]
+            now = [n for n in sorted(self.now) if may(n) and (is_used or self._shares_limit(n, queue))]
             found = min(now, key=turn, default=None)
             self.now -= {found}
         return found
+
+    def _shares_limit(self, number: int, queue: QueueName) -> bool:
+        """Whether a job that is served is of this queue, or below a max of CPU or memory that both count against."""
+        caps, one = self.making.attempts.users.caps, HostUse(1, 1)
+        mine = {line for line, _ in caps.host_charges(self._queue(number), one)}
+        return self._queue(number) == queue or any(line in mine for line, _ in caps.host_charges(queue, one))
 
     def _queue(self, number: int) -> QueueName:
         return self.jobs[number].candidate.job.spec.queue
@@ -493,14 +500,18 @@ class Realisation:
         holders = [attempts.evictable.allocations.holders[number] for number in leaving]
         gone = [(holder.job.spec.queue, holder.charge) for holder in holders]
         headroom = attempts.headroom.under(attempts.headroom.shares.without(gone))
+        users = UserRoom(attempts.users.caps, dict(attempts.users.taken))
+        beside = attempts.beside_of(holders)
         for job in self.jobs:
             queue, charge = job.candidate.job.spec.queue, job.served.option.charge
             lines = headroom.entitled if self.tier == "entitled" else headroom.fair
             if job.served.manner == "inside" and not lines.holds(queue, charge):
                 return False
-            if not headroom.allows(queue, charge):
+            known = job.candidate.job
+            if not headroom.allows(queue, charge) or users.blocking(known, charge, leaving=beside):
                 return False
             headroom.take(queue, charge)
+            users.take(known, charge)
         return True
 
     def _victim(self, number: int, for_whom: int) -> Victim:

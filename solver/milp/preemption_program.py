@@ -28,10 +28,11 @@ from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.queueing.demand import StartCandidate, SubLayer
+from solver.quota.dominance import HostUse
 from solver.quota.fairshare import to_spare
-from solver.quota.host_shares import HostBorrowing
+from solver.quota.host_shares import HostBorrowing, sum_of, tasks_with_shapes
 from solver.quota.options import Option
-from solver.quota.users import UserLine
+from solver.quota.users import CapLine, HostLine
 from solver.quota.vacated import Tier, left_inside
 from solver.quota.victims import INSIDE, MEANS, PreemptorJob
 
@@ -226,11 +227,16 @@ class PreemptionProgram:
                 self.builder.at_most({self.leaving[base]: 1.0, column: -1.0}, 0.0)
 
     def _short_of_host(self) -> Mask:
-        """By holder, whether it has no GPUs and holds CPU or memory on a node that may lack them for those who could be there."""
+        """By holder, whether it has no GPUs, and holds CPU or memory on a node that may lack them for those who could be there, or
+        below a max of either that binds them.
+        """
         held, room = self.attempts.evictable.allocations, self.attempts.soon
         shapes = {shape for served in self.served.values() for shape in served.option.shapes}
-        short = np.zeros(len(held.holders), dtype=bool)
+        short, caps = np.zeros(len(held.holders), dtype=bool), self.attempts.users.caps
+        capped = {line for known in self.served.values() for line, _ in caps.host_charges(known.queue, HostUse(1, 1))}
         for number in np.flatnonzero(self.host.alone).tolist():
+            queue = held.holders[number].job.spec.queue
+            short[number] = any(line in capped for line, _ in caps.host_charges(queue, HostUse(1, 1)))
             nodes = {room.index[task.node] for task in held.holders[number].job.placement if task.node in room.index}
             for node in nodes:
                 tasks = {shape: _most_tasks(shape, len(room.nodes[node].gpus)) for shape in shapes}
@@ -476,13 +482,30 @@ class PreemptionProgram:
                 self.builder.at_most(terms, left)
 
     def _rows_of_users(self) -> None:
-        users, terms = self.attempts.users, defaultdict[UserLine, dict[int, float]](dict)
+        users, terms = self.attempts.users, defaultdict[CapLine, dict[int, float]](dict)
         for column, served in self.served.items():
-            charge = served.option.charge
-            for line in users.caps.lines(served.job_class.first.job, charge):
-                terms[line][column] = float(charge[line.gpu_type])
+            for line, amount in users.caps.charges(served.job_class.first.job, served.option.charge):
+                terms[line][column] = float(amount)
         for line, charged in terms.items():
-            self.builder.at_most(charged, float(max(0, users.caps.most(line) - users.used(line))))
+            left, back = users.caps.most(line) - users.used(line), self._given_back(line)
+            # What leaves makes room below a max of CPU or memory; where that is broken already, once it is kept again.
+            some, most = self.builder.column(1), sum(m * self.builder.most(c) for c, m in charged.items())
+            self.builder.at_most({**charged, some: -most}, 0.0)
+            self.builder.at_most({**charged, **back, some: most}, left + most)
+
+    def _given_back(self, line: CapLine) -> dict[int, float]:
+        """What leaves of CPU or memory below a queue."""
+        if not isinstance(line, HostLine):
+            return {}
+        held, found = self.attempts.evictable.allocations, dict[int, float]()
+        below = held.below[line.queue]
+        for number, column in self.leaving.items():
+            if below.start <= number < below.stop:
+                beside = sum_of(shape for _, shape in tasks_with_shapes(held.holders[number].job))
+                amount = beside.cpu if line.resource == "cpu" else beside.memory
+                if amount:
+                    found[column] = -float(amount)
+        return found
 
     def _rows_per_round(self) -> None:
         most = self.limits.per_round

@@ -23,12 +23,15 @@ from solver.plan.refusals import (
 )
 from solver.policy.ordering import OrderBy
 
+HostResource = Literal["cpu", "memory"]
+
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
     """A queue on the job's path would go above its max; with a `user`, that user above what one may hold there.
 
     `used` is the queue's use, or that user's in it. With `kept_back`, another queue does not lend that many GPUs: then `max` is
-    what there is of the type, and `used` what of it is in use or kept back from the job's queue.
+    what there is of the type, and `used` what of it is in use or kept back from the job's queue. With a `resource` the numbers are
+    cores, or GiB of memory, and there is no type.
     """
 
     queue: QueueName
@@ -39,6 +42,12 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
     origin: str = ""
     user: str | None = None
     kept_back: MilliGpu | None = None
+    resource: HostResource | None = None
+
+    @property
+    def unit(self) -> str:
+        """What the numbers count."""
+        return {"cpu": "cores", "memory": "GiB of memory"}[self.resource] if self.resource else self.gpu_type
 
     def __str__(self) -> str:
         if self.kept_back is not None:
@@ -47,7 +56,7 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
         if self.user is not None:
             cap = f"at most {self.max} {self.gpu_type} per user in queue {self.queue}{at(self.origin)}"
             return f"user {self.user or '(none)'} holds {self.used} of {cap}; this job needs {self.wanted}"
-        held = f"holds {self.used} of max {self.max} {self.gpu_type}{at(self.origin)}"
+        held = f"holds {self.used} of max {self.max} {self.unit}{at(self.origin)}"
         return f"queue {self.queue} {held}; this job needs {self.wanted}"
 
 
@@ -102,13 +111,12 @@ class NoRoomReason(Reason, frozen=True, tag="no-room"):
         return f"{wanted}, {there}: the free GPUs are scattered"
 
 
-HostResource = Literal["cpu", "memory"]
-
-
 class HostResources(Reason, frozen=True, tag="host-resources"):
     """GPUs would do, but CPU or memory beside them does not, on the nodes of a `node_set` where it is limited to that.
 
     `lacking`: of which of the two there is too little even by itself; (): of none, but nowhere is there enough of both.
+    `cpu_carried`, `memory_carried`: of a job inside its guarantee that asks for more than its GPUs carry, what they carry for each
+    task: for what is beyond no job leaves.
     """
 
     group: str
@@ -120,6 +128,8 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
     node_set: str = ""
     nodes_allowed: int = 0
     lacking: tuple[HostResource, ...] = ()
+    cpu_carried: Cpu | None = None
+    memory_carried: Memory | None = None
 
     def __str__(self) -> str:
         where = among(self.node_set, self.nodes_allowed) or (f" on {self.gpu_type} nodes" if self.gpu_type else "")
@@ -127,28 +137,11 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
         short = {"cpu": "CPU", "memory": "memory"}
         what = " and too little ".join(short[name] for name in self.lacking) or "of both together"
         fit = f"{self.tasks_that_fit} of {self.tasks} tasks fit{where}"
-        return (
-            f"group {self.group} needs {beside_gpus(self.cpu, self.memory)} {beside}; too little {what} is free: {fit}"
-        )
-
-
-class BeyondHostShare(Reason, frozen=True, tag="beyond-host-share"):
-    """It lies inside its guarantee, and asks for more CPU or memory than its GPUs carry: for what is beyond no job leaves.
-
-    `cpu` and `memory`: what a task asks for; `cpu_carried` and `memory_carried`: what its GPUs carry.
-    """
-
-    group: str
-    gpu_type: GpuType
-    cpu: Cpu
-    memory: Memory
-    cpu_carried: Cpu
-    memory_carried: Memory
-
-    def __str__(self) -> str:
-        asked = f"group {self.group} asks for {beside_gpus(self.cpu, self.memory)} for each task"
+        needs = f"group {self.group} needs {beside_gpus(self.cpu, self.memory)} {beside}"
+        if self.cpu_carried is None or self.memory_carried is None:
+            return f"{needs}; too little {what} is free: {fit}"
         carried = beside_gpus(self.cpu_carried, self.memory_carried)
-        return f"{asked}, whose GPUs carry {carried}: no job leaves for what is beyond that, so it has to be free"
+        return f"{needs}, which carry {carried}, and no job leaves for more; too little {what} is free: {fit}"
 
 
 class Topology(Reason, frozen=True, tag="topology"):
@@ -309,7 +302,6 @@ AnyReason = (
     | CapacityReason
     | NoRoomReason
     | HostResources
-    | BeyondHostShare
     | Topology
     | Bundles
     | TooClose

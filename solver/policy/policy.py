@@ -14,7 +14,7 @@ from solver.model.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, Placemen
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
-from solver.policy.host_share import HostShare
+from solver.policy.host_share import HostQuota, HostShare, Resource, resource_of
 from solver.policy.images import ImagePolicy
 from solver.policy.ordering import Ordering
 from solver.policy.reservation import DeclaredReservation
@@ -75,6 +75,11 @@ class Queue(Document, frozen=True):
     convergence: Convergence | None = None
     access: QueueAccess = QueueAccess()
     origin: str = ""
+    host_quota: tuple[HostQuota, ...] = ()
+
+    def host_quota_for(self, resource: Resource) -> HostQuota | None:
+        """The entry for CPU or memory, if there is one."""
+        return next((entry for entry in self.host_quota if resource_of(entry) == resource), None)
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:
         """The entry for a type, if there is one."""
@@ -284,6 +289,7 @@ def _sorted_inside(queue: Queue) -> Queue:
     return msgspec.structs.replace(
         queue,
         quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)),
+        host_quota=tuple(sorted(queue.host_quota, key=resource_of)),
         priority_classes=None if classes is None else tuple(sorted(classes)),
         access=QueueAccess(tuple(sorted(queue.access.submitters)), tuple(sorted(queue.access.admins))),
     )
@@ -303,7 +309,13 @@ def _without_origins(policy: Policy) -> Policy:
         return msgspec.structs.replace(document, origin="")
 
     queues = tuple(
-        msgspec.structs.replace(queue, origin="", access=QueueAccess(), quota=tuple(map(bare, queue.quota)))
+        msgspec.structs.replace(
+            queue,
+            origin="",
+            access=QueueAccess(),
+            quota=tuple(map(bare, queue.quota)),
+            host_quota=tuple(msgspec.structs.replace(entry, origin="") for entry in queue.host_quota),
+        )
         for queue in policy.queues
     )
     return msgspec.structs.replace(

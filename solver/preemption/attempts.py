@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from solver.capacity.free_capacity import FreeCapacity
@@ -19,10 +19,10 @@ from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.strict_queues import Lines
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom
-from solver.quota.host_shares import tasks_with_shapes
-from solver.quota.users import UserRoom
+from solver.quota.host_shares import sum_of, tasks_with_shapes
+from solver.quota.users import HostLine, UserRoom
 from solver.quota.vacated import Leaving, allows, lies_inside
-from solver.quota.victims import Victim
+from solver.quota.victims import Holder, Victim
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Attempts:
     def attempt(self, request: PlacementRequest, victims: Collection[Victim]) -> PreemptionResult | None:
         """The preemptor served once these have left; None where it is not inside its share then, or finds no place."""
         victims, room = self.evictable.rules.with_all_parts(tuple(victims)), self.soon
-        if not self.may(request, charges_of(victims)):
+        if not self.may(request, charges_of(victims), self.beside_of([victim.holder for victim in victims])):
             return None
         draining = room.partitions.draining(self.room.partitions) if request.drains else None
         with room.trying() as before:
@@ -110,14 +110,25 @@ class Attempts:
         number, partitions = self.room.index[node], self.room.partitions
         return partitions.rules[number].drains or partitions.is_idle(number, device)
 
-    def may(self, request: PlacementRequest, leaving: Leaving) -> bool:
-        """Whether the preemptor would be inside its share, and below all limits, once this is charged less."""
-        return self.lies_inside(request, leaving) and self.is_below_limits(request, leaving)
+    def beside_of(self, holders: Collection[Holder]) -> Mapping[HostLine, int]:
+        """What these hold of CPU and memory below each max of them."""
+        caps, found = self.users.caps, dict[HostLine, int]()
+        for holder in holders if caps.host_max else ():
+            beside = sum_of(shape for _, shape in tasks_with_shapes(holder.job))
+            for line, amount in caps.host_charges(holder.job.spec.queue, beside):
+                found[line] = found.get(line, 0) + amount
+        return found
 
-    def is_below_limits(self, request: PlacementRequest, leaving: Leaving) -> bool:
-        """Whether no limit would forbid what the preemptor asks for, once this is charged less."""
+    def may(self, request: PlacementRequest, leaving: Leaving, beside: Mapping[HostLine, int] | None = None) -> bool:
+        """Whether the preemptor would be inside its share, and below all limits, once this is charged less."""
+        return self.lies_inside(request, leaving) and self.is_below_limits(request, leaving, beside)
+
+    def is_below_limits(
+        self, request: PlacementRequest, leaving: Leaving, beside: Mapping[HostLine, int] | None = None
+    ) -> bool:
+        """Whether no limit would forbid what the preemptor asks for, once this is charged less; `beside`: CPU and memory."""
         candidate, option = request.candidate, request.option
-        if self.users.blocking(candidate.job, option.charge) or self.lines.blocker(candidate, option):
+        if self.users.blocking(candidate.job, option.charge, leaving=beside) or self.lines.blocker(candidate, option):
             return False
         return allows(self.headroom, candidate.job.spec.queue, option.charge, leaving)
 
@@ -168,7 +179,7 @@ class Attempts:
             self.headroom = self.headroom.under(self.headroom.shares.beside([(start.queue, start.charge)]))
         else:
             self.headroom.take(start.queue, start.charge)
-        self.users.take(start.candidate.job, start.charge)
+        self.users.take(start.candidate.job, start.charge, start.beside)
         self.lines.start(start.candidate)
 
     def charge_less(self, victims: Collection[Victim]) -> None:

@@ -31,6 +31,8 @@ from solver.preemption.unserved import Alike, Unserved
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge
 from solver.quota.fairshare import fairer
+from solver.quota.host_guarantees import HeldAlone
+from solver.quota.users import beside_least
 from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob
 
@@ -106,19 +108,30 @@ class Preemptor:
         self._keep(start, found, claimed)
 
     def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
-        """Have lower work of its queue leave that has no GPUs either; once all who wait for GPUs have been served."""
-        if tier == "entitled":
+        """Have work leave that has no GPUs either: what is borrowed by others, for a job inside what its queue is guaranteed of CPU
+        and memory; else lower work of its queue, once all who wait for GPUs have been served.
+        """
+        guarantees = self.attempts.evictable.rules.host_guarantees.beside_more(self._promised_without_gpus())
+        is_inside = guarantees.lies_inside(HeldAlone(preemptor.job.spec.queue, beside_least(preemptor.job.spec)))
+        if is_inside != (tier == "entitled"):
             return
-        lower, soon = self.givers.own(preemptor), self.attempts.soon
+        side = self.givers.everybody(preemptor, straddling=False) if is_inside else self.givers.own(preemptor)
         for option in candidate.options:
             request = PlacementRequest(candidate, option, "entitled")
-            if has_place(seen(soon, candidate.against), candidate.job.spec, option):
+            fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
+            if fits and self.attempts.is_below_limits(request, {}):
                 return  # what is free, or will be, is left to all who wait
-            found = Fewest(self.attempts).find_without_gpus(request, lower)
+            found = Fewest(self.attempts).find_without_gpus(request, side)
             if found and self._keeps_to_limits(found, preemptor):
                 self._give(found, None, tier)
                 return
         self._unserved.add(candidate, alike, was_refused=False)
+
+    def _promised_without_gpus(self) -> Iterator[HeldAlone]:
+        """What jobs without GPUs were promised in this round."""
+        for promise in self.promises:
+            if not any(promise.start.charge.values()):
+                yield HeldAlone(promise.start.queue, promise.start.beside)
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
@@ -169,7 +182,9 @@ class Preemptor:
         """
         headroom, users, lines = self.attempts.headroom, self.attempts.users, self.attempts.lines
         fits = self.attempts.room.has_free(start.held) and headroom.allows(start.queue, start.charge)
-        blocked = users.blocking(start.candidate.job, start.charge) or lines.blocker(start.candidate, start.option)
+        blocked = users.blocking(start.candidate.job, start.charge, start.beside) or lines.blocker(
+            start.candidate, start.option
+        )
         if not fits or blocked:
             return False
         if start.inside_only and not headroom.entitled.holds(start.queue, start.charge):

@@ -158,14 +158,17 @@ class EvictionCandidates:
         own = self.allocations.own[queue]
         return np.arange(own.start, own.stop)
 
-    def beside(self, branch: QueueName, *, overdue: bool, straddling: bool = True, exceeds: bool = False) -> Ints:
+    def beside(
+        self, branch: QueueName, *, overdue: bool, straddling: bool = True, exceeds: bool = False, has_gpus: bool = True
+    ) -> Ints:
         """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
 
         So whoever comes from that branch may have the same; all branches of a path together have all other queues beside them.
         `straddling` False: nobody who is in part inside a guarantee. `exceeds`: the preemptor asks for more CPU or memory than its
         GPUs carry; then it takes nothing from jobs that hold more than theirs carry, and are inside their guarantees by GPUs.
+        `has_gpus` False: the preemptor has no GPUs, so nobody leaves for it that has some.
         """
-        key = (branch, overdue, straddling, exceeds)
+        key = (branch, overdue, straddling, exceeds, has_gpus)
         if key not in self._known:
             path, below = self.rules.tree.path(branch), self.allocations.below
             around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
@@ -173,7 +176,7 @@ class EvictionCandidates:
                 [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
             )
             may = self._evictable[numbers] if overdue else (self._evictable & ~self._protected)[numbers]
-            numbers = numbers[may]
+            numbers = numbers[may & (has_gpus | self.rules.host.alone[numbers])]
             standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
             found = [self._place[RECLAIM, numbers[standing == BORROWED]]]
             if straddling:

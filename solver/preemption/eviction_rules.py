@@ -17,6 +17,7 @@ from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
 from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Shares
+from solver.quota.host_guarantees import HostGuarantees, host_guarantees_of
 from solver.quota.host_shares import HostBorrowing, HostShares
 from solver.quota.victims import BORROWED, INSIDE, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
 
@@ -26,7 +27,8 @@ class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
-    work without GPUs is borrowed on nodes that have some. `host`: what is held of CPU and memory beyond what GPUs carry.
+    work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory. `host`: what
+    is held of both beyond what GPUs carry; `host_guarantees`: what is left for work without GPUs.
     """
 
     now: Instant
@@ -37,6 +39,7 @@ class EvictionRules:
     restart_cost: Duration
     precedence: Precedence
     host: HostBorrowing
+    host_guarantees: HostGuarantees
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
@@ -52,7 +55,12 @@ class EvictionRules:
         host = HostBorrowing.of(allocations, carried, kept)
         standing[~allocations.leave[allocations.base].astype(bool)] = INSIDE
         standing[host.alone] = BORROWED
-        return cls(snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, shares.precedence, host)
+        inside, host_guarantees = host_guarantees_of(snapshot, allocations, shares.tree)
+        standing[sorted(inside)] = INSIDE
+        precedence = shares.precedence
+        return cls(
+            snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, precedence, host, host_guarantees
+        )
 
     @property
     def holders(self) -> tuple[Holder, ...]:

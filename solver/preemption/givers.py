@@ -89,7 +89,11 @@ class Givers:
             branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
             others = [
                 self.evictable.beside(
-                    branch, overdue=preemptor.overdue, straddling=straddling, exceeds=preemptor.exceeds
+                    branch,
+                    overdue=preemptor.overdue,
+                    straddling=straddling,
+                    exceeds=preemptor.exceeds,
+                    has_gpus=preemptor.has_gpus,
                 )
                 for branch in branches
             ]

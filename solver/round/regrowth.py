@@ -74,7 +74,7 @@ def growths(
     decision.take(room)
     for start in (*decision.starts, *(promise.start for promise in decision.promises)):
         headroom.take(start.queue, start.charge)
-        users.take(start.candidate.job, start.charge)
+        users.take(start.candidate.job, start.charge, start.beside)
     before = [_as_start(c) for c in _held_back(able, snapshot, policy, candidates, decision)]
     after = before
     for lines in LINES:

@@ -42,6 +42,7 @@ from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
@@ -252,7 +253,7 @@ class RoundState:
         done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
         self.room, self.soon = making.attempts.room, making.attempts.soon
-        self.shares = _holding(making.attempts)
+        self.shares = _less_beside(_holding(making.attempts), making.promises)
 
 
 def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[JobName]:
@@ -273,7 +274,7 @@ def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
 def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> Decision:
     starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
     shares, candidates = this.ground.shares, this.ground.candidates
-    after = shares.without(_charges(promises))
+    after = _less_beside(shares.without(_charges(promises)), promises)
     sub_layers = sub_layers_of(candidates)
     served = (*starts, *(promise.start for promise in promises))
     displacing = [start for start in served if start.candidate.job.name in this.displacing]
@@ -315,6 +316,19 @@ def _charges(promises: Iterable[NewNomination]) -> Iterator[tuple[QueueName, Cha
     for promise in promises:
         for victim in promise.victims:
             yield victim.holder.job.spec.queue, victim.holder.charge
+
+
+def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
+    """The shares without the CPU and memory that victims hold below a max of either."""
+    caps = shares.users
+    if not caps.host_max:
+        return shares
+    used = Counter(caps.used)
+    for victim in (victim for promise in promises for victim in promise.victims):
+        beside = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
+        for line, amount in caps.host_charges(victim.holder.job.spec.queue, beside):
+            used[line] -= amount
+    return replace(shares, users=replace(caps, used=used))
 
 
 def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom) -> Iterator[JobStart]:

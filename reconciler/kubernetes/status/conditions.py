@@ -19,7 +19,6 @@ from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
 from solver.plan.reason import sentence
 from solver.plan.reasons import (
     AnyReason,
-    BeyondHostShare,
     Bundles,
     CapacityReason,
     EntitledDemandFirst,
@@ -53,7 +52,7 @@ REPLACES_LOST: Final = "ReplacesLost"
 
 NODES_WOULD_DO: Final = (
     CapacityReason, NoRoomReason, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
-    GuaranteeFragmented, BeyondHostShare,
+    GuaranteeFragmented,
 )  # fmt: skip
 
 

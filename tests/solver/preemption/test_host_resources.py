@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+import msgspec
 import pytest
 
 from solver.checker.check import violations
+from solver.model.quantities import Cpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job
 from solver.plan.plan import Evict, Plan, Shrink
-from solver.policy.policy import Policy
+from solver.policy.host_share import CpuQuota
+from solver.policy.policy import Policy, policy_of
 from tests.solver.laws.judge import greedy, production
 from tests.solver.laws.loop import Course, course_of
 from tests.solver.laws.worlds import World, world_of
@@ -128,6 +131,44 @@ def _idle(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
 @pytest.mark.parametrize("decide", [greedy, production])
 def test_gpus_get_the_cores_that_they_carry_and_no_more(decide: object) -> None:
     bad = {seed: found for seed in range(WORLDS) if (found := [*problems(course_of(drawn(seed), decide))])}  # type: ignore[arg-type]
+    assert bad == {}
+
+
+def with_host_quota(seed: int) -> World:
+    """The same worlds, in which queues are guaranteed cores, or may hold no more than so many."""
+    world, random = drawn(seed), Random(seed)
+
+    def row() -> CpuQuota:
+        guaranteed = Cpu(1000 * random.choice((0, 24, 48, 96))) if random.random() < 0.7 else None
+        return CpuQuota(guaranteed, Cpu(1000 * random.choice((24, 60, 96, 150))) if random.random() < 0.6 else None)
+
+    queues = tuple(msgspec.structs.replace(queue, host_quota=(row(),)) for queue in world.policy.queues)
+    return World(world.snapshot, policy_of(queues, world.policy.priority_classes, world.policy.scheduling))
+
+
+def above_max(course: Course) -> Iterator[str]:
+    """Queues that hold more cores in the end than their max, and had not from the beginning."""
+    for queue in course.world.policy.queues:
+        (row,) = queue.host_quota
+        before, after = (
+            sum(cores_of(job) * len(job.placement) for job in snapshot.jobs if job.spec.queue == queue.name)
+            for snapshot in (course.world.snapshot, course.end)
+        )
+        if row.max is not None and after > max(before, int(row.max) // 1000):
+            yield f"{queue.name} holds {after} cores of {row.max}"
+
+
+@pytest.mark.parametrize("decide", [greedy, production])
+def test_queues_hold_the_cores_that_they_may(decide: object) -> None:
+    bad = {}
+    for seed in range(WORLDS):
+        course = course_of(with_host_quota(seed), decide)  # type: ignore[arg-type]
+        found = [str(one) for held in course.rounds for one in violations(held.snapshot, held.policy, held.plan)]
+        left = [step.job for held in course.rounds for step in held.evictions]
+        found += [f"{name} leaves twice" for name in set(left) if left.count(name) > 1]
+        found += [*above_max(course), *([] if course.rests else ["does not come to rest"])]
+        if found:
+            bad[seed] = found
     assert bad == {}
 
 

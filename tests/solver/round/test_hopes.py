@@ -16,7 +16,6 @@ from solver.plan.reasons import (
     AnyReason,
     AwaitsRelease,
     BeyondGuarantee,
-    BeyondHostShare,
     Bundles,
     CapacityReason,
     EntitledDemandFirst,
@@ -44,6 +43,10 @@ HELPS: list[tuple[AnyReason, str]] = [
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR), "2 H100 less held in queue team, or its max at 10"),
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, user="ada"), "2 H100 less held by the same user in queue team"),
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, kept_back=FOUR), "2 H100 more lent by queue team"),
+    (
+        QuotaMax(TEAM, GpuType(""), EIGHT, SIX, FOUR, resource="cpu"),
+        "2 cores less held in queue team, or its max at 10",
+    ),
     (StrictOrder(TEAM, "fifo", FIRST), "first started"),
     (HeldReason(TEAM), "queue team not on hold"),
     (CapacityReason(H100, SIX, EIGHT), "2 H100 more free"),
@@ -54,7 +57,9 @@ HELPS: list[tuple[AnyReason, str]] = [
         "nodes with the CPU and memory for 3 more tasks of group worker, or to ask for less of them",
     ),
     (
-        BeyondHostShare("worker", H100, Cpu(48_000), Memory(0), Cpu(12_000), Memory(2**37)),
+        HostResources(
+            "worker", H100, Cpu(48_000), Memory(0), 1, 0, cpu_carried=Cpu(12_000), memory_carried=Memory(2**37)
+        ),
         "to ask for no more than 12 cores and 128Gi of memory for each task of group worker",
     ),
     (Topology("rack", EIGHT, "r1", SIX), "one rack with 8 GPUs free, or to ask for a wider level"),
