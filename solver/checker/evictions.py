@@ -62,11 +62,14 @@ class _Evictions:
             job = self.jobs[name]
             if job.phase != "running" or job.attempt != step.attempt or step.job in asked:
                 yield Violation("S11", job.name, f"is evicted in attempt {step.attempt} while {job.phase}")
+            elif step.beneficiary and step.beneficiary in self._growing:
+                yield from self._for_growth(job, self._growing[step.beneficiary])
             elif step.beneficiary is None or step.beneficiary not in promises or step.beneficiary not in self.jobs:
                 yield Violation("S8", job.name, f"is evicted for {step.beneficiary}, which is promised nothing")
             else:
                 yield from self._one(job, self.jobs[step.beneficiary])
         yield from self._means()
+        yield from self._beyond_growth()
         yield from self._drained_for()
         yield from self._limits()
         yield from self._verdicts()
@@ -85,6 +88,51 @@ class _Evictions:
         problem = "" if self._overdue(preemptor) and self._by(victim, preemptor) != "turn" else self._too_soon(victim)
         if problem:
             yield Violation("S9", victim.name, problem)
+
+    @cached_property
+    def _growing(self) -> Mapping[JobName, Job]:
+        """Running gangs for whose growth somebody leaves."""
+        names = {step.beneficiary for step in self.steps.values()}
+        running = (job for name, job in self.case.jobs.items() if name in names and job.phase == "running")
+        return {job.name: job for job in running if any(self._lacks(job).values())}
+
+    def _for_growth(self, victim: Job, gang: Job) -> Iterator[Violation]:
+        """Growth takes back what others borrowed, and nothing else; what protects that holds."""
+        known = self._class(victim)
+        if not (known.preemptible or known.may_borrow):
+            yield Violation("S4", victim.name, "is not preemptible")
+        elif victim.spec.queue == gang.spec.queue or self.standing.towards(victim, gang) != "borrowed":
+            yield Violation("S4", victim.name, f"leaves for the growth of {gang.name}, and borrows nothing from it")
+        problem = self._too_soon(victim)
+        if problem:
+            yield Violation("S9", victim.name, problem)
+
+    def _beyond_growth(self) -> Iterator[Violation]:
+        """No more leaves for the growth of a queue's gangs than they lack, and than lies inside the queue's guarantee."""
+        lacking, left = Counter[QuotaLine](), Counter[QuotaLine]()
+        for gang in self._growing.values():
+            lacking.update(self._lacks(gang))
+        for name, step in self.steps.items():
+            if step.beneficiary and step.beneficiary in self._growing:
+                queue = self._growing[step.beneficiary].spec.queue
+                for gpu_type, milli in self.standing.gpus(self.jobs[name]).items():
+                    left[QuotaLine(queue, gpu_type)] += milli
+        for line, milli in sorted(left.items()):
+            most = max(0, min(lacking[line], self.case.guaranteed.get(line, 0) - self._held[line]))
+            if milli > most:
+                problem = f"{MilliGpu(milli)} {line.gpu_type} leave for gangs that may grow by {MilliGpu(most)}"
+                yield Violation("S4", line.queue, problem)
+
+    def _lacks(self, gang: Job) -> Counter[QuotaLine]:
+        """By type that it uses, what a gang would have beside what it has."""
+        found, there = Counter[QuotaLine](), Counter(task.group for task in gang.placement)
+        types = {task.group: self.case.ground.gpu_types[task.node] for task in gang.placement}
+        each = {task.group: task.gpus for task in gang.placement}
+        for group in gang.spec.task_groups:
+            if group.name in types:
+                line = QuotaLine(gang.spec.queue, types[group.name])
+                found[line] += max(0, group.replicas - there[group.name]) * each[group.name]
+        return found
 
     @cached_property
     def _nodes_of_takers(self) -> frozenset[NodeName]:
@@ -221,7 +269,7 @@ class _Evictions:
         )
         for name in bounded.keys() | along.keys():
             lost[bounded[along.get(name, name)]] += sum(self.standing.gpus(self.jobs[name]).values())
-        for preemptor in sorted(lost):
+        for preemptor in sorted(lost.keys() - self._growing.keys()):
             gained, given_up = MilliGpu(sum(self._promised_to(preemptor).values())), MilliGpu(lost[preemptor])
             if gained < limits.min_gain * given_up:
                 yield Violation("S9", preemptor, f"gains {gained} GPUs for {given_up}; minGain is {limits.min_gain}")
@@ -235,6 +283,8 @@ class _Evictions:
     def _overdue(self, preemptor: Job) -> bool:
         said = [queue.reclaim_within for queue in self.case.lookup.path(preemptor.spec.queue)]
         within = next((limit for limit in said if limit is not None), self.case.policy.scheduling.reclaim_within)
+        if preemptor.name in self._growing:
+            return False
         return self._inside(preemptor) and self.case.snapshot.time - preemptor.submitted_at >= within
 
     def _reclaim_mode(self, preemptor: Job) -> str:

@@ -62,6 +62,8 @@ class HostClaims:
         """Jobs without GPUs that leave for others: each makes room for what somebody has a right to."""
         for name in sorted(steps):
             job = self.case.parted.jobs[name]
+            if steps[name].beneficiary not in self.case.promises:
+                continue  # it leaves for a gang that grows, which is promised nothing yet
             if self._has_gpus(job.placement) or self._has_gpus(self.case.jobs[owner_of(name)].placement):
                 continue
             if self._is_below_max(job):

@@ -22,6 +22,7 @@ from solver.milp.preemption_program import (
 )
 from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import DeviceId, GpuType
+from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import MigShape, Shape
 from solver.model.snapshot import charged
 from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
@@ -87,11 +88,15 @@ class MovingJob:
 
 @dataclass(slots=True)
 class PreemptionDecision:
-    """The program of one tier, stated for those who may be served by it, and what it answers."""
+    """The program of one tier, stated for those who may be served by it, and what it answers.
+
+    `grows`: they are tasks that running gangs lack. These take what others borrowed, GPU for GPU, and nothing else.
+    """
 
     making: Preemptor
     tier: Tier
     candidates: Sequence[StartCandidate]
+    grows: bool = False
     program: PreemptionProgram = field(init=False)
     places: PreemptionPlaces = field(init=False)
     gaps: dict[str, float] = field(default_factory=dict)
@@ -108,7 +113,8 @@ class PreemptionDecision:
             len(making.gone),
             families,
             making.moving.candidates(self._gpu_types(), making.attempts.room, making.gone),
-            making.moving.moves_left(len(making.gone)),
+            0 if self.grows else making.moving.moves_left(len(making.gone)),
+            grows=self.grows,
             is_large=len(making.attempts.soon.nodes) > EXACT_NODES_MAX,
         )
         self.program.state(classes, families_of)
@@ -187,16 +193,18 @@ class PreemptionDecision:
         for members in alike.values():
             preemptor = self.making.preemptor(members[0], self.tier)
             known = self.making.policy.priority_class(members[0].job)
-            yield PreemptorClass(tuple(members), preemptor, known is not None and not known.preemptible)
+            is_firm = known is not None and not known.preemptible and not self.grows
+            yield PreemptorClass(tuple(members), preemptor, is_firm)
 
     def _families(self, classes: Sequence[PreemptorClass]) -> tuple[list[PreemptorFamily], dict[int, tuple[int, ...]]]:
         found, known, of_class = list[PreemptorFamily](), dict[object, int](), dict[int, tuple[int, ...]]()
         for place_in, one in enumerate(classes):
             manners: tuple[Manner, ...] = ("inside", "ahead", "firm") if one.firm else ("inside", "ahead")
             numbers = list[int]()
-            for manner in manners:
-                # What protects lower work holds against its own queue's however long they have waited.
-                preemptor = replace(one.preemptor, overdue=False) if manner == "ahead" else one.preemptor
+            for manner in manners[:1] if self.grows else manners:
+                # What protects lower work holds against its own queue's however long they have waited; and against growth.
+                patient = self.grows or manner == "ahead"
+                preemptor = replace(one.preemptor, overdue=False) if patient else one.preemptor
                 key = self.making.attempts.evictable.likeness(preemptor), manner
                 if key not in known:
                     known[key] = len(found)
@@ -213,13 +221,13 @@ class PreemptionDecision:
         means = np.full(count, UNLAWFUL, dtype=np.int64)
         if manner == "firm" or not count:
             return means
-        places = [evictable.of_its_own(preemptor)]
+        places = [] if self.grows else [evictable.of_its_own(preemptor)]
         if manner == "inside" and self.making.may_reclaim(preemptor, self.tier):
             places += [
                 evictable.beside(
                     branch,
                     overdue=preemptor.overdue,
-                    straddling=self.tier == "entitled",
+                    straddling=self.tier == "entitled" and not self.grows,
                     exceeds=preemptor.exceeds,
                 )
                 for branch in evictable.rules.tree.path(preemptor.job.spec.queue)
@@ -467,15 +475,17 @@ class Realisation:
             return all(means[member] != UNLAWFUL for member in asked)
 
         waiting = [number for number in self.placed if number not in self.now and may(number)]
-        queue = self.making.attempts.evictable.allocations.holders[base].job.spec.queue
+        held = self.making.attempts.evictable.allocations
+        queue = held.holders[base].job.spec.queue
         # Which devices of a node one gets is chosen when it is placed, and in larger clusters which node: somebody has these.
         is_used = bool(users)
         able = [n for n in waiting if is_used or self._shares_limit(n, queue)]
         credit = self.credits.get(base if base in members else members[0], {})
 
-        def turn(number: int) -> tuple[float, int, int, int]:
-            due = credit.get(self.jobs[number].served.family, 0.0)
-            return -due, len(self.victims[number]), -users.get(number, 0), number
+        def turn(number: int) -> tuple[float, bool, int, int]:
+            job, got = self.jobs[number], sum(int(held.gpus[member]) for member in self.victims.get(number, ()))
+            due, enough = credit.get(job.served.family, 0.0), got >= MILLI_PER_GPU * job.served.gpus
+            return -due, enough, job.candidate.job.submitted_at, number
 
         found = min(able, key=turn, default=None)
         if found is None:

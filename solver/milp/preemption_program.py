@@ -133,6 +133,7 @@ class PreemptionProgram:
     families: list[PreemptorFamily]
     movers: Sequence[ConsolidationCandidate] = ()
     moves_max: int = 0
+    grows: bool = False
     is_large: bool = False
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     served: dict[int, ServedColumn] = field(default_factory=dict)
@@ -293,7 +294,7 @@ class PreemptionProgram:
                     if self.host.alone[members[0]]:
                         continue  # none of its GPUs leaves
                     into[known][column] = 1.0
-                    if held.leave[members[0]] <= (least[known] if self.is_large else 1):
+                    if self.grows or held.leave[members[0]] <= (least[known] if self.is_large else 1):
                         continue
                     one = self.exceptions[group, known] = self.builder.column(len(members))
                     self.builder.at_most({one: float(gpus[members[0]]), column: -1.0}, 0.0)

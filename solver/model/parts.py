@@ -11,7 +11,7 @@ import msgspec
 
 from solver.model.inflight import Intent
 from solver.model.snapshot import Snapshot, with_jobs
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName, JobSpec, TaskGroup, TaskPlacement
 
 _MARK = "/"
 """No name of a job has it."""
@@ -68,15 +68,25 @@ def part_of(job: Job, name: JobName, tasks: tuple[TaskPlacement, ...]) -> Job:
 
 def _tasks_alone(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[Job]:
     """Each of these tasks as a job; those of one group are of one spec."""
-    specs = {
-        group.name: msgspec.structs.replace(
-            job.spec, task_groups=(msgspec.structs.replace(group, replicas=1, min_replicas=1),)
-        )
-        for group in job.spec.task_groups
-    }
+    specs = {group.name: _spec_alone(job, group) for group in job.spec.task_groups}
     for task in tasks:
-        name = JobName(f"{job.name}{_MARK}{task.group}{_MARK}{task.index:06}")
+        name = _name_alone(job, task.group, task.index)
         yield msgspec.structs.replace(job, name=name, placement=(task,), spec=specs[task.group])
+
+
+def _spec_alone(job: Job, group: TaskGroup) -> JobSpec:
+    alone = msgspec.structs.replace(group, replicas=1, min_replicas=1)
+    return msgspec.structs.replace(job.spec, task_groups=(alone,))
+
+
+def _name_alone(job: Job, group: str, index: int) -> JobName:
+    return JobName(f"{job.name}{_MARK}{group}{_MARK}{index:06}")
+
+
+def missing_part(job: Job, group: TaskGroup, index: int) -> Job:
+    """A task that a running gang lacks, as a job that waits."""
+    name, spec = _name_alone(job, group.name, index), _spec_alone(job, group)
+    return msgspec.structs.replace(job, name=name, spec=spec, phase="pending", placement=())
 
 
 def shrinking_apart(snapshot: Snapshot) -> Snapshot:

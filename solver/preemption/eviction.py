@@ -95,16 +95,16 @@ class Preemptor:
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
-        self._give(found, claimed, tier)
+        self.give(found, claimed)
 
-    def _give(self, found: PreemptionResult, claimed: FreeCapacity | None, tier: Tier) -> None:
-        """Start it, or promise it its devices, and have its victims leave."""
-        candidate = found.request.candidate
-        start = JobStart(candidate, found.request.option, found.placed, least_tasks(candidate.job.spec))
+    def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
+        """Start a job where it can now, else promise it its devices. `claimed`: the room in which its place is taken already."""
+        request = found.request
+        start = JobStart(request.candidate, request.option, found.placed, least_tasks(request.candidate.job.spec))
         if claimed is self.attempts.room:
             self.starts.append(start)
         else:
-            self.promises.append(NewNomination(start, found.victims, tier, found.moves, found.pledged))
+            self.promises.append(NewNomination(start, found.victims, request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
 
     def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
@@ -123,7 +123,7 @@ class Preemptor:
                 return  # what is free, or will be, is left to all who wait
             found = Fewest(self.attempts).find_without_gpus(request, side)
             if found and self._keeps_to_limits(found, preemptor):
-                self._give(found, None, tier)
+                self.give(found, None)
                 return
         self._unserved.add(candidate, alike, was_refused=False)
 

@@ -101,6 +101,17 @@ class Givers:
 
         return self._left((self.evictable.likeness(preemptor), straddling), found)
 
+    def loans(self, preemptor: PreemptorJob) -> VictimSet:
+        """Those of all other queues that borrow; what protects them holds, however long the preemptor has waited."""
+
+        def found() -> Ints:
+            branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
+            return np.sort(
+                np.concatenate([self.evictable.beside(b, overdue=False, straddling=False) for b in branches])
+            )
+
+        return self._left((preemptor.job.spec.queue, "loans"), found)
+
     def fairly(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
         """Of some who may give way those of the preemptor's own queue, and those whose leaving alone is not unfair to theirs."""
         held, queue = self.evictable.allocations, request.candidate.job.spec.queue

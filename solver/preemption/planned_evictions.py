@@ -78,11 +78,12 @@ def planned_evictions(
 
 
 def yielding(promise: NewNomination, jobs: Mapping[JobName, Job]) -> Iterator[PlannedEviction]:
-    """The jobs that leave or move for the job of a nomination."""
-    yield from planned_evictions(promise.victims, jobs, promise.job.name)
+    """The jobs that leave or move for the job of a nomination; for the gang, where that is a task by which it grows."""
+    beneficiary = owner_of(promise.job.name)
+    yield from planned_evictions(promise.victims, jobs, beneficiary)
     for move in promise.moves:
         job, lost = move.mover.job, move.mover.lost_gpu_s
-        yield PlannedEviction(job, job.placement, "move", lost, promise.job.name, moves_to=move.tasks)
+        yield PlannedEviction(job, job.placement, "move", lost, beneficiary, moves_to=move.tasks)
 
 
 def overdue_growths(snapshot: Snapshot, others: Collection[JobName]) -> Iterator[PlannedEviction]:

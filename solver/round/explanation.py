@@ -87,7 +87,9 @@ class RoundExplanation:
         world, shares = with_grown(self.asked, self.grown), self.decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
         shares = shares.beside(more)
-        return FutureState.after_round(world, self.policy, shares, self._started(), self._begins, self._after)
+        growing = (promise.start for promise in self.decision.growth_promises)
+        started = (*self._started(), *growing)
+        return FutureState.after_round(world, self.policy, shares, started, self._begins, self._after)
 
     def _room_after(self) -> FreeCapacity:
         """The room without what this round gives to anybody."""
@@ -150,6 +152,8 @@ class RoundExplanation:
 
     def _leaving(self) -> Iterator[Verdict]:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
+        grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
+        preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
         moves = self._moves()
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
@@ -178,13 +182,13 @@ class RoundExplanation:
 
     def _whom_they_wait_for(self) -> dict[JobName, Collection[JobName]]:
         """Who must be gone before each of those can begin who were promised something."""
-        promises = self.decision.promises
+        promises = self.decision.nominations
         nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
         parts = held_parts(self.asked, nodes | {node for promise in promises for node, _ in promise.pledged})
         leaving, asked_for = self._deadlines().keys(), self._asked_for()
         leaving_from = _by_node(job for job in self.asked.jobs if job.name in leaving)
         waits_for: dict[JobName, Collection[JobName]] = {
-            promise.job.name: asked_for[promise.job.name] | _holders_of(promise, parts, leaving, leaving_from)
+            promise.job.name: asked_for[owner_of(promise.job.name)] | _holders_of(promise, parts, leaving, leaving_from)
             for promise in promises
         }
         waits_for |= {name: {name} for name in self._moves()}

@@ -60,7 +60,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept)
     certified = certifying(decision, watched)
     jobs = {job.name: job for job in world.jobs}
-    asked_now = tuple(known for promise in decision.promises for known in yielding(promise, jobs))
+    asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
     grown = growths(asked, policy, candidates, decision)
     leaving = (*departing, *asked_now)

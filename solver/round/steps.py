@@ -38,7 +38,7 @@ def steps_of(
             yield Nominate(known.job.name, known.job.attempt + 1, known.moves_to, promised_for(known, policy))
     graces = {promise.job.name: [policy.scheduling.evictions.grace] for promise in decision.promises}
     for known in leaving:
-        if known.beneficiary is not None:
+        if known.beneficiary in graces:
             graces[known.beneficiary].append(policy.grace(known.job))
         yield _leave(known, policy)
     for promise in decision.promises:

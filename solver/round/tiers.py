@@ -37,7 +37,9 @@ from solver.preemption.consolidation import ConsolidationSearch
 from solver.preemption.eviction import Preemptor
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
+from solver.preemption.growth_search import GrowthSearch
 from solver.preemption.new_nomination import NewNomination
+from solver.preemption.trial import leave
 from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
@@ -46,6 +48,7 @@ from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
+from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class Decision:
     """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
     `proof`: states what may be asked to know better how good it is. `displacing`: as in `Preemptor`.
-    `is_programmed`: the program chose the victims.
+    `is_programmed`: the program chose the victims. `growth`, `growth_promises`: tasks that join running gangs inside their
+    guarantees, now or once others have left, each as a job of its own.
     """
 
     starts: tuple[JobStart, ...]
@@ -64,12 +68,19 @@ class Decision:
     proof: Callable[[], Proof] | None = None
     displacing: Mapping[JobName, Tier] = field(default_factory=dict)
     is_programmed: bool = False
+    growth: tuple[JobStart, ...] = ()
+    growth_promises: tuple[NewNomination, ...] = ()
+
+    @property
+    def nominations(self) -> tuple[NewNomination, ...]:
+        """What is promised to jobs that wait, and to gangs that grow."""
+        return (*self.promises, *self.growth_promises)
 
     def take(self, room: FreeCapacity) -> None:
         """Everything that is given to somebody is nobody else's."""
-        for start in self.starts:
+        for start in (*self.starts, *self.growth):
             room.occupy(start.held)
-        for promise in self.promises:
+        for promise in self.nominations:
             promise.take(room)
 
 
@@ -121,6 +132,8 @@ class RoundState:
     is_programmed: bool = False
     confirmed: frozenset[JobName] = frozenset()
     gaps: dict[str, float] = field(default_factory=dict)
+    growth: list[JobStart] = field(default_factory=list)
+    growth_promises: list[NewNomination] = field(default_factory=list)
 
     @classmethod
     def begin(cls, ground: RoundContext, optimiser: Optimiser | None) -> Self:
@@ -144,17 +157,20 @@ class RoundState:
         fit = self.fit_of() if decision.starts else None
         if fit is None:
             return decision
-        return replace(decision, starts=compacted(decision.starts, decision.promises, decision.room, fit))
+        return replace(decision, starts=compacted(decision.starts, decision.nominations, decision.room, fit))
 
     def _decided(self) -> Decision:
         if self.asked.by_program:
             _ = self.ground.evictable  # Who still waits will need it, and the program takes its time.
         room, answer = self.room, self.answer()
-        for tier in TIERS if len(answer.starts) < len(self.waiting) else ():
-            if self.evict_for(tier, answer):
+        for tier in TIERS:
+            if len(answer.starts) < len(self.waiting) and self.evict_for(tier, answer):
                 self.ask()
                 answer = self.answer()
-        if self.promises or self.starts:
+            if tier == "entitled" and self.grow(answer):
+                self.ask()
+                answer = self.answer()
+        if self.promises or self.starts or self.growth or self.growth_promises:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
 
@@ -187,6 +203,46 @@ class RoundState:
             self._settle(making)
         self.confirmed = frozenset() if is_new else self.confirmed | by_program
         return is_new
+
+    def grow(self, answer: StartDecision) -> bool:
+        """Have running gangs grow inside their guarantees; returns whether any does that would not on what the answer leaves free.
+
+        All that starts inside a guarantee comes before, all that lies beyond one after.
+        """
+        ground, making = self.ground, self._making_room()
+        tasks = missing_tasks(
+            ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
+        )
+        if not tasks or fit_beside(tasks, answer.starts, self.room):
+            return False
+        self._keep(making, _wholly_entitled(answer.starts, QuotaHeadroom(self.shares)))
+        kept = len(making.starts)
+        if not self._grow_by_program(making, tasks):
+            GrowthSearch(making).serve_all(tasks)
+        starts = in_gangs(making.starts[kept:], ground.snapshot)
+        if starts or making.promises:
+            self._settle_growth(starts, making.promises)
+        return bool(starts or making.promises)
+
+    def _grow_by_program(self, making: Preemptor, tasks: Sequence[StartCandidate]) -> bool:
+        if self.optimiser is None or not can_state(making):
+            return False
+        decision = PreemptionDecision(making, "entitled", tasks, grows=True)
+        return decision.serve(self.optimiser, self.ground.policy.scheduling.solver)
+
+    def _settle_growth(self, starts: Sequence[JobStart], promises: Sequence[NewNomination]) -> None:
+        self.growth += starts
+        self.growth_promises += promises
+        self.room, self.soon = self.room.copy(), self.soon.copy()
+        for promise in promises:
+            for victim in promise.victims:
+                leave(self.soon, victim.holder.job)
+        given = [*starts, *(promise.start for promise in promises)]
+        for room in (self.room, self.soon):
+            for start in given:
+                room.occupy(start.held)
+        shares = _less_beside(self.shares.without(_charges(promises)), promises)
+        self.shares = _with_users(shares.beside((start.queue, start.charge) for start in given), given)
 
     def _by_program(self, tier: Tier, answer: StartDecision) -> tuple[Preemptor, frozenset[JobName]]:
         """Have the program serve those of whom it knows all rules; returns what it did, and of whom it decided."""
@@ -241,7 +297,8 @@ class RoundState:
 
     def _making_room(self) -> Preemptor:
         headroom, users = QuotaHeadroom(self.shares), UserRoom(self.shares.users)
-        gone = set(self.ground.departing).union(*(promise.asked for promise in self.promises))
+        promises = (*self.promises, *self.growth_promises)
+        gone = set(self.ground.departing).union(*(promise.asked for promise in promises))
         rooms, lines = (self.room.copy(), self.soon.copy()), Lines(self.waiting)
         attempts = Attempts(self.ground.evictable, *rooms, headroom, users, lines)
         return Preemptor(self.ground.snapshot, self.ground.policy, attempts, gone, self.moving)
@@ -273,8 +330,9 @@ def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
 
 def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> Decision:
     starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    growth, growing = tuple(this.growth), tuple(this.growth_promises)
     shares, candidates = this.ground.shares, this.ground.candidates
-    after = _less_beside(shares.without(_charges(promises)), promises)
+    after = _less_beside(shares.without(_charges((*promises, *growing))), (*promises, *growing))
     sub_layers = sub_layers_of(candidates)
     served = (*starts, *(promise.start for promise in promises))
     displacing = [start for start in served if start.candidate.job.name in this.displacing]
@@ -292,9 +350,17 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
         for name, value, bound in zip(names, values, bounds, strict=True)
     )
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
-    certificate = with_victims(this.told, layers, promises)
+    certificate = with_victims(this.told, layers, (*promises, *growing))
     return Decision(
-        starts, promises, certificate, after, room, displacing=this.displacing, is_programmed=this.is_programmed
+        starts,
+        promises,
+        certificate,
+        after,
+        room,
+        displacing=this.displacing,
+        is_programmed=this.is_programmed,
+        growth=growth,
+        growth_promises=growing,
     )
 
 
@@ -338,6 +404,25 @@ def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom
         if inside.part(start.queue, start.charge):
             yield start
         headroom.take(start.queue, start.charge)
+
+
+def _wholly_entitled(starts: Iterable[JobStart], headroom: QuotaHeadroom) -> Iterator[JobStart]:
+    """The starts that lie inside guarantees to the last GPU."""
+    for start in starts:
+        if headroom.entitled.holds(start.queue, start.option.charge):
+            headroom.take(start.queue, start.option.charge)
+            yield start
+
+
+def _with_users(shares: Shares, starts: Iterable[JobStart]) -> Shares:
+    """The shares with what these cost their users."""
+    users = UserRoom(shares.users)
+    for start in starts:
+        users.take(start.candidate.job, start.charge)
+    return replace(
+        shares,
+        users=replace(shares.users, used={**shares.users.used, **{line: users.used(line) for line in users.taken}}),
+    )
 
 
 def _holding(given: Attempts) -> Shares:

@@ -19,7 +19,7 @@ from reconciler.cli.main import run
 from reconciler.documents.snapshot import read_snapshot
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.resource import PODS
+from reconciler.kubernetes.objects.resource import NODES, PODS
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.installing import DEPLOY, granted
@@ -39,6 +39,8 @@ POLICY = {
     "policies/scheduling.yaml": HEAD.format("SchedulingPolicy", "scheduling", "{defaultPriorityClass: brief}"),
 }
 USER = "observer"
+OURS = {"tests": "incumbent"}
+"""The label of the node that these jobs may be on."""
 PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 
 
@@ -76,9 +78,9 @@ class Incumbent:
         requests = {names.GPU: str(gpus), "cpu": "1", "memory": "1Gi"}
         container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
         labels = {names.KUEUE_QUEUE: queue} if queue else {}
-        await self.api.create(
-            PODS.path(self.space), {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}}
-        )
+        # Other tests of this server leave nodes with GPUs behind.
+        spec = {"containers": [container], "nodeSelector": OURS}
+        await self.api.create(PODS.path(self.space), {"metadata": {"name": name, "labels": labels}, "spec": spec})
 
     async def start(self, name: str, node: str) -> None:
         target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
@@ -103,9 +105,18 @@ class Incumbent:
                 await asyncio.sleep(0.05)
 
     async def until_said(self, event: str, name: str) -> None:
-        async with asyncio.timeout(SOON_S):
-            while self.job(name) not in {line["subject"] for line in self.plane.logged(event)}:
-                await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(SOON_S):
+                while self.job(name) not in {line["subject"] for line in self.plane.logged(event)}:
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            raise AssertionError(f"{event} of {name} was not said; {await asyncio.to_thread(self._told)}") from error
+
+    def _told(self) -> str:
+        """What is said of all jobs, where a test ends without what it waits for."""
+        with self.plane.client() as client:
+            said = [f"{view.name} {view.state}: {client.why(view.name).words}" for view in client.jobs().items]
+        return "\n".join(said)
 
     def _states(self) -> dict[JobName, str]:
         with self.plane.client() as client:
@@ -117,6 +128,7 @@ def test_beside_an_incumbent(
 ) -> None:
     async def story() -> None:
         async with session(cluster) as api, gpu_nodes(api, 1, "observed") as (node,), observing(plane, cluster, api):
+            await api.patch(NODES.path("", node), {"metadata": {"labels": OURS}})
             there = Incumbent(api, await a_namespace(api), plane)
             await there.submit("guest", 4)
             await there.until_said("would-start", "guest")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import product, zip_longest
 from typing import NamedTuple
 
 from solver.milp.highs import optimise
@@ -81,7 +81,7 @@ def judged(world: World, decide: Decide = production, *, rename: int | None = 1)
     found = [finding for number, held in enumerate(course.rounds, 1) for finding in _in_round(held, number)]
     if course.rounds:
         found += _fewer_entitled(course.rounds[0])
-    found += [*_in_history(course), *_back_again(course)]
+    found += [*_in_growth(course), *_in_history(course), *_back_again(course)]
     if course.rests:
         found += _at_rest(course.book)
     if rename is not None:
@@ -261,12 +261,14 @@ def _needless(held: Round, number: int) -> Iterator[Finding]:
     book = held.book
     takers = [book.jobs[str(step.beneficiary)] for step in held.evictions]
     takers = [job for job in {job.name: job for job in takers}.values() if not job.spots]
+    for_growth = held.leaving - frozenset[Part]().union(*(held.leaving_for(job.name) for job in takers))
     if not all(book.might_be_entitled(job, held.leaving) for job in takers):
         served = [book.jobs[name] for name in held.starts]
     else:
         served = [book.jobs[n] for n in held.starts if book.might_be_entitled(book.jobs[n], held.leaving)]
     tasks = tasks_of(served)
-    for stay in sets_of(held.leaving, book):
+    for fewer in sets_of(held.leaving - for_growth, book):
+        stay = fewer | for_growth
         if stay == held.leaving or not fits(free_of(book, stay), tasks):
             continue
         if _is_below_limits(book, served, stay) and all(_may_still(held, job, served, stay) for job in takers):
@@ -309,6 +311,32 @@ def _fewer_entitled(held: Round) -> Iterator[Finding]:
 
 
 # Several rounds.
+
+
+def _in_growth(course: Course) -> Iterator[Finding]:
+    """For running jobs that grow, others give up what they borrowed, and no more than their queue's grow by in the next round."""
+    for number, (held, after) in enumerate(zip_longest(course.rounds, course.rounds[1:]), 1):
+        grown, left = Counter[str](), Counter[str]()
+        for step in after.steps if after else ():
+            if isinstance(step, Grow):
+                grown[held.book.jobs[str(step.job)].queue] += sum(int(task.gpus) for task in step.tasks)
+        for name in sorted({str(step.beneficiary) for step in held.evictions}):
+            job, mine = (
+                held.book.jobs[name],
+                held.leaving_for(name) if held.book.jobs[name].spots else frozenset[Part](),
+            )
+            left[job.queue] += sum(part.milli for part in mine)
+            for part in sorted(mine):
+                if held.book.jobs[part.job].queue == job.queue or held.book.standing(part, job.queue) != "borrowed":
+                    yield Finding(
+                        "unlawful", number, f"{part.job} leaves for the growth of {name}, and borrows nothing"
+                    )
+        for queue, milli in sorted(left.items()):
+            if milli > grown[queue]:
+                text = (
+                    f"{milli / GPU:g} GPUs leave for jobs of {queue} to grow, and they grow by {grown[queue] / GPU:g}"
+                )
+                yield Finding("needless", number, text)
 
 
 def _in_history(course: Course) -> Iterator[Finding]:

@@ -1,0 +1,206 @@
+"""Running elastic gangs that are not at their full size, and the tasks by which they could grow inside their guarantees.
+
+Such a task is written as a pending job of its own, named as a part of its gang (solver/model/parts), so that whatever serves jobs
+serves it: on what is free, or once others have given back what they borrowed (DESIGN section 5, amendment 7).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count, islice
+
+import msgspec
+
+from solver.backfill.eligibility import ends_in, held_back
+from solver.backfill.reservation_documents import document_reservations, kept_from
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.sharing import sharing_of
+from solver.model.parts import missing_part, owner_of
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName, QueueName, TaskGroup
+from solver.placement.placement import PlacedGang
+from solver.placement.starts import JobStart
+from solver.placement.views import place_in_view
+from solver.policy.policy import Policy
+from solver.policy.precedence import ordering_of
+from solver.policy.tree import QueueTree
+from solver.queueing.demand import StartCandidate, in_order
+from solver.queueing.entry import lets_in
+from solver.queueing.loans import loans_in
+from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.options import Option, charge_of, option_of, options_of
+
+
+def growing_gangs(
+    snapshot: Snapshot, policy: Policy, tree: QueueTree, room: FreeCapacity, in_line: Collection[QueueName]
+) -> Iterator[tuple[Job, Option]]:
+    """Running gangs that are not at their full size, and of which nothing is in flight; each as it is served now.
+
+    `in_line`: strict queues of which jobs wait: growth would pass them.
+    """
+    busy = {intent.job for intent in snapshot.in_flight.intents}
+    sharing = sharing_of(policy, tree, snapshot.nodes)
+    types, type_of = {node.gpu_type for node in snapshot.nodes if node.gpus}, snapshot.gpu_types
+    for job in snapshot.jobs:
+        if job.phase != "running" or job.name in busy or not _may_be_larger(job) or job.name != owner_of(job.name):
+            continue
+        known, queue = policy.priority_class(job), job.spec.queue
+        if known is None or queue in in_line or not _lets_in(tree, queue, known.name):
+            continue
+        if any(task.node not in room.index for task in job.placement):
+            continue
+        option = option_of(job, options_of(job.spec, types, sharing, known.slo_class), type_of)
+        if option is not None:
+            yield job, option
+
+
+def queues_in_line(candidates: Sequence[StartCandidate], started: Collection[JobName]) -> set[QueueName]:
+    """Strict queues of which jobs wait."""
+    return {c.job.spec.queue for c in candidates if c.strict and c.job.name not in started}
+
+
+def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
+    """Whether the queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
+    return lets_in(tree, queue, priority_class) and ordering_of(tree, queue).turns is None
+
+
+def _may_be_larger(job: Job) -> bool:
+    """Some tasks are missing, and where new ones go is settled by the rest: bundles have to be whole for that."""
+    groups, counts = job.spec.task_groups, Counter([task.group for task in job.placement])
+    if all(counts[group.name] >= group.replicas for group in groups):
+        return False
+    gaps = any(task.index >= counts[task.group] for task in job.placement)
+    bundled = any(job.spec.bundle_of(group) for group in groups)
+    instances = any(group.shape.mig is not None for group in groups)
+    return not (gaps and bundled) and not instances
+
+
+def held_back_growing(
+    gangs: Sequence[tuple[Job, tuple[Option, ...]]],
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[StartCandidate],
+    shares: Shares,
+    room: FreeCapacity,
+) -> tuple[StartCandidate, ...]:
+    """Gangs that may grow, in their order. They come after all that wait, and reservations hold them back as they do those."""
+    ordered, declared = in_order(gangs, policy, shares, snapshot.time), document_reservations(snapshot)
+    growing = kept_from(ordered, declared, policy, shares.tree, snapshot.time)
+    reserved = [held for held in snapshot.in_flight.reservations if held.holder in room.reserved]
+    if not reserved:
+        return growing
+    everybody, ends = (*candidates, *growing), ends_in(snapshot, loans_in(snapshot, policy, shares))
+    held = held_back(everybody, reserved, ends, policy, shares, room, snapshot.time)
+    return held[len(candidates) :]
+
+
+def missing_tasks(
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[StartCandidate],
+    started: Collection[JobName],
+    shares: Shares,
+    room: FreeCapacity,
+) -> list[StartCandidate]:
+    """The tasks by which running gangs could grow inside their guarantees, each as a job that waits, in the order of the gangs.
+
+    Gangs that have to keep to a domain, bundles and spreads are left out: they grow on what is free alone.
+    """
+    in_line, headroom = queues_in_line(candidates, started), QuotaHeadroom(shares)
+    able = [
+        (job, (option,))
+        for job, option in growing_gangs(snapshot, policy, shares.tree, room, in_line)
+        if _takes_back(job) and _has_guarantee_left(headroom, job, option)
+    ]
+    if not able:
+        return []
+    gangs = held_back_growing(able, snapshot, policy, candidates, shares, room)
+    return [task for number, gang in enumerate(gangs) for task in _tasks_of(gang, number, headroom)]
+
+
+def _takes_back(job: Job) -> bool:
+    return not (job.spec.effective_topology.required or job.spec.topology.spread)
+
+
+def _has_guarantee_left(headroom: QuotaHeadroom, job: Job, option: Option) -> bool:
+    return any(
+        all(headroom.entitled.left(line) for line in headroom.shares.tree.lines(job.spec.queue, kind))
+        for kind in option.charge
+    )
+
+
+def _tasks_of(gang: StartCandidate, number: int, headroom: QuotaHeadroom) -> Iterator[StartCandidate]:
+    spec, option = gang.job.spec, gang.options[0]
+    for place, group in enumerate(spec.task_groups):
+        if group.shape.uses_gpus and not spec.bundle_of(group) and not group.topology.spread:
+            alone = _alone(option, place)
+            likeness = -1 - number * len(spec.task_groups) - place
+            most = _inside_at_most(headroom, spec.queue, alone, group.replicas)
+            yield from (_as_candidate(gang, job, alone, likeness) for job in _missing(gang.job, group, most))
+
+
+def fit_beside(tasks: Iterable[StartCandidate], starts: Iterable[JobStart], room: FreeCapacity) -> bool:
+    """Whether all of these find a place on what is left beside these starts."""
+    left = room.copy()
+    for start in starts:
+        left.occupy(start.held)
+    return all(place_in_view(left, task, task.options, None) for task in tasks)
+
+
+def in_gangs(starts: Iterable[JobStart], snapshot: Snapshot) -> list[JobStart]:
+    """The same tasks with the numbers that they have in their gangs: the least that are missing."""
+    gangs, found = {job.name: job for job in snapshot.jobs}, list[JobStart]()
+    free = dict[tuple[JobName, str], Iterator[int]]()
+    for start in starts:
+        gang = gangs[owner_of(start.candidate.job.name)]
+        for group in start.candidate.job.spec.task_groups:
+            numbers = free.setdefault((gang.name, group.name), iter(_missing_numbers(gang, group.name)))
+            tasks = tuple(msgspec.structs.replace(task, index=next(numbers)) for task in start.placed.tasks)
+            found.append(replace(start, placed=replace(start.placed, tasks=tasks)))
+    return found
+
+
+def _missing_numbers(gang: Job, name: str) -> Iterator[int]:
+    there = {task.index for task in gang.placement if task.group == name}
+    return (number for number in count() if number not in there)
+
+
+def _alone(option: Option, place: int) -> Option:
+    """One more task of a group, served as the gang is."""
+    shapes, types = (option.shapes[place],), (option.gpu_types[place],)
+    charge = charge_of(shapes, types, (1,))
+    return Option(types, 0, (0.0,), shapes, charge, charge, inside_only=True)
+
+
+def _inside_at_most(headroom: QuotaHeadroom, queue: QueueName, option: Option, most: int) -> int:
+    """So many tasks lie inside the guarantees as a whole, each beside the ones before."""
+
+    def inside(tasks: int) -> bool:
+        return headroom.entitled.holds(queue, {kind: milli * tasks for kind, milli in option.charge.items()})
+
+    return next((tasks - 1 for tasks in range(1, most + 1) if not inside(tasks)), most)
+
+
+def _missing(job: Job, group: TaskGroup, most: int) -> Iterator[Job]:
+    held = sum(task.group == group.name for task in job.placement)
+    numbers = islice(_missing_numbers(job, group.name), min(most, group.replicas - held))
+    return (missing_part(job, group, number) for number in numbers)
+
+
+def _as_candidate(gang: StartCandidate, job: Job, option: Option, likeness: int) -> StartCandidate:
+    layer = gang.sub_layer.of_growth
+    return replace(gang, job=job, sub_layer=layer, options=(option,), likeness=likeness, inside_only=True, strict=False)
+
+
+def as_start(gang: StartCandidate, more: Sequence[JobStart] = ()) -> JobStart:
+    """A running gang, as one that has just started: its tasks are the first, and the rest is missing.
+
+    `more`: tasks that are settled to join gangs, each as a job of its own.
+    """
+    joining = (start for start in more if owner_of(start.candidate.job.name) == gang.job.name)
+    tasks = (*gang.job.placement, *(task for start in joining for task in start.placed.tasks))
+    counts = Counter(task.group for task in tasks)
+    sizes = tuple(counts[group.name] for group in gang.job.spec.task_groups)
+    return JobStart(gang, gang.options[0], PlacedGang(tasks, strain=0.0), sizes)
