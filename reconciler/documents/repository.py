@@ -139,6 +139,7 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from type_weight_problems(found.settings, capacity)
     yield from host_share_problems(found.settings, found.known("NodePool"))
     yield from _class_problems(found)
+    yield from _pool_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
     yield from checkpoint_problems(found.checkpoints)
@@ -176,6 +177,16 @@ def _class_problems(found: DocumentSet) -> Iterator[Problem]:
             if classes is not None and name not in classes:
                 message, fix = f"there is no PriorityClass {name}", did_you_mean(name, classes)
                 yield queue.problem(("spec", "priorityClasses", index), "unknown-priority-class", message, fix)
+
+
+def _pool_problems(found: DocumentSet) -> Iterator[Problem]:
+    """Pools that a queue or a class names and nobody declares."""
+    pools = found.known("NodePool")
+    for document in (*found.queues, *found.classes):
+        for index, name in enumerate(document.value.pools or ()):
+            if pools is not None and name not in pools:
+                message, fix = f"there is no NodePool {name}", did_you_mean(name, pools)
+                yield document.problem(("spec", "pools", index), "unknown-pool", message, fix)
 
 
 def _compile(found: DocumentSet) -> Compiled:

@@ -36,6 +36,12 @@ def test_another_share_is_another_policy_and_none_is_the_same_as_before() -> Non
     assert reading(silent).checked().policy.digest == none.policy.digest
 
 
+def test_pools_that_nobody_declares_are_problems_of_queues_and_classes() -> None:
+    head = "apiVersion: quorate.dev/v1\nkind: %s\nmetadata: {name: %s}\nspec: {pools: [big, bigg]}\n"
+    more = {"policies/q.yaml": head % ("Queue", "q"), "policies/c.yaml": head % ("PriorityClass", "c")}
+    assert sorted(codes(carried() | more)) == [("c.yaml:4:21", "unknown-pool"), ("q.yaml:4:21", "unknown-pool")]
+
+
 @pytest.mark.parametrize(
     ("entries", "problems"),
     [
