@@ -38,7 +38,7 @@ from reconciler.documents.type_weights import type_weight_problems
 from reconciler.model.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from solver.model.cluster import Node
 from solver.policy.images import ImagePolicy
-from solver.policy.policy import Policy, SchedulingPolicy, policy_of
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 
 NO_DOCUMENTS = "no-documents"
 """The code of the problem of a repository without a policy."""
@@ -182,7 +182,8 @@ def _class_problems(found: DocumentSet) -> Iterator[Problem]:
 def _pool_problems(found: DocumentSet) -> Iterator[Problem]:
     """Pools that a queue or a class names and nobody declares."""
     pools = found.known("NodePool")
-    for document in (*found.queues, *found.classes):
+    documents: list[Declaration[Queue] | Declaration[PriorityClass]] = [*found.queues, *found.classes]
+    for document in documents:
         for index, name in enumerate(document.value.pools or ()):
             if pools is not None and name not in pools:
                 message, fix = f"there is no NodePool {name}", did_you_mean(name, pools)

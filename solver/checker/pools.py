@@ -24,9 +24,16 @@ def pool_violations(case: JudgedPlan) -> Iterator[Violation]:
             continue
         for task in step.tasks:
             node = case.ground.by_name.get(task.node)
-            problem = _problem(case, job, node) if node is not None else ""
+            problem = _problem(case, job, node) or _too_small(job, task.group, node) if node is not None else ""
             if problem:
                 yield Violation("S2", step.job, f"task {task.group}/{task.index} is on {task.node}, {problem}")
+
+
+def _too_small(job: Job, group: str, node: Node) -> str:
+    least = next((known.shape.min_gpu_memory for known in job.spec.task_groups if known.name == group), None)
+    if least is not None and not (node.gpus and all(gpu.memory >= least for gpu in node.gpus)):
+        return f"whose GPUs do not have {least} each"
+    return ""
 
 
 def _problem(case: JudgedPlan, job: Job, node: Node) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from solver.model.cluster import Node
 from solver.model.node_sets import NodeSet
+from solver.model.quantities import Memory
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskGroup
 from solver.policy.policy import Policy
@@ -19,21 +20,26 @@ from solver.policy.tree import QueueTree
 
 
 class PoolLimit(NamedTuple):
-    """The pools that a job may be on; None: any. `off_gpus`: not on nodes that have GPUs."""
+    """The pools that a job may be on; None: any. `off_gpus`: not on nodes with GPUs. `gpu_memory`: what each GPU has at least."""
 
     pools: frozenset[str] | None
     off_gpus: bool
+    gpu_memory: Memory | None = None
 
     @property
     def name(self) -> str:
         """What it is called in reasons."""
+        words = []
         if self.pools is not None:
-            words = f"pools {', '.join(sorted(self.pools))}" if self.pools else "no pool"
-            return f"{words} without GPUs" if self.off_gpus else words
-        return "nodes without GPUs" if self.off_gpus else "any"
+            words.append(f"pools {', '.join(sorted(self.pools))}" if self.pools else "no pool")
+        words += ["nodes without GPUs"] if self.off_gpus else []
+        words += [f"GPUs of at least {self.gpu_memory}"] if self.gpu_memory is not None else []
+        return ", ".join(words) or "any"
 
     def allows(self, node: Node) -> bool:
         """Whether the job may be there."""
+        if self.gpu_memory is not None and not (node.gpus and all(gpu.memory >= self.gpu_memory for gpu in node.gpus)):
+            return False
         return (self.pools is None or node.pool in self.pools) and not (self.off_gpus and node.gpus)
 
 
@@ -53,14 +59,14 @@ def pool_limit(job: Job, policy: Policy, tree: QueueTree) -> PoolLimit:
 
 
 def with_pool_limits(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """The snapshot in which every job is limited to the nodes that the policy opens to it."""
-    if not _says_anything(policy):
+    """The snapshot in which every job is limited to the nodes that the policy opens to it, and that have the GPUs it asks for."""
+    if not _says_anything(policy) and not any(map(_asks_memory, snapshot.jobs)):
         return snapshot
     tree, sets = QueueTree.of(policy), {known.name: known for known in snapshot.node_sets}
     more, jobs = dict[str, NodeSet](), list[Job]()
     for job in snapshot.jobs:
         limit = pool_limit(job, policy, tree)
-        if limit == NO_LIMIT:
+        if limit == NO_LIMIT and not _asks_memory(job):
             jobs.append(job)
             continue
         groups = tuple(_limited(group, limit, snapshot.nodes, sets, more) for group in job.spec.task_groups)
@@ -77,10 +83,17 @@ def _says_anything(policy: Policy) -> bool:
     )
 
 
+def _asks_memory(job: Job) -> bool:
+    return any(group.shape.min_gpu_memory is not None for group in job.spec.task_groups)
+
+
 def _limited(
     group: TaskGroup, limit: PoolLimit, nodes: Iterable[Node], sets: dict[str, NodeSet], more: dict[str, NodeSet]
 ) -> TaskGroup:
     """The group on the nodes of its own set that the limit allows; `more`: sets that are made for that."""
+    limit = limit._replace(gpu_memory=group.shape.min_gpu_memory)
+    if limit == NO_LIMIT:
+        return group
     name = f"{group.nodes}, {limit.name}" if group.nodes else limit.name
     if name not in more:
         mine = set(sets[group.nodes].nodes) if group.nodes else None
