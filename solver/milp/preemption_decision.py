@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -332,7 +332,9 @@ class Realisation:
             if not self._place(number, room, soon, exact=exact):
                 return False
         used = self._used()
-        return self._move(room, used, exact=exact) and self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
+        if not self._move(room, soon, used, exact=exact):
+            return False
+        return self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
 
     def _place(self, number: int, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> bool:
         job = self.jobs[number]
@@ -365,14 +367,18 @@ class Realisation:
             for device in task.devices
         }
 
-    def _move(self, room: FreeCapacity, used: Mapping[DeviceId, int], *, exact: bool) -> bool:
-        """Who moves finds a place no further apart than it is now; and leaves devices to somebody."""
+    def _move(self, room: FreeCapacity, soon: FreeCapacity, used: Mapping[DeviceId, int], *, exact: bool) -> bool:
+        """Who moves finds a place no further apart than it is now; and leaves devices to somebody, or CPU or memory."""
         for job in self.moving:
             mover, view = job.mover, seen(room, room.reserved)
             spec = mover.job.spec
             users = Counter(used[d] for task in mover.job.placement for d in task.devices if d in used)
             if not users:
-                continue
+                held = tuple(mover.held(mover.job.placement))
+                users = self._users_of_host(_short_without(soon, held), soon)
+                if not users:
+                    soon.occupy(held)
+                    continue
             found = (
                 _on_hosts(view, spec, mover.option, job.hosts)
                 if exact
@@ -425,10 +431,15 @@ class Realisation:
             short = _short_without(soon, tasks)
             if not short:
                 soon.occupy(tasks)
-            for number, placed in self.placed.items():
-                count = sum(soon.index[task.node] in short for task in placed.tasks)
-                if count and number not in self.now:
-                    users[base][number] = count
+            users[base].update(self._users_of_host(short, soon))
+
+    def _users_of_host(self, short: Collection[int], soon: FreeCapacity) -> Counter[int]:
+        """Those who wait and are to be on nodes that would lack CPU or memory, with their tasks there."""
+        found = Counter[int]()
+        for number, placed in self.placed.items() if short else ():
+            if number not in self.now:
+                found[number] = sum(soon.index[task.node] in short for task in placed.tasks)
+        return +found
 
     def _keeps_rights(self, soon: FreeCapacity) -> bool:
         """Whether on each node jobs with a right to it get what jobs without GPUs leave, and no others."""

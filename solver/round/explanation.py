@@ -154,7 +154,8 @@ class RoundExplanation:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
         grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
         preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
-        moves = self._moves()
+        moves, crosses = self._moves(), any(known.by == "straddle" for known in self.leaving)
+        carried = HostShares.of(self.snapshot.nodes if crosses else (), self.policy.scheduling.host_share)
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
             if known.at is not None:
@@ -164,15 +165,8 @@ class RoundExplanation:
                 if name in moves:
                     yield _moving(moves[name], to)
                     continue
-                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave, *self._beside(known))
-
-    def _beside(self, known: PlannedEviction) -> tuple[Cpu, Memory, bool]:
-        """CPU and memory that a job gives up that gives up no GPUs; and of one across a line, whether it has too much of them."""
-        beside = HostUse() if known.gpus else known.beside
-        carried = HostShares.of(
-            self.snapshot.nodes if known.by == "straddle" else (), self.policy.scheduling.host_share
-        )
-        return Cpu(beside.cpu), Memory(beside.memory), known.by == "straddle" and carried.exceeds((known.job,))
+                beside = _given_up_beside(known, carried)
+                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave, *beside)
 
     def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]
@@ -237,6 +231,12 @@ class RoundExplanation:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+
+def _given_up_beside(known: PlannedEviction, carried: HostShares) -> tuple[Cpu, Memory, bool]:
+    """CPU and memory of a job that gives up no GPUs; and of one across a line, whether it has more than its GPUs carry."""
+    beside = HostUse() if known.gpus else known.beside
+    return Cpu(beside.cpu), Memory(beside.memory), known.by == "straddle" and carried.exceeds((known.job,))
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:

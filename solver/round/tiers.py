@@ -407,9 +407,9 @@ def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom
 
 
 def _wholly_entitled(starts: Iterable[JobStart], headroom: QuotaHeadroom) -> Iterator[JobStart]:
-    """The starts that lie inside guarantees to the last GPU."""
+    """The starts that lie inside guarantees to the last GPU; none without GPUs, which lie inside none."""
     for start in starts:
-        if headroom.entitled.holds(start.queue, start.option.charge):
+        if any(start.option.charge.values()) and headroom.entitled.holds(start.queue, start.option.charge):
             headroom.take(start.queue, start.option.charge)
             yield start
 
