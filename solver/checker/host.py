@@ -62,8 +62,8 @@ class HostClaims:
         """Jobs without GPUs that leave for others: each makes room for what somebody has a right to."""
         for name in sorted(steps):
             job = self.case.parted.jobs[name]
-            if steps[name].beneficiary not in self.case.promises:
-                continue  # it leaves for a gang that grows, which is promised nothing yet
+            if self._keeps_for_others:
+                continue
             if self._has_gpus(job.placement) or self._has_gpus(self.case.jobs[owner_of(name)].placement):
                 continue
             if self._is_below_max(job):
@@ -98,6 +98,15 @@ class HostClaims:
     def _beyond(self, job: Job, task: TaskPlacement) -> Beside:
         (cpu, memory), carried = _beside(job, task), self._carried(task)
         return max(0, cpu - carried[0]), max(0, memory - carried[1])
+
+    @cached_property
+    def _keeps_for_others(self) -> bool:
+        """Whether something is reserved, or leaves for gangs that grow, which are promised nothing yet.
+
+        Then not all that is free is open to everybody.
+        """
+        grows = any(step.beneficiary and step.beneficiary not in self.case.promises for step in self.case.leaving)
+        return bool(grows or self.case.snapshot.in_flight.reservations or self.case.policy.reservations)
 
     def _is_below_max(self, job: Job) -> bool:
         """Whether some queue on its path has a max of CPU or memory: then its leaving makes room below that."""

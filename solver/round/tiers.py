@@ -49,6 +49,7 @@ from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
+from solver.round.sparing import spared
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +330,7 @@ def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
 
 
 def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> Decision:
-    starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    starts, promises = (*this.starts, *answer.starts), _needed(this, answer)
     growth, growing = tuple(this.growth), tuple(this.growth_promises)
     shares, candidates = this.ground.shares, this.ground.candidates
     after = _less_beside(shares.without(_charges((*promises, *growing))), (*promises, *growing))
@@ -362,6 +363,16 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
         growth=growth,
         growth_promises=growing,
     )
+
+
+def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...]:
+    """The promises without jobs that need not leave for them any more; below a max of CPU or memory all that leave are needed."""
+    if this.ground.shares.users.host_max:
+        return tuple(this.promises)
+    left = this.soon.copy()
+    for start in answer.starts:
+        left.occupy(start.held)
+    return spared(this.promises, left)
 
 
 def _with_displacing(
