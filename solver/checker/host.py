@@ -59,21 +59,6 @@ class HostClaims:
         return step.tasks if step else ()
 
     def findings(self, steps: Mapping[JobName, Evict | Shrink]) -> Iterator[Violation]:
-        """Jobs without GPUs that leave for others: each makes room for what somebody has a right to."""
-        for name in sorted(steps):
-            job = self.case.parted.jobs[name]
-            if self._keeps_for_others:
-                continue
-            if self._has_gpus(job.placement) or self._has_gpus(self.case.jobs[owner_of(name)].placement):
-                continue
-            if self._is_below_max(job):
-                continue
-            held = _added_up([(job, job.placement)])
-            if not any(self._is_short(node, beside) for node, beside in held.items()):
-                yield Violation("S8", name, "is evicted, and could stay beside all that its nodes are promised for")
-        yield from self._beyond_share(steps)
-
-    def _beyond_share(self, steps: Mapping[JobName, Evict | Shrink]) -> Iterator[Violation]:
         """Jobs that ask for more than their GPUs carry: what is beyond is free, or left by others than leave for them."""
         for name, step in sorted(self.case.promises.items()):
             job = self.case.jobs.get(name)
@@ -98,20 +83,6 @@ class HostClaims:
     def _beyond(self, job: Job, task: TaskPlacement) -> Beside:
         (cpu, memory), carried = _beside(job, task), self._carried(task)
         return max(0, cpu - carried[0]), max(0, memory - carried[1])
-
-    @cached_property
-    def _keeps_for_others(self) -> bool:
-        """Whether something is reserved, or leaves for gangs that grow, which are promised nothing yet.
-
-        Then not all that is free is open to everybody.
-        """
-        grows = any(step.beneficiary and step.beneficiary not in self.case.promises for step in self.case.leaving)
-        return bool(grows or self.case.snapshot.in_flight.reservations or self.case.policy.reservations)
-
-    def _is_below_max(self, job: Job) -> bool:
-        """Whether some queue on its path has a max of CPU or memory: then its leaving makes room below that."""
-        path = self.case.lookup.path(job.spec.queue)
-        return any(entry.max is not None for queue in path for entry in queue.host_quota)
 
     @cached_property
     def _inside(self) -> frozenset[JobName]:
@@ -161,11 +132,6 @@ class HostClaims:
         known = self.case.lookup.class_of(job)
         preemptible, value = (known.preemptible, known.value) if known else (True, 0)
         return preemptible, -value, job.started_at or 0, owner_of(job.name), job.name
-
-    def _is_short(self, node: NodeName, staying: Beside) -> bool:
-        """Whether a node lacks CPU or memory for all that is to be there, if this stayed as well."""
-        every = zip(self._need[node], staying, self._capacity(node), strict=True)
-        return any(need + more > has for need, more, has in every)
 
     def _capacity(self, node: NodeName) -> Beside:
         known = self.case.ground.by_name.get(node)

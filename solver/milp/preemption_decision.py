@@ -10,6 +10,7 @@ import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
+from solver.milp.canonical_order import CanonicalOrder
 from solver.milp.optimiser import Effort, Optimiser
 from solver.milp.preemption_places import EXACT_NODES_MAX, PreemptionPlaces, SlotKind, TaskKind
 from solver.milp.preemption_program import (
@@ -133,7 +134,8 @@ class PreemptionDecision:
         """Serve whom the program serves; False where it has no answer that can be kept."""
         if not self.program.served:
             return True
-        stated = self.program.builder.build()
+        order = CanonicalOrder.of(self.program.builder.build())
+        stated = order.program
         time_limit_s, is_large = limits.time_limit.seconds, self.program.is_large
         effort = (
             Effort(GAP, time_limit_s, limits.seed, nodes_max=NODES_MAX)
@@ -145,9 +147,10 @@ class PreemptionDecision:
             return False
         layers = zip(stated.objectives, solution.reached, strict=True)
         self.gaps = {known.name: max(0.0, reached.bound - reached.value) for known, reached in layers}
-        leaving = {number for number, column in self.program.leaving.items() if solution.values[column] > 0.5}
-        jobs, moving = self._realised(solution.values)
-        for exact in (False, True):
+        values = order.given_back(solution.values)
+        leaving = {number for number, column in self.program.leaving.items() if values[column] > 0.5}
+        jobs, moving = self._realised(values)
+        for exact in self._ways_to_place():
             realisation = Realisation(
                 self.making,
                 self.tier,
@@ -156,12 +159,18 @@ class PreemptionDecision:
                 leaving,
                 moving,
                 self.places.still,
-                self._credits(solution.values),
+                self._credits(values),
             )
             if realisation.find(exact=exact):
                 realisation.keep()
                 return True
         return False
+
+    def _ways_to_place(self) -> tuple[bool, ...]:
+        """Whether on the program's very nodes: first where it knows each node's worth, never where GPUs may be partitioned anew."""
+        if any(self.making.attempts.soon.partitions.gpus.values()):
+            return (False,)
+        return (True, False) if self.places.is_exact else (False, True)
 
     def _credits(self, values: Floats) -> dict[int, dict[int, float]]:
         """By holder, and by family, what leaves for it."""
@@ -400,7 +409,7 @@ class Realisation:
         users = {base: self._users(members, used) for base, members in gangs.items()}
         self._add_users_of_host(gangs, users, soon)
         needed = self._needed(gangs, {base for base, found in users.items() if found})
-        for base in sorted(needed, key=lambda base: (len(users[base]), base)):
+        for base in sorted(needed, key=self._by_size):
             found = self._beneficiary(base, gangs[base], users[base])
             if found is None:
                 return False
@@ -409,13 +418,17 @@ class Realisation:
 
     def _needed(self, gangs: Mapping[int, Sequence[int]], used: set[int]) -> set[int]:
         """Those whose devices somebody gets, and those without whom shares or limits would not let everybody have what they get."""
-        held = self.making.attempts.evictable.allocations
         needed = used if self._may_all([n for base in used for n in gangs[base]]) else set(gangs)
-        for base in sorted(needed - used, key=lambda base: (-int(held.leave[base]), -base)):
+        for base in sorted(needed - used, key=self._by_size):
             others = needed - {base}
             if self._may_all([n for other in others for n in gangs[other]]):
                 needed = others
         return needed
+
+    def _by_size(self, base: int) -> tuple[int, int, int]:
+        """The largest first, then the first submitted: no name decides."""
+        held = self.making.attempts.evictable.allocations
+        return -int(held.leave[base]), int(held.holders[base].job.submitted_at), base
 
     def _add_users_of_host(
         self, gangs: Mapping[int, Sequence[int]], users: Mapping[int, defaultdict[int, int]], soon: FreeCapacity
@@ -493,10 +506,12 @@ class Realisation:
         able = [n for n in waiting if is_used or self._shares_limit(n, queue)]
         credit = self.credits.get(base if base in members else members[0], {})
 
-        def turn(number: int) -> tuple[float, bool, int, int]:
+        size = sum(int(held.gpus[member]) for member in members)
+
+        def turn(number: int) -> tuple[float, bool, bool, int, int]:
             job, got = self.jobs[number], sum(int(held.gpus[member]) for member in self.victims.get(number, ()))
-            due, enough = credit.get(job.served.family, 0.0), got >= MILLI_PER_GPU * job.served.gpus
-            return -due, enough, job.candidate.job.submitted_at, number
+            due, lacks = credit.get(job.served.family, 0.0), MILLI_PER_GPU * job.served.gpus - got
+            return -due, lacks <= 0, lacks < size, job.candidate.job.submitted_at, number
 
         found = min(able, key=turn, default=None)
         if found is None:

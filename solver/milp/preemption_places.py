@@ -76,6 +76,15 @@ class NodeReleases(NamedTuple):
     memory: int
 
 
+class Opening(NamedTuple):
+    """Where free GPUs are divided anew: for tasks of a trust domain that wait for the same jobs to leave, or for nobody."""
+
+    node: int
+    domain: TrustDomain
+    mask: int
+    still: bool
+
+
 class FractionedGpu(NamedTuple):
     """A GPU in fractions: what is free of it, for which trust domain, what holders have, and the column of its becoming whole."""
 
@@ -90,8 +99,8 @@ class FractionedGpu(NamedTuple):
 class PreemptionPlaces:
     """The rows of nodes. `on`: by slot and node the column that counts its tasks; `parts`: the same by GPU that is divided.
 
-    `still`: the nodes that nobody is about to leave, where jobs may go on. `opened`: by node and trust domain the columns of GPUs
-    that are divided anew; `on_opened`: by slot and node those that count its tasks on each of these. `in_cell`: by kind of task and
+    `still`: the nodes that nobody is about to leave, where jobs may go on. `opened`: the columns of GPUs that are divided
+    anew; `on_opened`: by slot and node those that count its tasks on each of these. `in_cell`: by kind of task and
     cell how many are there; cells are the closest domains to which any gang keeps.
     """
 
@@ -102,7 +111,7 @@ class PreemptionPlaces:
     masks: list[Mask] = field(default_factory=list)
     on: dict[SlotKind, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     parts: dict[SlotKind, dict[DeviceId, int]] = field(default_factory=lambda: defaultdict(dict))
-    opened: dict[tuple[int, TrustDomain], list[int]] = field(default_factory=lambda: defaultdict(list))
+    opened: dict[Opening, list[int]] = field(default_factory=lambda: defaultdict(list))
     on_opened: dict[SlotKind, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(dict))
     divided: dict[DeviceId, FractionedGpu] = field(default_factory=dict)
     in_cell: dict[TaskKind, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -265,7 +274,7 @@ class PreemptionPlaces:
             if gpu.node == node and gpu.domain == domain:
                 self.parts[slot][device] = builder.column(min(most, each))
         free = int(self.room.free_gpus[node]) + self._gpus_gained(node)
-        opened = self.opened[node, domain]
+        opened = self.opened[Opening(node, domain, slot.mask, slot.still)]
         wanted = ceil(most / each)
         while len(opened) < min(free, wanted):
             opened.append(builder.column(1))
@@ -339,20 +348,19 @@ class PreemptionPlaces:
         if self.room.reserved:
             self._rows([slot for slot in slots if slot.moves], nobody, seen(self.room, self.room.reserved), {})
         self._rows_beyond_share(slots)
-        for (node, domain), opened in self.opened.items():
+        for opening, opened in self.opened.items():
             for place, column in enumerate(opened):
-                self._row_of_opened(slots, node, domain, place, column)
+                self._row_of_opened(slots, opening, place, column)
 
-    def _row_of_opened(
-        self, slots: Sequence[SlotKind], node: int, domain: TrustDomain, place: int, column: int
-    ) -> None:
+    def _row_of_opened(self, slots: Sequence[SlotKind], opening: Opening, place: int, column: int) -> None:
         """A free GPU that is divided among tasks of one trust domain."""
+        pool = self.room.nodes[opening.node].pool
         tasks = {
-            self.on_opened[slot][node][place]: float(slot.shape.cost)
+            self.on_opened[slot][opening.node][place]: float(slot.shape.cost)
             for slot in slots
             if isinstance(slot.shape, SharedShape)
-            and slot.shape.domain(self.room.nodes[node].pool) == domain
-            and place < len(self.on_opened[slot].get(node, ()))
+            and (slot.shape.domain(pool), slot.mask, slot.still) == opening[1:]
+            and place < len(self.on_opened[slot].get(opening.node, ()))
         }
         self.program.builder.at_most({**tasks, column: -float(MILLI_PER_GPU)}, 0.0)
 
@@ -423,7 +431,8 @@ class PreemptionPlaces:
         for slot in slots:
             if isinstance(slot.shape, SharedShape):
                 domain = slot.shape.domain(pool)
-                asked |= dict.fromkeys(self.opened[node, domain], 1.0) if domain is not None else {}
+                if domain is not None:
+                    asked |= dict.fromkeys(self.opened[Opening(node, domain, slot.mask, slot.still)], 1.0)
             elif slot.shape.gpus and node in self.on[slot]:
                 asked[self.on[slot][node]] = float(slot.shape.gpus)
         wholes = {

@@ -586,7 +586,7 @@ class PreemptionProgram:
     def _entitled_lost(self, layer: SubLayer) -> dict[int, float]:
         """GPUs inside their own queue's share that leave, where waiting work of the same value or less is served in this layer.
 
-        It would only take their place.
+        It would only take their place. Tasks beyond a job's minima yield to jobs of the same value.
         """
         least = dict[QueueName, int]()
         for served in self.served.values():
@@ -598,8 +598,7 @@ class PreemptionProgram:
             column: self._gpus(number)
             for number, column in self.leaving.items()
             if (queue := held.holders[number].job.spec.queue) in least
-            and held.base[number] == number
-            and held.holders[number].base_priority >= least[queue]
+            and held.holders[number].base_priority >= least[queue] + (held.base[number] != number)
             and self._inside(number)
         }
 

@@ -23,6 +23,10 @@ Charge = Mapping[GpuType, int]
 """Milli-GPU by type: what a gang costs its queue."""
 
 
+NEVER = -(2**62)
+"""Before any instant."""
+
+
 class ServedOrder(NamedTuple):
     """Which of two queues comes first where nothing else tells: the one served longest ago, then that of the earliest job."""
 
@@ -129,15 +133,15 @@ def served_order_of(snapshot: Snapshot, tree: QueueTree) -> dict[QueueName, Serv
         if job.phase == "pending":
             submitted[queue] = min(job.submitted_at, submitted.get(queue, job.submitted_at))
         elif job.started_at is not None:
-            started[queue] = max(job.started_at, started.get(queue, 0))
+            started[queue] = max(job.started_at, started.get(queue, NEVER))
     last, first = dict[QueueName, int](), dict[QueueName, int]()
     for queue in {*started, *submitted}:
         for step in tree.path(queue):
             if queue in started:
-                last[step] = max(started[queue], last.get(step, 0))
+                last[step] = max(started[queue], last.get(step, started[queue]))
             if queue in submitted:
                 first[step] = min(submitted[queue], first.get(step, submitted[queue]))
-    return {queue: ServedOrder(last.get(queue, 0), first.get(queue, 0)) for queue in {*last, *first}}
+    return {queue: ServedOrder(last.get(queue, NEVER), first.get(queue, 0)) for queue in {*last, *first}}
 
 
 def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None) -> Shares:

@@ -21,7 +21,7 @@ from solver.placement.starts import JobStart
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
-from solver.plan.reasons import AwaitsRelease
+from solver.plan.reasons import AwaitsRelease, Outranked
 from solver.policy.harm import Rule
 from solver.policy.policy import Policy
 from solver.preemption.consolidation import Move
@@ -44,7 +44,8 @@ class RoundExplanation:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
-    `grown`: running gangs that get more tasks.
+    `grown`: running gangs that get more tasks. `standing_back`: jobs that would start in vain, each with the job that would take
+    its GPUs.
     """
 
     snapshot: Snapshot
@@ -56,6 +57,7 @@ class RoundExplanation:
     decision: Decision
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
+    standing_back: Mapping[JobName, JobName] = field(default_factory=dict)
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
     _after: FreeCapacity = field(init=False)
@@ -192,7 +194,7 @@ class RoundExplanation:
         """When those who were promised something can begin."""
         deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
         return {
-            name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
+            name: max((soonest, *(deadlines.get(holder, soonest) for holder in holders)))
             for name, holders in waits_for.items()
         }
 
@@ -226,7 +228,10 @@ class RoundExplanation:
         when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
         for candidate in waiting:
             job = candidate.job
-            yield Waits(job.name, job.spec.queue, why.reasons(candidate), when.get(job.name))
+            reasons = why.reasons(candidate)
+            if job.name in self.standing_back:
+                reasons = (Outranked((self.standing_back[job.name],)),)
+            yield Waits(job.name, job.spec.queue, reasons, when.get(job.name))
         for job in self.snapshot.pending:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from solver.backfill.eligibility import ends_in, held_back, is_live, kept_for
-from solver.backfill.nominations import nominations_in
+from solver.backfill.nominations import Nominations, nominations_in
 from solver.backfill.reservation_documents import document_reservations, kept_by, kept_from, with_document_reservations
 from solver.backfill.reservations import reserving_steps
 from solver.capacity.free_capacity import FreeCapacity
@@ -23,7 +25,13 @@ from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
 from solver.preemption.departures import departures
-from solver.preemption.planned_evictions import overdue_growths, planned_evictions, with_asked, yielding
+from solver.preemption.planned_evictions import (
+    PlannedEviction,
+    overdue_growths,
+    planned_evictions,
+    with_asked,
+    yielding,
+)
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.loans import loans_in
 from solver.queueing.manner import with_manners
@@ -34,10 +42,18 @@ from solver.quota.fairshare import demand_of, with_fair_shares
 from solver.quota.lending import live_gpus
 from solver.quota.options import Option
 from solver.round.admission import Admission, Emptied, Gate
+from solver.round.aftermath import begun_by, begun_in_vain, settled
 from solver.round.decision import certifying, decide_with_evictions
 from solver.round.explanation import RoundExplanation
-from solver.round.regrowth import growths
+from solver.round.regrowth import GangGrowth, growths
 from solver.round.steps import steps_of
+from solver.round.tiers import Decision
+
+LOOKED_AHEAD_NODES_MAX = 8
+"""Nodes of clusters in which a round looks ahead to the next one: it takes as long as the round itself."""
+
+LOOKED_AHEAD_MAX = 4
+"""How often a round is decided anew because jobs would start in vain."""
 
 
 def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: RoundCache | None = None) -> Plan:
@@ -48,8 +64,71 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     kept = RoundCache() if kept is None else kept
     kept.begin()
     digest = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
-    settled = with_pool_limits(with_manners(foreseen(snapshot), policy), policy)
-    apart = shrinking_apart(with_document_reservations(settled, policy))
+    watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
+    found = _decided(snapshot, policy, watched, kept)
+    if len(snapshot.nodes) <= LOOKED_AHEAD_NODES_MAX:
+        found = _without_vain_starts(found, snapshot, policy, watched, kept)
+    certified = certifying(found.decision, watched)
+    explanation = RoundExplanation(
+        found.world,
+        found.asked,
+        policy,
+        found.admissions,
+        found.nominations,
+        found.candidates,
+        found.decision,
+        found.leaving,
+        found.grown,
+        found.standing_back,
+    )
+    reservations = (*explanation.reservations(), *document_reservations(found.world))
+    return Plan(
+        digest,
+        policy.digest,
+        (
+            *steps_of(found.world, policy, found.leaving, found.nominations, found.decision, found.grown),
+            *reserving_steps(snapshot.in_flight.reservations, reservations, explanation.provided),
+        ),
+        tuple(explanation.verdicts(reservations)),
+        certified(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _DecidedRound:
+    """A round that is decided: what it was decided on, and what becomes of it.
+
+    `asked`: the world in which those who leave have been asked to. `standing_back`: jobs that were left out, since another would
+    take what they get in the next round, each with that job.
+    """
+
+    world: Snapshot
+    asked: Snapshot
+    admissions: Mapping[JobName, Admission]
+    nominations: Nominations
+    candidates: Sequence[StartCandidate]
+    decision: Decision
+    leaving: Sequence[PlannedEviction]
+    grown: Sequence[GangGrowth]
+    standing_back: Mapping[JobName, JobName]
+
+    def serves(self, job: JobName) -> bool:
+        """Whether a job runs on, starts or is promised its place."""
+        left = {known.job.name for known in self.leaving if known.whole and not known.moves_to}
+        running = {known.name for known in self.world.jobs if known.phase == "running"} - left
+        return job in running | begun_by(self.decision) | self.nominations.jobs
+
+
+def _decided(
+    snapshot: Snapshot,
+    policy: Policy,
+    watched: MonitoredOptimiser | None,
+    kept: RoundCache,
+    back: Mapping[JobName, JobName] = MappingProxyType({}),
+) -> _DecidedRound:
+    """Decide a round in which some jobs stand back for others."""
+    limited = with_pool_limits(with_manners(foreseen(snapshot), policy), policy)
+    apart = shrinking_apart(with_document_reservations(limited, policy))
     departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)
@@ -57,27 +136,35 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
+    able = [candidate for candidate in candidates if candidate.job.name not in back] if back else candidates
     leaves = frozenset(known.job.name for known in departing)
-    watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
-    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept)
-    certified = certifying(decision, watched)
+    decision = decide_with_evictions(world, policy, able, shares, watched, leaves, reserved, kept)
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
     grown = growths(asked, policy, candidates, decision)
-    leaving = (*departing, *asked_now)
-    explanation = RoundExplanation(world, asked, policy, admissions, nominations, candidates, decision, leaving, grown)
-    reservations = (*explanation.reservations(), *document_reservations(world))
-    return Plan(
-        digest,
-        policy.digest,
-        (
-            *steps_of(world, policy, leaving, nominations, decision, grown),
-            *reserving_steps(snapshot.in_flight.reservations, reservations, explanation.provided),
-        ),
-        tuple(explanation.verdicts(reservations)),
-        certified(),
+    return _DecidedRound(
+        world, asked, admissions, nominations, candidates, decision, (*departing, *asked_now), grown, back
     )
+
+
+def _without_vain_starts(
+    found: _DecidedRound, snapshot: Snapshot, policy: Policy, watched: MonitoredOptimiser | None, kept: RoundCache
+) -> _DecidedRound:
+    """The round in which no job starts that the next round would evict, where the job that it stands back for is served instead."""
+    for _ in range(LOOKED_AHEAD_MAX):
+        if not begun_by(found.decision):
+            break
+        ahead = settled(snapshot, found.decision, found.leaving, found.grown)
+        vain = begun_in_vain(found.decision, _decided(ahead, policy, watched, RoundCache()).leaving)
+        if not vain:
+            break
+        back = {**found.standing_back, **vain}
+        other = _decided(snapshot, policy, watched, kept, back)
+        if not all(other.serves(whom) for whom in back.values()):
+            break
+        found = other
+    return found
 
 
 def standing_back(

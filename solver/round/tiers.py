@@ -27,6 +27,7 @@ from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
+from solver.placement.growth import grow_all
 from solver.placement.placement import PlacedGang, least_tasks
 from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
@@ -39,6 +40,7 @@ from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.growth_search import GrowthSearch
 from solver.preemption.new_nomination import NewNomination
+from solver.preemption.spared_victims import SparedVictims
 from solver.preemption.trial import leave
 from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
@@ -166,14 +168,30 @@ class RoundState:
         room, answer = self.room, self.answer()
         for tier in TIERS:
             if len(answer.starts) < len(self.waiting) and self.evict_for(tier, answer):
+                if tier == "entitled":
+                    self._grow_settled()
                 self.ask()
                 answer = self.answer()
             if tier == "entitled" and self.grow(answer):
                 self.ask()
                 answer = self.answer()
+        if self.is_programmed:
+            self._spare(answer)
         if self.promises or self.starts or self.growth or self.growth_promises:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
+
+    def _spare(self, answer: StartDecision) -> None:
+        """Have those stay whom nobody needs to leave once all is decided."""
+        starts = [*self.starts, *self.growth, *answer.starts]
+        soon = self.ground.soon.copy()
+        for start in starts:
+            soon.occupy(start.held)
+        nominations = [*self.promises, *self.growth_promises]
+        spared = SparedVictims(self.ground.evictable, soon, self.ground.shares, starts, self.displacing, nominations)
+        spared.spare_all()
+        count = len(self.promises)
+        self.promises, self.growth_promises = spared.nominations[:count], spared.nominations[count:]
 
     def answer(self) -> StartDecision:
         """What was asked for."""
@@ -216,7 +234,7 @@ class RoundState:
         )
         if not tasks or fit_beside(tasks, answer.starts, self.room):
             return False
-        self._keep(making, _wholly_entitled(answer.starts, QuotaHeadroom(self.shares)))
+        self._keep(making, self._inside(answer.starts, "entitled"))
         kept = len(making.starts)
         if not self._grow_by_program(making, tasks):
             GrowthSearch(making).serve_all(tasks)
@@ -224,6 +242,24 @@ class RoundState:
         if starts or making.promises:
             self._settle_growth(starts, making.promises)
         return bool(starts or making.promises)
+
+    def _grow_settled(self) -> None:
+        """What starts inside guarantees, or was promised its place there, grows inside them before anything beyond them starts."""
+        before = [*self.starts, *(promise.start for promise in self.promises)]
+        if not any(start.candidate.can_grow for start in before):
+            return
+        room, headroom, users = self.room.copy(), QuotaHeadroom(self.shares), UserRoom(self.shares.users)
+        after = grow_all(before, room, headroom, users, lambda left: left.entitled)
+        self.soon = self.soon.copy()
+        for old, new in zip(before, after, strict=True):
+            there = {(task.group, task.index) for task in old.placed.tasks}
+            self.soon.occupy((task, shape) for task, shape in new.held if (task.group, task.index) not in there)
+        self.room, self.shares = room, _with_more(self.shares, headroom, users)
+        count = len(self.starts)
+        self.starts = after[:count]
+        self.promises = [
+            replace(promise, start=start) for promise, start in zip(self.promises, after[count:], strict=True)
+        ]
 
     def _grow_by_program(self, making: Preemptor, tasks: Sequence[StartCandidate]) -> bool:
         if self.optimiser is None or not can_state(making):
@@ -242,8 +278,12 @@ class RoundState:
         for room in (self.room, self.soon):
             for start in given:
                 room.occupy(start.held)
-        shares = _less_beside(self.shares.without(_charges(promises)), promises)
-        self.shares = _with_users(shares.beside((start.queue, start.charge) for start in given), given)
+        headroom = QuotaHeadroom(_less_beside(self.shares.without(_charges(promises)), promises))
+        users = UserRoom(headroom.shares.users)
+        for start in given:
+            headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge)
+        self.shares = _with_more(headroom.shares, headroom, users)
 
     def _by_program(self, tier: Tier, answer: StartDecision) -> tuple[Preemptor, frozenset[JobName]]:
         """Have the program serve those of whom it knows all rules; returns what it did, and of whom it decided."""
@@ -254,7 +294,7 @@ class RoundState:
             return making, frozenset()
         decision = PreemptionDecision(making, tier, able)
         concerned = [start for start in answer.starts if start.candidate.job.name in decision.concerned]
-        if len(concerned) == len(decision.concerned):
+        if len(concerned) == len(decision.concerned) == len(list(self._inside(concerned, tier))):
             self._keep(making, concerned)
             return making, _decided(making, able)
         if not decision.serve(self.optimiser, self.ground.policy.scheduling.solver):
@@ -279,13 +319,19 @@ class RoundState:
 
     def _worth(self, starts: Iterable[JobStart], tier: Tier | None = None) -> list[float]:
         """By sub-layer, the GPUs of starts that lie inside a tier as a whole; None: all of them do."""
-        headroom, worth = QuotaHeadroom(self.shares), dict.fromkeys(sub_layers_of(self.waiting), 0.0)
+        worth = dict.fromkeys(sub_layers_of(self.waiting), 0.0)
+        for start in starts if tier is None else self._inside(starts, tier):
+            worth[start.candidate.sub_layer] += start.candidate.weight * start.option.worth
+        return [round(value, 6) for value in worth.values()]
+
+    def _inside(self, starts: Iterable[JobStart], tier: Tier) -> Iterator[JobStart]:
+        """The starts that lie inside a tier to the last GPU; none without GPUs, which lie inside none."""
+        headroom = QuotaHeadroom(self.shares)
         lines = headroom.fair if tier == "fair" else headroom.entitled
         for start in starts:
-            if tier is None or lines.holds(start.queue, start.option.charge):
+            if any(start.option.charge.values()) and lines.holds(start.queue, start.option.charge):
                 headroom.take(start.queue, start.option.charge)
-                worth[start.candidate.sub_layer] += start.candidate.weight * start.option.worth
-        return [round(value, 6) for value in worth.values()]
+                yield start
 
     def _ungrown(self, start: JobStart) -> JobStart:
         """The start at its least size: nobody is evicted so that another can grow."""
@@ -367,7 +413,7 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
 
 def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...]:
     """The promises without jobs that need not leave for them any more; below a max of CPU or memory all that leave are needed."""
-    if this.ground.shares.users.host_max:
+    if this.is_programmed or this.ground.shares.users.host_max:
         return tuple(this.promises)
     left = this.soon.copy()
     for start in answer.starts:
@@ -417,29 +463,14 @@ def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom
         headroom.take(start.queue, start.charge)
 
 
-def _wholly_entitled(starts: Iterable[JobStart], headroom: QuotaHeadroom) -> Iterator[JobStart]:
-    """The starts that lie inside guarantees to the last GPU; none without GPUs, which lie inside none."""
-    for start in starts:
-        if any(start.option.charge.values()) and headroom.entitled.holds(start.queue, start.option.charge):
-            headroom.take(start.queue, start.option.charge)
-            yield start
-
-
-def _with_users(shares: Shares, starts: Iterable[JobStart]) -> Shares:
-    """The shares with what these cost their users."""
-    users = UserRoom(shares.users)
-    for start in starts:
-        users.take(start.candidate.job, start.charge)
-    return replace(
-        shares,
-        users=replace(shares.users, used={**shares.users.used, **{line: users.used(line) for line in users.taken}}),
-    )
-
-
 def _holding(given: Attempts) -> Shares:
     """The shares once victims have left and preemptors have come."""
-    shares, used = given.headroom.shares, Counter(given.headroom.shares.used)
-    used.update(given.headroom.taken)
-    by_user = Counter(shares.users.used)
-    by_user.update(given.users.taken)
+    return _with_more(given.headroom.shares, given.headroom, given.users)
+
+
+def _with_more(shares: Shares, headroom: QuotaHeadroom, users: UserRoom) -> Shares:
+    """The shares with what was taken of them."""
+    used, by_user = Counter(shares.used), Counter(shares.users.used)
+    used.update(headroom.taken)
+    by_user.update(users.taken)
     return replace(shares.holding(used), users=replace(shares.users, used=by_user))

@@ -34,14 +34,6 @@ def test_work_without_gpus_leaves_for_what_gpus_carry(decide: object) -> None:
     assert rules(world, plan) == set()
 
 
-def test_a_job_without_gpus_that_could_stay_must_stay() -> None:
-    world = world_of(HOG.format(asked="8 for 9m cpu=64"))
-    plan = production(*world)
-    (step,) = (step for step in plan.steps if isinstance(step, Evict))
-    more = msgspec.structs.replace(plan, steps=(*plan.steps, msgspec.structs.replace(step, job="small")))
-    assert "S8" in rules(world, more)
-
-
 def test_nothing_leaves_for_more_than_gpus_carry() -> None:
     allowed = told_by(world_of(HOG.format(asked="4 for 9m cpu=48")), world_of(HOG.format(asked="1 for 9m cpu=48")))
     assert any(isinstance(step, Evict) for step in allowed.steps)

@@ -154,14 +154,30 @@ def _in_round(held: Round, number: int) -> Iterator[Finding]:
 
 
 def _moved(held: Round, movers: set[str]) -> Book:
-    """The book with these jobs where they move to."""
+    """The book with these jobs where they move to, and with what running ones grow by inside their guarantees."""
     jobs, book = dict(held.book.jobs), held.book
     for step in held.steps:
+        if isinstance(step, Grow) and _grows_inside(held, step):
+            name = str(step.job)
+            jobs[name] = replace(jobs[name], spots=(*jobs[name].spots, *map(spot_of, step.tasks)))
         if isinstance(step, Nominate) and str(step.job) in movers:
             name = str(step.job)
             # Where it goes on is promised to it: it does not leave as well.
             jobs[name] = replace(jobs[name], spots=tuple(map(spot_of, step.tasks)), promised=True)
-    return replace(book, jobs=jobs) if movers else book
+    return replace(book, jobs=jobs) if jobs != book.jobs else book
+
+
+def _grows_inside(held: Round, step: Grow) -> bool:
+    book, more = held.book, sum(int(task.gpus) for task in step.tasks)
+    return all(book.used[name] + more <= book.guaranteed[name] for name in book.path(book.jobs[str(step.job)].queue))
+
+
+def _tasks_of_growth(held: Round) -> tuple[int, ...]:
+    """The sizes of tasks that are promised to running jobs, for which others leave."""
+    names = sorted({str(step.beneficiary) for step in held.evictions})
+    growing = [held.book.jobs[name] for name in names if held.book.jobs[name].spots]
+    gpus = ((job.unit, sum(part.milli for part in held.leaving_for(job.name))) for job in growing)
+    return tuple(unit for unit, milli in gpus for _ in range(milli // unit))
 
 
 def _claims(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
@@ -258,7 +274,7 @@ def _harm(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
 
 def _needless(held: Round, number: int) -> Iterator[Finding]:
     """Whether fewer of those who leave would do for all jobs that are served."""
-    book = held.book
+    book = _moved(held, set())
     takers = [book.jobs[str(step.beneficiary)] for step in held.evictions]
     takers = [job for job in {job.name: job for job in takers}.values() if not job.spots]
     for_growth = held.leaving - frozenset[Part]().union(*(held.leaving_for(job.name) for job in takers))
@@ -266,7 +282,7 @@ def _needless(held: Round, number: int) -> Iterator[Finding]:
         served = [book.jobs[name] for name in held.starts]
     else:
         served = [book.jobs[n] for n in held.starts if book.might_be_entitled(book.jobs[n], held.leaving)]
-    tasks = tasks_of(served)
+    tasks = (*tasks_of(served), *_tasks_of_growth(held))
     for fewer in sets_of(held.leaving - for_growth, book):
         stay = fewer | for_growth
         if stay == held.leaving or not fits(free_of(book, stay), tasks):
@@ -287,7 +303,7 @@ def _is_below_limits(book: Book, served: list[Worker], leaving: frozenset[Part])
 def _may_still(held: Round, taker: Worker, served: list[Worker], leaving: frozenset[Part]) -> bool:
     """Whether a job may still have what leaves for it, if that is fewer than before."""
     mine = leaving & held.leaving_for(taker.name)
-    if not mine or mine == held.leaving_for(taker.name):
+    if not mine:
         return True
     beside = held.book.with_changes([job.name for job in served if job is not taker], leaving - mine)
     return may_take(beside, taker, mine) or may_take_for_share(beside, taker, mine)
@@ -301,13 +317,19 @@ def _fewer_entitled(held: Round) -> Iterator[Finding]:
         if book.might_be_entitled(book.jobs[name], held.leaving):
             got[rank[name]] += book.jobs[name].need
     for place in sorted({*best, *got}):
-        # Of two sets of about as many GPUs the order of the jobs may decide.
-        if best[place] > 1.07 * got[place]:
+        # Of two sets of about as many GPUs the order of jobs may decide; and no job starts that a higher one of its queue evicts.
+        if best[place] > 1.07 * got[place] and not any(_stands_back(held, job) for job in takers):
             names = ", ".join(job.name for job in takers)
             text = f"{best[place] / GPU:g} GPUs of rank {place} could be served, by {names}; {got[place] / GPU:g} are"
             yield Finding("fewer-entitled", 1, text)
         if best[place] != got[place]:
             return
+
+
+def _stands_back(held: Round, job: Worker) -> bool:
+    """Whether it waits beside a job of its queue that is served and could evict it."""
+    others = (held.book.jobs[name] for name in held.starts)
+    return job.name not in held.starts and any(one.queue == job.queue and one.value > job.value for one in others)
 
 
 # Several rounds.

@@ -15,17 +15,15 @@ from tests.solver.laws.generator import drawn
 from tests.solver.laws.judge import KINDS, judged
 
 NOT_YET: tuple[tuple[str, int, int, int], ...] = (
-    ("entitled-waits", 0, 0, 1),
-    ("fewer-entitled", 0, 1, 0),
-    ("growth-waits", 17, 110, 14),
-    ("needless", 3, 25, 4),
-    ("not-least-harm", 0, 6, 2),
-    ("in-vain", 1, 9, 2),
-    ("names-decide", 6, 27, 9),
+    ("needless", 5, 21, 5),
+    ("not-least-harm", 0, 5, 2),
+    ("equal-claim", 0, 1, 0),
+    ("in-vain", 1, 8, 4),
+    ("names-decide", 9, 31, 9),
 )
 """A kind, and in how many of the first 300, of 2,400, and of 600 with parts of GPUs it is still found."""
 
-FAULTS_NOT_YET: tuple[tuple[int, int], ...] = ((8, 4), (12, 1), (13, 3))
+FAULTS_NOT_YET: tuple[tuple[int, int], ...] = ((12, 1), (13, 3))
 """Faults by their numbers, and how many of their worlds are still decided wrongly."""
 
 

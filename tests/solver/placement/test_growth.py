@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from solver.checker.check import violations
 from solver.model.cluster import NodeName
@@ -32,8 +33,9 @@ def sizes(nodes: int, jobs: list[Job], policy: Policy) -> dict[str, int]:
     return {step.job: len(step.tasks) for step in plan.steps if isinstance(step, Bind)}
 
 
-def test_who_does_not_grow_since_others_are_evicted_pays_for_the_tasks_that_it_has() -> None:
-    """It would have grown over two racks; at its least size it is in one, and the certificate counts that."""
+@pytest.mark.parametrize(("guaranteed", "tasks"), [(16, 2), (8, 1)])
+def test_beside_evictions_a_job_grows_inside_its_guarantee_alone(guaranteed: int, tasks: int) -> None:
+    """At its full size it is in two racks, at its least size in one: the certificate counts what it has."""
     nodes = [node("n1", 8, rack="r1"), node("n2", 8, rack="r2"), node("a1", 8, "A100")]
     guest = msgspec.structs.replace(
         job("guest", "left", 1, 8, priority_class="training"),
@@ -47,7 +49,7 @@ def test_who_does_not_grow_since_others_are_evicted_pays_for_the_tasks_that_it_h
     owner = job("owner", "right", 1, 8, types=["A100"], priority_class="training")
     policy = policy_of(
         (
-            Queue(QueueName("left"), quota=(quota_of("H100", 16), quota_of("A100", 0))),
+            Queue(QueueName("left"), quota=(quota_of("H100", guaranteed), quota_of("A100", 0))),
             Queue(QueueName("right"), quota=(quota_of("A100", 8),)),
         ),
         CLASSES,
@@ -55,7 +57,7 @@ def test_who_does_not_grow_since_others_are_evicted_pays_for_the_tasks_that_it_h
     world = snapshot_of(Instant(1), nodes, [guest, msgspec.structs.replace(grows, spec=spec), owner])
     plan = solve(world, policy, None)
     assert violations(world, policy, plan) == ()
-    assert [len(step.tasks) for step in plan.steps if isinstance(step, Bind)] == [1]
+    assert [len(step.tasks) for step in plan.steps if isinstance(step, Bind)] == [tasks]
     assert any(isinstance(step, Evict) for step in plan.steps)
 
 

@@ -1,0 +1,155 @@
+"""Who was chosen to leave and is needed no longer stays.
+
+Guarantees and fair shares are decided one after the other. What a job leaves for a fair share may be more than its beneficiary
+takes, and serve a guarantee as well: then a job that was to leave for that can stay (DESIGN section 5, amendment 6).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import seen
+from solver.model.cluster import GpuType
+from solver.model.parts import owner_of
+from solver.model.shape import SharedShape
+from solver.model.workload import JobName
+from solver.placement.placement import ONE_GPU, PlacedGang, place
+from solver.placement.starts import JobStart
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.givers import charges_of
+from solver.preemption.new_nomination import NewNomination
+from solver.preemption.trial import leave
+from solver.quota.dominance import HostUse
+from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.host_shares import sum_of, tasks_with_shapes
+from solver.quota.users import HostLine, UserRoom
+from solver.quota.vacated import Tier
+from solver.quota.victims import Victim
+
+TRIED_MAX = 40
+"""Jobs that are tried without; of more, those whose leaving does most harm."""
+
+
+@dataclass(slots=True)
+class SparedVictims:
+    """What a round has promised, and what it would be without some of those who leave for it.
+
+    `room`: what will be free if nobody leaves in this round, beside all that starts; `shares` without what this round gives.
+    `displacing`: jobs that are served ahead of lower work of their queue, with their tiers.
+    """
+
+    evictable: EvictionCandidates
+    room: FreeCapacity
+    shares: Shares
+    starts: Sequence[JobStart]
+    displacing: Mapping[JobName, Tier]
+    nominations: list[NewNomination] = field(default_factory=list)
+
+    def spare_all(self) -> None:
+        """Have everybody stay who can, the most harmful to evict first."""
+        victims = {victim.name: victim for known in self.nominations for victim in known.victims}
+        for name in sorted(victims, key=lambda name: victims[name].harm, reverse=True)[:TRIED_MAX]:
+            if name not in victims or (owner_of(name) != name and owner_of(name) in victims):
+                continue  # it stays already, or leaves with what its gang can't do without
+            staying = {known: victim for known, victim in victims.items() if name in (known, owner_of(known))}
+            found = None if self._lacks_gpus(staying.values()) else self._without(staying)
+            if found is not None:
+                self.nominations = found
+                victims = {known: victim for known, victim in victims.items() if known not in staying}
+
+    def _lacks_gpus(self, staying: Iterable[Victim]) -> bool:
+        """Whether there are too few whole GPUs of a type without what these leave, wherever they are."""
+        asked, there = Counter[GpuType](), Counter[GpuType]()
+        for nomination in self.nominations:
+            option, tasks = nomination.start.option, nomination.start.tasks
+            for count, shape, kind in zip(tasks, option.shapes, option.gpu_types, strict=True):
+                if kind is not None and not isinstance(shape, SharedShape):
+                    asked[kind] += shape.gpus * count
+            for victim in nomination.victims:
+                there.update({kind: -(-milli // 1000) for kind, milli in victim.holder.charge.items()})
+            for move in nomination.moves:
+                there.update({kind: milli // 1000 for kind, milli in move.mover.charge.items()})
+        for victim in staying:
+            there.subtract({kind: milli // 1000 for kind, milli in victim.holder.charge.items()})
+        return any(gpus > there[kind] + self.room.offer(ONE_GPU, kind).total for kind, gpus in asked.items())
+
+    def _without(self, staying: Collection[JobName]) -> list[NewNomination] | None:
+        """The same promises if these do not leave; None where somebody would not have what it is promised."""
+        fewer = [
+            replace(known, victims=tuple(v for v in known.victims if v.name not in staying))
+            for known in self.nominations
+        ]
+        if not self._are_lawful(fewer):
+            return None
+        soon = self.room.copy()
+        for known in fewer:
+            for victim in known.victims:
+                leave(soon, victim.holder.job)
+            for move in known.moves:
+                move.mover.leave(soon)
+        for known in fewer:
+            for move in known.moves:
+                soon.occupy(move.held)
+        placed = dict[JobName, PlacedGang]()
+        for known in sorted(fewer, key=_hardness):
+            start = known.start
+            view = seen(soon, start.candidate.against)
+            found = place(view, known.job.spec, start.option, tasks=start.tasks)
+            if found is None or known.pledged:
+                return None
+            placed[known.job.name] = found
+            if view is not soon:
+                soon.occupy(replace(start, placed=found).held)
+        found = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
+        return found if self._keep_to_host_shares(found, soon) else None
+
+    def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
+        """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
+        host, left, rights = self.evictable.rules.host.shares, Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+        for known in nominations:
+            spec, option = known.job.spec, known.start.option
+            for task, shape in known.start.held:
+                node = soon.index[task.node]
+                pool, exceeds = soon.nodes[node].pool, host.asks_beyond(spec, option)
+                claim = host.claim(shape, pool) if exceeds else HostUse(int(shape.cpu), int(shape.memory))
+                rights.update({(node, "cpu"): claim.cpu, (node, "memory"): claim.memory})
+            for victim in known.victims:
+                for task, shape in tasks_with_shapes(victim.holder.job) if not victim.holder.gpus else ():
+                    node = soon.index.get(task.node, -1)
+                    left.update({(node, "cpu"): int(shape.cpu), (node, "memory"): int(shape.memory)})
+        free = {"cpu": soon.free_cpu, "memory": soon.free_memory}
+        return all(
+            gone <= int(free[of][node]) + rights[node, of] for (node, of), gone in left.items() if rights[node, of]
+        )
+
+    def _are_lawful(self, nominations: Sequence[NewNomination]) -> bool:
+        """Whether each may still have what it is promised: inside its shares, below all limits, and ahead of as much lower work."""
+        gone = charges_of(victim for known in nominations for victim in known.victims)
+        headroom = QuotaHeadroom(self.shares.without(gone.items()))
+        users, beside = UserRoom(self.shares.users), Counter[HostLine]()
+        for victim in (victim for known in nominations for victim in known.victims):
+            gave = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
+            beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
+        given = [*((start, None) for start in self.starts), *((known.start, known.tier) for known in nominations)]
+        for start, tier in given:
+            if tier is not None and start.candidate.job.name not in self.displacing:
+                lines = headroom.entitled if tier == "entitled" else headroom.fair
+                if not lines.holds(start.queue, start.charge) or not headroom.allows(start.queue, start.charge):
+                    return False
+            if users.blocking(start.candidate.job, start.charge, start.beside, beside):
+                return False
+            headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge, start.beside)
+        before = {known.job.name: known.victims for known in self.nominations}
+        return all(
+            known.victims == before[known.job.name] for known in nominations if known.job.name in self.displacing
+        )
+
+
+def _hardness(known: NewNomination) -> tuple[int, int]:
+    """The largest tasks first, then the largest jobs."""
+    shapes = known.start.option.shapes
+    return -max(shape.cost for shape in shapes), -sum(known.start.charge.values())

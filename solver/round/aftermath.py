@@ -1,0 +1,88 @@
+"""The world in the next round, if nothing else happens: who would then have started only to be evicted.
+
+A job doesn't start on what another waiting job may lawfully take from it in the next round (DESIGN section 5, amendment 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from solver.model.inflight import InFlight
+from solver.model.parts import owner_of, without
+from solver.model.snapshot import Snapshot, with_jobs
+from solver.model.workload import Job, JobName, TaskPlacement
+from solver.preemption.planned_evictions import PlannedEviction
+from solver.round.regrowth import GangGrowth
+from solver.round.tiers import Decision
+
+
+def settled(
+    snapshot: Snapshot, decision: Decision, leaving: Iterable[PlannedEviction], grown: Iterable[GangGrowth]
+) -> Snapshot:
+    """The world once all that a round decided has come true, and nothing else: those that were asked to leave have left."""
+    begun = {start.candidate.job.name: start.placed.tasks for start in decision.starts}
+    begun |= {promise.job.name: promise.start.placed.tasks for promise in decision.promises}
+    begun |= {i.job: i.tasks for i in snapshot.in_flight.nominations}
+    planned = {known.job.name: known for known in leaving}
+    joining = {growth.job.name: growth.tasks for growth in grown}
+    for promise in decision.growth_promises:
+        gang = owner_of(promise.job.name)
+        joining[gang] = (*joining.get(gang, ()), *promise.start.placed.tasks)
+    stopping = {intent.job for intent in snapshot.in_flight.evictions}
+    shrinking = {intent.job: intent.tasks for intent in snapshot.in_flight.intents if intent.kind == "shrink"}
+    jobs = (
+        _after(
+            msgspec.structs.replace(job, placement=without(job.placement, shrinking.get(job.name, ()))),
+            snapshot,
+            begun.get(job.name),
+            planned.get(job.name),
+            joining.get(job.name, ()),
+            stopping=job.name in stopping,
+        )
+        for job in snapshot.jobs
+        if job.name == owner_of(job.name)
+    )
+    reservations = tuple(held for held in snapshot.in_flight.reservations if held.holder not in begun)
+    return with_jobs(snapshot, jobs, InFlight(reservations=reservations))
+
+
+def _after(
+    job: Job,
+    snapshot: Snapshot,
+    begun: tuple[TaskPlacement, ...] | None,
+    planned: PlannedEviction | None,
+    joining: tuple[TaskPlacement, ...],
+    *,
+    stopping: bool,
+) -> Job:
+    now = snapshot.time
+    if planned is not None and planned.moves_to:
+        return msgspec.structs.replace(job, placement=planned.moves_to, started_at=now, attempt=job.attempt + 1)
+    if begun is not None:
+        return msgspec.structs.replace(job, phase="running", placement=begun, started_at=now, attempt=job.attempt + 1)
+    if stopping or (planned is not None and planned.whole):
+        evicted = (*job.evicted_at, now)
+        return msgspec.structs.replace(job, phase="pending", placement=(), started_at=None, evicted_at=evicted)
+    placement = without(job.placement, planned.tasks) if planned is not None else job.placement
+    return msgspec.structs.replace(job, placement=(*placement, *joining))
+
+
+def begun_in_vain(decision: Decision, leaving: Iterable[PlannedEviction]) -> dict[JobName, JobName]:
+    """Jobs that start in a round, or are promised their place, and would leave in the next one, each with the job for which.
+
+    `leaving`: by the decision of the next round.
+    """
+    begun = begun_by(decision)
+    return {
+        known.job.name: known.beneficiary
+        for known in leaving
+        if known.job.name in begun and known.whole and known.beneficiary is not None and not known.moves_to
+    }
+
+
+def begun_by(decision: Decision) -> frozenset[JobName]:
+    """The jobs that start in a round, or are promised their place."""
+    starts = (*decision.starts, *(known.start for known in decision.promises))
+    return frozenset(start.candidate.job.name for start in starts)
