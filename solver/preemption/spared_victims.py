@@ -103,8 +103,8 @@ class SparedVictims:
             placed[known.job.name] = found
             if view is not soon:
                 soon.occupy(replace(start, placed=found).held)
-        found = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
-        return found if self._keep_to_host_shares(found, soon) else None
+        moved = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
+        return moved if self._keep_to_host_shares(moved, soon) else None
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
         """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
