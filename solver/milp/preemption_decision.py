@@ -431,7 +431,7 @@ class Realisation:
         return -int(held.leave[base]), int(held.holders[base].job.submitted_at), base
 
     def _add_users_of_host(
-        self, gangs: Mapping[int, Sequence[int]], users: Mapping[int, defaultdict[int, int]], soon: FreeCapacity
+        self, gangs: Mapping[int, list[int]], users: Mapping[int, defaultdict[int, int]], soon: FreeCapacity
     ) -> None:
         """Of jobs of which nobody gets a device those without whose leaving nodes would lack CPU or memory, the most harmful spared
         first; they leave for those who are to be on these nodes. `soon`: once all have left, and everybody is in place.
@@ -442,9 +442,22 @@ class Realisation:
             if users[base]:
                 continue
             short = _short_without(soon, tasks)
-            if not short:
+            if short:
+                self._spare_parts(gangs[base], soon)
+            else:
                 soon.occupy(tasks)
             users[base].update(self._users_of_host(short, soon))
+
+    def _spare_parts(self, gang: list[int], soon: FreeCapacity) -> None:
+        """Of a gang without GPUs only what is needed leaves: what it can't do without stays first, then the other tasks."""
+        held = self.making.attempts.evictable.allocations
+        for number in [*gang] if self.program.host.alone[gang[0]] else ():
+            tasks = tasks_with_shapes(held.holders[number].job)
+            if not _short_without(soon, tasks):
+                soon.occupy(tasks)
+                gang.remove(number)
+            elif held.base[number] == number:
+                return  # all of the gang leaves with it
 
     def _users_of_host(self, short: Collection[int], soon: FreeCapacity) -> Counter[int]:
         """Those who wait and are to be on nodes that would lack CPU or memory, with their tasks there."""
@@ -466,7 +479,10 @@ class Realisation:
                     left[node] = left[node].plus(HostUse(int(shape.cpu), int(shape.memory)))
         for number in self.placed if asked else ():
             job = self.jobs[number]
-            if number in self.now or not self.program.families[job.served.family].lawful[asked].any():
+            if number in self.now:
+                continue
+            rights.update({soon.index[task.node]: rights[soon.index[task.node]] for task in self.placed[number].tasks})
+            if not self.program.families[job.served.family].lawful[asked].any():
                 continue
             exceeds = host.shares.asks_beyond(job.candidate.job.spec, job.served.option)
             for task, shape in held_by(job.candidate.job.spec, job.served.option, self.placed[number].tasks):

@@ -111,19 +111,20 @@ class SparedVictims:
         host, left, rights = self.evictable.rules.host.shares, Counter[tuple[int, str]](), Counter[tuple[int, str]]()
         for known in nominations:
             spec, option = known.job.spec, known.start.option
+            # Those have a right to what such jobs leave for which some do.
             for task, shape in known.start.held:
                 node = soon.index[task.node]
                 pool, exceeds = soon.nodes[node].pool, host.asks_beyond(spec, option)
                 claim = host.claim(shape, pool) if exceeds else HostUse(int(shape.cpu), int(shape.memory))
+                claim = claim if any(not victim.holder.gpus for victim in known.victims) else HostUse()
                 rights.update({(node, "cpu"): claim.cpu, (node, "memory"): claim.memory})
             for victim in known.victims:
                 for task, shape in tasks_with_shapes(victim.holder.job) if not victim.holder.gpus else ():
                     node = soon.index.get(task.node, -1)
                     left.update({(node, "cpu"): int(shape.cpu), (node, "memory"): int(shape.memory)})
         free = {"cpu": soon.free_cpu, "memory": soon.free_memory}
-        return all(
-            gone <= int(free[of][node]) + rights[node, of] for (node, of), gone in left.items() if rights[node, of]
-        )
+        used = {soon.index[task.node] for known in nominations for task in known.start.placed.tasks}
+        return all(gone <= int(free[of][node]) + rights[node, of] for (node, of), gone in left.items() if node in used)
 
     def _are_lawful(self, nominations: Sequence[NewNomination]) -> bool:
         """Whether each may still have what it is promised: inside its shares, below all limits, and ahead of as much lower work."""
