@@ -51,7 +51,7 @@ from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
-from solver.round.sparing import spared
+from solver.round.unneeded_evictions import spared
 
 
 @dataclass(frozen=True, slots=True)
