@@ -1,1 +1,1 @@
-"""Who asks, and what they may: identities, roles by team and queue, and the rules that follow from them."""
+"""Callers, and what they may do: identities, roles by team and queue, and the rules that follow from them."""

@@ -1,4 +1,4 @@
-"""Whose a bearer token is: of the token file, or of an identity provider that the AccessPolicy names."""
+"""The caller of a bearer token: of the token file, or of an identity provider that the AccessPolicy names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Authenticator:
     tokens: UserTokenFile | None = None
 
     def __call__(self, token: str) -> Caller:
-        """Who the token belongs to. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""
+        """The caller that the token belongs to. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""
         identity = (self.access() or AccessPolicy()).identity
         if self.tokens is not None and identity.tokens == "file":
             known = self.tokens.caller(token)
             if known is not None:
                 return known
-        # Two dots make a JWT; what has none is a token of ours that nobody has.
+        # Two dots make a JWT; what has none is a token of ours that no user has.
         if not identity.oidc or token.count(".") != 2:
-            raise BadTokenError("nobody has this token")
+            raise BadTokenError("no user has this token")
         return self.verifier.caller(token, identity)

@@ -1,4 +1,4 @@
-"""Who a request comes from."""
+"""The user that a request comes from."""
 
 from __future__ import annotations
 

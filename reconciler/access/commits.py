@@ -1,4 +1,4 @@
-"""Whose signatures count on commits of the policy: the part `commits` of the AccessPolicy."""
+"""The signatures that count on commits of the policy: the part `commits` of the AccessPolicy."""
 
 from __future__ import annotations
 

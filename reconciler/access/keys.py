@@ -19,7 +19,7 @@ KEPT_S: Final = 3600.0
 """A key that the issuer has withdrawn is believed this much longer at most."""
 
 AGAIN_AFTER_S: Final = 60.0
-"""Whoever sends tokens with made-up key ids makes us ask the issuer no more often than this."""
+"""Tokens with made-up key ids make us ask the issuer no more often than this."""
 
 _TIMEOUT_S: Final = 5.0
 _BYTES_MAX: Final = 1_000_000
@@ -28,7 +28,7 @@ _SIGNING: Final = {"RSA": "RS256", "EC": "ES256"}
 
 
 class IssuerUnreachableError(Exception):
-    """The issuer's keys can't be had now: nobody can say whether a token is good."""
+    """The issuer's keys can't be had now: it can't be said whether a token is good."""
 
 
 class UnknownKeyError(Exception):

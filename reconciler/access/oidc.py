@@ -1,4 +1,4 @@
-"""Tokens of identity providers (OpenID Connect): whose they are, if their signature, issuer, audience and time are right."""
+"""Tokens of identity providers (OpenID Connect): their users, if their signature, issuer, audience and time are right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEEWAY_S: Final = 60
 
 _BYTES_MAX: Final = 16_384
 _ALGORITHMS: Final = ("RS256", "ES256")
-"""Never none, nor HS256, whose key would be what everybody may read."""
+"""Never none, nor HS256: its key would be public."""
 
 
 class BadTokenError(Exception):
@@ -34,7 +34,7 @@ class OidcVerifier:
     _keys: dict[OidcIssuer, IssuerKeys] = field(default_factory=dict, init=False)
 
     def caller(self, token: str, identity: IdentitySettings) -> Caller:
-        """Who the token belongs to. Raises BadTokenError, IssuerUnreachableError."""
+        """The caller that the token belongs to. Raises BadTokenError, IssuerUnreachableError."""
         stated, kid = _unverified(token)
         issuers = [known for known in identity.oidc if known.issuer == stated.get("iss")]
         for issuer in issuers:

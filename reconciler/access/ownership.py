@@ -1,4 +1,4 @@
-"""Who decides on which file of a repository: the admins of the place in the tree from which it takes.
+"""The owners of each file of a repository: the admins of the place in the tree from which it takes.
 
 A queue's quota, weight and access stand in the queue's own file, and what it is guaranteed is taken from its parent. So its file
 is its parent's admins' to change, and theirs above; the queue's own admins change the files of the queues below it.
@@ -16,13 +16,13 @@ Subjects = frozenset[str]
 
 
 def admins_everywhere(access: AccessPolicy | None) -> Subjects:
-    """Who is admin in all queues: all other files are theirs."""
+    """Admins in all queues: they own all other files."""
     bindings = (binding for binding in (access.roles if access else ()) if binding.role == "admin")
     return _named(subject for binding in bindings if binding.queues is None for subject in binding.subjects)
 
 
 def queue_files(policy: Policy, access: AccessPolicy | None) -> dict[str, Subjects]:
-    """The file of every queue, and whose it is beside those who are admin everywhere."""
+    """The file of every queue, and its owners beside those that are admin everywhere."""
     inside = {queue.name: _named(queue.access.admins) for queue in policy.queues}
     for binding in access.roles if access else ():
         for name in binding.queues or () if binding.role == "admin" else ():
@@ -48,5 +48,5 @@ def _above(name: QueueName, parents: Mapping[QueueName, QueueName | None]) -> It
 
 
 def _named(subjects: Iterable[str]) -> Subjects:
-    """Without `group:*`: who anybody is, no host of repositories knows."""
+    """Without `group:*`: hosts of repositories don't know all users."""
     return frozenset(subjects) - {ANYBODY}

@@ -1,4 +1,4 @@
-"""The AccessPolicy document: how people prove who they are, groups, the roles that gives them, and who signs commits."""
+"""The AccessPolicy document: how users prove their identity, groups, the roles that gives them, and signers of commits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Forge = Literal["github", "gitlab", "gitea"]
 UserClaim = Literal["preferred_username", "email", "sub"]
 
 ANYBODY: Final = "group:*"
-"""The subject that is everybody who has proved who they are."""
+"""The subject of every user with a proven identity."""
 
 
 class OidcIssuer(Document, frozen=True):
-    """An identity provider whose signed tokens (JWT) are taken. `jwks_url` "": where its discovery document says.
+    """An identity provider with signed tokens (JWT) that are taken. `jwks_url` "": where its discovery document says.
 
-    `groups_claim` "": its tokens put nobody into groups.
+    `groups_claim` "": its tokens name no groups.
     """
 
     issuer: str
@@ -31,7 +31,7 @@ class OidcIssuer(Document, frozen=True):
 
 
 class IdentitySettings(Document, frozen=True):
-    """How callers prove who they are, beside the state folder's token. `tokens` file: also by lines of the token file."""
+    """How callers prove their identity, beside the state folder's token. `tokens` file: also by lines of the token file."""
 
     oidc: tuple[OidcIssuer, ...] = ()
     tokens: Literal["file", "none"] = "file"
@@ -59,7 +59,7 @@ class CodeOwners(Document, frozen=True):
 
 
 class AccessPolicy(Document, frozen=True):
-    """Who may ask for what. `groups`: members by name, beside the groups that tokens state."""
+    """Which users may ask for what. `groups`: members by name, beside the groups that tokens state."""
 
     identity: IdentitySettings = IdentitySettings()
     groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)

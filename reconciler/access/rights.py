@@ -33,7 +33,7 @@ ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
 """Any one of these roles will do, in the job's queue or one above it."""
 
 OWN: Final = frozenset[Action]({"see-job", "read-job", "steer-job", "hold-job"})
-"""What everybody may do with jobs that they submitted."""
+"""What every user may do with jobs that they submitted."""
 
 
 class Rights:

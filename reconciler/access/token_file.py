@@ -38,7 +38,7 @@ def read_or_make_token(path: Path, what: str = "token") -> str:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, and never in place of another: who starts at the same time reads one token. Raises OSError."""
+    """Whole or not at all, and never in place of another: processes that start at the same time read one token. Raises OSError."""
     with suppress(FileExistsError):  # a file in its place is told of below
         path.parent.mkdir(mode=0o700, parents=True)
     handle, made = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
@@ -56,7 +56,7 @@ def _make(path: Path) -> None:
 def read_token(path: Path, what: str = "token") -> str:
     """The token in a file that is its owner's alone. Raises TokenFileError."""
     try:
-        # A link could lead to a file whose permissions are somebody else's to change.
+        # A link could lead to a file with permissions that another user can change.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError as error:
         raise TokenFileError(f"{path}: the {what} can't be read: {error.strerror}") from error
@@ -76,7 +76,7 @@ def read_token(path: Path, what: str = "token") -> str:
 
 def token_in_environment() -> str | None:
     """What QUORATE_TOKEN says; None where it says nothing. Raises TokenFileError, which never quotes it."""
-    token = os.environ.get("QUORATE_TOKEN", "").strip()  # Whoever put it there may have put a line.
+    token = os.environ.get("QUORATE_TOKEN", "").strip()  # It may have been put there as a line.
     if not _is_plain(token):
         raise TokenFileError(
             "QUORATE_TOKEN: this is no token: it has characters that none has. Set it to one line, as it was printed"

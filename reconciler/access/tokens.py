@@ -1,7 +1,7 @@
-"""The token file: who may come in by a bearer token, one line each, with a hash where the token would be.
+"""The token file: which users may come in by a bearer token, one line each, with a hash where the token would be.
 
-A line is `sha256:HEX USER GROUP,GROUP`; the groups may be left out, and what begins with # is a comment. Who reads the file
-learns no token from it: they are random, so that nobody can find one by its hash.
+A line is `sha256:HEX USER GROUP,GROUP`; the groups may be left out, and what begins with # is a comment. A reader of the
+file learns no token from it: they are random, so that none can be found by its hash.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class UserTokenFile:
     _read: tuple[_Seen, dict[str, Caller]] | None = field(default=None, init=False, repr=False)
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token this is; None: nobody's. Raises TokenFileError for a file that is not its owner's alone, or wrong."""
+        """The token's caller; None: there is none. Raises TokenFileError for a file that is not its owner's alone, or wrong."""
         # Looking up a hash says by its time at most something of the hash, from which no token follows.
         return self._callers().get(hash_of(token))
 
@@ -73,7 +73,7 @@ class UserTokenFile:
 def create_token(path: Path, user: str, groups: tuple[str, ...] = ()) -> str:
     """A fresh token; its hash is appended to the file, which is made if there is none. Raises TokenFileError.
 
-    The line is on the disk before the token is known to anybody.
+    The line is on the disk before the token is told.
     """
     for name in (user, *groups):
         if not is_principal(name):
@@ -95,7 +95,7 @@ def create_token(path: Path, user: str, groups: tuple[str, ...] = ()) -> str:
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[TextIO]:
     try:
-        # A link could lead to a file whose permissions are somebody else's to change.
+        # A link could lead to a file with permissions that another user can change.
         handle = os.open(path, flags | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise TokenFileError(f"{path}: the token file can't be opened: {error.strerror}") from error

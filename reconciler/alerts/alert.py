@@ -19,7 +19,7 @@ from solver.model.workload import JobName, QueueName
 class Alert(Document, frozen=True):
     """What a receiver is told; "" and 0 where an event has no such thing. `number` is the event's.
 
-    `cause` is the first line of the event's: below it there may be what a task wrote. A sample is sent because somebody asked.
+    `cause` is the first line of the event's: below it there may be what a task wrote. A sample is sent because a user asked.
     """
 
     number: int
@@ -57,7 +57,7 @@ def alert_of(kept: KeptEvent, job: Callable[[JobName], JobRecord | None]) -> Ale
 
 
 def wants(policy: AlertPolicy, alert: Alert, parents: Mapping[QueueName, QueueName | None]) -> bool:
-    """Whether a policy has it told. What is about policy or nodes is nobody's, and told whatever queues and users it names."""
+    """Whether a policy has it told. News of policy or nodes belongs to no user, and is told whatever queues and users it names."""
     if alert.kind not in policy.on:
         return False
     if alert.kind in ABOUT_POLICY | ABOUT_NODES:

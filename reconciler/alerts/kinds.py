@@ -1,4 +1,4 @@
-"""Which events are worth telling somebody who does not look: their names in policy, and how each is known."""
+"""Which events are worth telling a user who does not look: their names in policy, and how each is known."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _OF_EVENT: Final[dict[str, AlertKind]] = {
 }
 
 _SUSPENDING: Final = frozenset({"suspend-asked", "released"})
-"""A job that waits is suspended when somebody says so, one that runs when it has given back what it held."""
+"""A job that waits is suspended when a user says so, one that runs when it has given back what it held."""
 
 
 def kind_of(event: Event) -> AlertKind | None:
-    """What an event is to whom it is told; None: nobody is told."""
+    """What an event is to the webhooks that it is sent to; None: it is sent to none."""
     if event.kind == "asked-to-stop":
         return "evicted" if event.purpose == "evict" else None
     if event.kind in _SUSPENDING:

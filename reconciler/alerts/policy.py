@@ -14,7 +14,7 @@ MessageFormat = Literal["cloudevents", "chat"]
 DEFAULT_KINDS: Final[tuple[AlertKind, ...]] = (
     "evicted", "eviction-called-off", "retried", "stuck", "time-limit-near", "checkpoint-corrupt", "failed", "policy-rejected",
 )  # fmt: skip
-"""What somebody may have to act on, or will ask about."""
+"""What a user may have to act on, or will ask about."""
 
 
 class Webhook(Document, frozen=True):

@@ -26,7 +26,7 @@ _FAILURES: Final[dict[type[BaseException], str]] = {
     ssl.SSLCertVerificationError: "its certificate is not trusted here",
     ssl.SSLError: "no TLS is spoken there",
     socket.gaierror: "its host is not known",
-    ConnectionRefusedError: "nobody listens there",
+    ConnectionRefusedError: "nothing listens there",
 }
 
 

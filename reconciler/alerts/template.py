@@ -50,7 +50,7 @@ def render_template(template: str, alert: Alert) -> str:
 
 
 def escaped(value: str) -> str:
-    """A value that a chat shows as it is: it mentions nobody, links nowhere, and is one line."""
+    """A value that a chat shows as it is: it mentions no user, links nowhere, and is one line."""
     text = "".join(char if char.isprintable() else " " for char in value)
     shown = text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
     marked = _MARKS.sub(lambda mark: mark[0] + _JOINER, shown)

@@ -30,7 +30,7 @@ class AgentView(Document, frozen=True, omit_defaults=False):
     """Whether a node has an agent, as far as certificates say; whether it is heard of, the node says.
 
     `state`: invited: there is a token, and no agent yet; expired: the newest certificate ended, at `until`; revoked: none counts.
-    `invited_until`: there is a token that nobody has used, good until then.
+    `invited_until`: there is an unused token, good until then.
     """
 
     node: NodeName

@@ -1,4 +1,4 @@
-"""Agents over HTTP: which nodes have one, who may become one, and who is one no more."""
+"""Agents over HTTP: which nodes have one, which may get one, and which have none any more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from solver.model.quantities import Duration, Instant
 USUAL: Final = Duration(3_600_000)
 
 LONGEST: Final = Duration(168 * USUAL)
-"""For how long a token may be good. Whoever finds it before the node uses it has the node's place."""
+"""For how long a token may be good. A machine that gets it before the node uses it has the node's place."""
 
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {
@@ -68,7 +68,7 @@ class AgentRoutes:
             fix = did_you_mean(node, known) or "Declare it in a NodePool, or list the nodes to see their names."
             raise RequestRefusedError(404, "unknown-node", "There is no node of that name.", fix)
         until = _end(body, now)
-        # Before the token is known to anybody.
+        # Before the token is told.
         self._services.history.record_event(Event(now, "agent-invited", node, f"until {until}", user))
         token = desk.invite(NodeName(node), user, now, until)
         return answer(AgentToken(node=NodeName(node), token=token, until=until))

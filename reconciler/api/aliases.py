@@ -1,9 +1,9 @@
-"""A snapshot for those who are not to know whose work it is, such as CI: it decides a round as the whole one does.
+"""A snapshot for readers that are not to know the users, such as CI: it decides a round as the whole one does.
 
 What no round reads of a job is left out: commands, environment, secrets, what it depends on. Users, and jobs where wished, have
-other names. A user's and a job's alias is the same in every snapshot made with one key, and without the key nobody can tell
-whose it is, nor try. Rounds break ties by the names of jobs, so before a job's alias stands its place among all names, in digits:
-the part after the last hyphen is what stays. What Git says keeps its name: queues, classes, nodes and their domains.
+other names. A user's and a job's alias is the same in every snapshot made with one key, and without the key it can't be
+told or tried whose it is. Rounds break ties by the names of jobs, so before a job's alias stands its place among all names, in
+digits: the part after the last hyphen is what stays. What Git says keeps its name: queues, classes, nodes and their domains.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEX_DIGITS = 12
 """48 bits: no two users of a cluster meet in one alias."""
 
 _OF_JOBS = "evictions"
-"""The counters whose subjects are jobs."""
+"""The counters with jobs as subjects."""
 
 Rename = Callable[[str], str]
 

@@ -43,8 +43,8 @@ def refuses(*statuses: int) -> Responses:
 
 
 _MEANING: Final = {
-    401: "Who asks has not proved who they are.",
-    403: "The caller may not do this, or comes from where nobody may.",
+    401: "The caller has no valid token.",
+    403: "The caller may not do this, or comes from an address that may not.",
     404: "There is no such thing.",
     409: "It does not fit how things stand: a job of that name exists, no such revision is held, Git is not followed.",
     413: "The body is too large.",

@@ -129,12 +129,12 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
 
 @cache
 def _schemas() -> dict[str, Any]:
-    """Made when first asked for: a server that nobody asks starts sooner."""
+    """Made when first asked for: a server without requests for it starts sooner."""
     return schemas_of(_DESCRIBED)
 
 
 def openapi_document(app: FastAPI, schemas: dict[str, Any], issuers: Iterable[OidcIssuer]) -> dict[str, Any]:
-    """FastAPI's description of the routes, with the schemas of our own documents and how callers prove who they are."""
+    """FastAPI's description of the routes, with the schemas of our own documents and how callers prove their identity."""
     schemes = {"bearer": _BEARER} | {
         f"oidc-{number}": {
             "type": "openIdConnect",

@@ -18,7 +18,7 @@ DetachReason = Literal["ended", "lost", "expired", "not-allowed", "bad-message"]
 
 
 class WindowSize(Document, frozen=True):
-    """Said by who is attached: their window has this size."""
+    """Said by an attached client: its window has this size."""
 
     rows: Cells
     columns: Cells

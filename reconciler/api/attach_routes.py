@@ -26,7 +26,7 @@ from solver.model.workload import JobName
 
 LOOK_EVERY_S: Final = 0.25
 SEND_LIMIT_S: Final = 30.0
-"""Who takes nothing for so long is disconnected."""
+"""A client that takes nothing for so long is disconnected."""
 
 ATTACHED_MAX: Final = 100
 
@@ -66,7 +66,7 @@ class AttachRoutes:
                 detached = await self._carry(socket, line, caller, record)
             finally:
                 line.close()
-            # Who has gone need not be told.
+            # A client that has gone need not be told.
             with suppress(WebSocketDisconnect):
                 if detached is not None:
                     await socket.send_text(encode(detached).decode())
@@ -75,7 +75,7 @@ class AttachRoutes:
             self._attached -= 1
 
     def _open(self, name: JobName, group: str, index: int, caller: Caller) -> tuple[JobRecord, TerminalLine]:
-        """Attach, once it is on record who did. Raises RequestRefusedError."""
+        """Attach, once the user is on record. Raises RequestRefusedError."""
         record = self._authority.record(name)
         if not record.spec.terminal:
             fix = "Submit it with --pty, or with terminal: true."
@@ -154,7 +154,7 @@ async def _type(socket: WebSocket, line: TerminalLine) -> Detached | None:
     except msgspec.MsgspecError:
         return _detached("bad-message")
     except NoTerminalError:
-        # How it ended is heard of by who shows it.
+        # The client that shows it hears how it ended.
         await asyncio.Event().wait()
     return None
 

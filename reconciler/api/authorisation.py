@@ -47,7 +47,7 @@ class Authorisation:
         rule = rule_of(request)
         if rule is None:
             raise RequestRefusedError(
-                403, "no-rule", "Nobody may use this route.", "Report it: the server has no rule for it."
+                403, "no-rule", "No caller may use this route.", "Report it: the server has no rule for it."
             )
         if rule == "signed" or rule == "open":
             return
@@ -58,7 +58,7 @@ class Authorisation:
         if rule == "anybody" or (rule == "plan" and rights.may_plan()):
             return
         if "name" in request.path_params and rule != "look":
-            # A name that does not exist is answered as such to everybody who may look: names are no secret, since submitting
+            # A name that does not exist is answered as such to every user who may look: names are no secret, since submitting
             # one that is taken is refused.
             self._require_look(rights, request.state.caller)
             record = self.record(JobName(request.path_params["name"]))
@@ -110,19 +110,19 @@ class Authorisation:
 
     @staticmethod
     def _require_named(rights: Rights, request: HTTPConnection, action: Action) -> None:
-        """In the queue that the path names; in all of them where it names none: nodes and the policy belong to everybody."""
+        """In the queue that the path names; in all of them where it names none: nodes and the policy belong to all queues."""
         named = request.path_params.get("queue")
         if not rights.may(action, None if named is None else QueueName(named)):
             caller: Caller = request.state.caller
             what = f"operate on queue {named}" if named else _SAID_EVERYWHERE[action]
             role = "operator" if action == "operate" else "admin"
-            fix = f"Ask whoever keeps the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
+            fix = f"Ask the owner of the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
             raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
 
     @staticmethod
     def _require_look(rights: Rights, caller: Caller) -> None:
         if not rights.may_look():
-            fix = "Ask whoever keeps the AccessPolicy for the role viewer."
+            fix = "Ask the owner of the AccessPolicy for the role viewer."
             raise RequestRefusedError(403, "not-allowed", f"{caller.user} has no role here that sees the cluster.", fix)
 
 

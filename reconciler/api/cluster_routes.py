@@ -54,7 +54,7 @@ class ClusterRoutes:
         return answer(QueueList(items=queue_views(self._services.snapshot(), policy, holds)))
 
     def nodes(self) -> Response:
-        """Every node and who holds its devices."""
+        """Every node and the jobs that hold its devices."""
         by_hand = about(self._services.interventions.in_force(), "cordon", "node", self._services.clock.now())
         health = {record.node: record for record in self._services.health.all()}
         facts = self._services.sighted().facts
@@ -109,14 +109,14 @@ class ClusterRoutes:
         """The policy in force; with If-None-Match only if it is another than the one of that ETag."""
         revision, policy = self._services.policy()
         tag = f'"{revision}"'
-        # It may be kept by whoever asked, and asked for again.
+        # The caller may keep it, and ask for it again.
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
         if tag in (each.strip() for each in if_none_match.split(",")):
             return Response(status_code=304, headers=headers)
         return answer(PolicyView(revision=revision, digest=policy.digest, policy=policy), headers=headers)
 
     def who_am_i(self, request: Request) -> Response:
-        """Whose the token is, and in which queues they may submit."""
+        """The token's user, and the queues in which they may submit."""
         caller: Caller = request.state.caller
         rights: Rights = request.state.rights
         return answer(

@@ -15,7 +15,7 @@ CURSOR_MAX: Final = 400
 
 
 def cursor_of(place: str | int) -> str:
-    """The cursor of a place in a list; what it looks like is nobody's business."""
+    """The cursor of a place in a list; what it looks like does not matter to callers."""
     return base64.urlsafe_b64encode(str(place).encode()).decode().rstrip("=")
 
 

@@ -1,4 +1,4 @@
-"""What the API needs of whoever follows Git, handed in as one value."""
+"""What the API needs of the part that follows Git, handed in as one value."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from solver.plan.reasons import AnyReason
 class MemberView(Document, frozen=True, omit_defaults=False):
     """One job of a group, and where it stands. `index`: in its `array`, where it is an element of one.
 
-    `code`: what a script should see of it: 0 unless it failed or somebody cancelled it, else its exit code, or 1 where it has none.
+    `code`: what a script should see of it: 0 unless it failed or was cancelled, else its exit code, or 1 where it has none.
     """
 
     name: JobName
@@ -43,7 +43,7 @@ class Trial(Document, frozen=True, omit_defaults=False):
     """What would become of one job if it were submitted now.
 
     `refusals`: why it could never run; () if it could. `verdict`: the round's word on it; None where it would not be asked, as
-    it could never run or `waits_for` others first. `tasks`: where it would start; `evicts`: who would have to leave for it.
+    it could never run or `waits_for` others first. `tasks`: where it would start; `evicts`: jobs that would have to leave for it.
     """
 
     name: JobName

@@ -57,7 +57,7 @@ class GroupRoutes:
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, batch.jobs, user)
         group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
-        # The same key from somebody else finds jobs that are not theirs.
+        # The same key from another user finds jobs that are not theirs.
         self._require_all(request, "see-job", group.name)
         if group.submitted_at == now:
             self._note("submitted", group.name, f"{group.kind} of {len(batch.jobs)} jobs", user)
@@ -117,7 +117,7 @@ def _member(job: JobView) -> MemberView:
 
 
 def _code(job: JobView) -> int:
-    """A job whose turn never came has not gone wrong: whatever did speaks for itself."""
+    """A job that never had its turn has not gone wrong: whatever did speaks for itself."""
     outcome = job.outcome
     if outcome is None or outcome.state == "succeeded" or outcome.unmet is not None:
         return 0

@@ -1,4 +1,4 @@
-"""Who may ask: a bearer token, and for browsers a Host and an Origin that are this server's own."""
+"""Which requests are let in: a bearer token, and for browsers a Host and an Origin that are this server's own."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class InsecureBindingError(Exception):
 class Guard:
     """A FastAPI dependency, of WebSockets too.
 
-    `token` None: anybody who reaches the server may ask (loopback only, and asked for by name).
-    `user` is who holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
-    answers to. `identify` says whose any other token is, or raises BadTokenError; None: there are no others.
+    `token` None: every client that reaches the server may ask (loopback only, and asked for by name).
+    `user` holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
+    answers to. `identify` says which user has any other token, or raises BadTokenError; None: there are no others.
     """
 
     token: str | None
@@ -79,7 +79,7 @@ class Guard:
             except BadTokenError as error:
                 why = f"Not authenticated: {error}."
         fix = (
-            "Set QUORATE_TOKEN, or run as the user who owns the server's token file, "
+            "Set QUORATE_TOKEN, or run as the user that owns the server's token file, "
             "and set QUORATE_STATE where that lies in another folder than the usual one."
         )
         raise RequestRefusedError(401, "not-authenticated", why, fix)
@@ -89,7 +89,7 @@ def check_binding(host: str, guard: Guard) -> None:
     """Raises InsecureBindingError for an address beyond loopback without authentication."""
     if guard.token is None and not is_loopback(host):
         raise InsecureBindingError(
-            f"refusing to listen on {host} without authentication: anybody on the network could run commands here. "
+            f"refusing to listen on {host} without authentication: any host on the network could run commands here. "
             "Leave out --insecure-no-auth, or listen on 127.0.0.1"
         )
 

@@ -164,7 +164,7 @@ class InterventionRoutes:
             raise RequestRefusedError(422, "unfit-end", str(error), error.fix) from error
         reason = " ".join(asked.reason.split())
         if not 0 < len(reason) <= REASON_MAX:
-            fix = "Say what others need to know who find it tomorrow."
+            fix = "Say what the next operator needs to know."
             raise RequestRefusedError(422, "no-reason", f"A reason has 1 to {REASON_MAX} characters.", fix)
         return reason, until
 
@@ -191,6 +191,6 @@ class InterventionRoutes:
             )
 
     def _record(self, event: Event) -> None:
-        """Put on record who did what, and let the loop know."""
+        """Put on record which user did what, and let the loop know."""
         self._services.history.record_event(event)
         self._services.wake()

@@ -71,7 +71,7 @@ async def bounded_body(request: Request) -> bytes:
                     413, "too-large", f"The body has more than {BODY_BYTES_MAX} bytes.", "Send less."
                 )
     except ClientDisconnect as error:
-        # Nobody hears it; unforeseen, it would stand in the log with a traceback.
+        # It is not waited for; unforeseen, it would stand in the log with a traceback.
         raise RequestRefusedError(
             400, "body-broken-off", "The connection ended before the body.", "Send it again."
         ) from error
@@ -116,7 +116,7 @@ class JobRoutes:
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, [job], user)
         record = self._services.jobs.submit(name, spec, user, now, idempotency_key)
-        # The same key from somebody else finds a job that is not theirs.
+        # The same key from another user finds a job that is not theirs.
         self._authority.require(request, "see-job", record.spec.queue, record)
         if record.submitted_at == now:
             self._services.history.record_event(Event(now, "submitted", name, f"to {spec.queue}", user, "queued"))
@@ -217,7 +217,7 @@ class JobRoutes:
         return self._asked(self._services.jobs.request_requeue(name, attempt, request.state.user), "requeue", request)
 
     def _asked(self, record: JobRecord, verb: str, request: Request) -> Response:
-        """Put on record who asked for what, and let the loop know."""
+        """Put on record which user asked for what, and let the loop know."""
         view = job_view(self._services, record)
         event = Event(
             self._services.clock.now(),
@@ -232,7 +232,7 @@ class JobRoutes:
         return answer(readable_view(view, request.state.rights))
 
     def _newest(self, after: JobName) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
-        """Jobs from the newest, or from behind `after`, as long as somebody asks, each with what views it.
+        """Jobs from the newest, or from behind `after`, as long as they are asked for, each with what views it.
 
         Raises RequestRefusedError for a bad cursor.
         """

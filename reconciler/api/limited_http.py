@@ -15,7 +15,7 @@ BODY_BYTES_PER_S_MIN: Final = 1024
 """Every so many bytes of a body give it a second more: slow lines get through, and those that only hold the connection don't."""
 
 SEND_S: Final = 60.0
-"""Who takes nothing of an answer for so long is disconnected."""
+"""A client that takes nothing of an answer for so long is disconnected."""
 
 LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
@@ -66,7 +66,7 @@ class LimitedHttp(H11Protocol):
             self._opened.deadline_s = None
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """It is a WebSocket from now on, whose route says how long it may last."""
+        """It is a WebSocket from now on: its route says how long it may last."""
         self._phase = "upgraded"
         self._gate.answer(self._opened)
         super().handle_websocket_upgrade(event)

@@ -137,7 +137,7 @@ class HeldDevice(Document, frozen=True):
 
 
 class NodeView(Document, frozen=True, omit_defaults=False):
-    """One node, who holds its devices, what CPU and memory its tasks have taken, and the jobs they belong to.
+    """One node, the jobs that hold its devices, what CPU and memory its tasks have taken, and the jobs they belong to.
 
     `changing`: GPUs of it that are being partitioned. `cordon`: one by hand.
     `health`: it, or GPUs of it, that are not well, and why. `nvlink`: how its NVLinks contradict its island; "": they don't.
@@ -182,7 +182,7 @@ BEHIND: Final = "Behind"
 """The condition that says whether what is known of a cluster is old, where jobs are pods."""
 
 NOT_KEPT: Final = "NotKept"
-"""The condition that says what the policy asks for that nobody keeps where jobs are pods; left out where there is nothing."""
+"""The condition that says what the policy asks for that is not kept where jobs are pods; left out where there is nothing."""
 
 HELD_BACK: Final = "HealthHeldBack"
 """The condition that says what would be closed for its health if not too much of its pool were; left out where there is nothing."""
@@ -238,7 +238,7 @@ class Status(Payload, frozen=True, kw_only=True):
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):
-    """Who asked. `owner`: holds the state folder's token, and may do everything."""
+    """The caller. `owner`: holds the state folder's token, and may do everything."""
 
     user: str
     groups: tuple[str, ...]
@@ -247,7 +247,7 @@ class WhoAmI(Payload, frozen=True, kw_only=True):
 
 
 class WatchStart(Payload, frozen=True, kw_only=True):
-    """The first message of a stream: events follow whose number is larger."""
+    """The first message of a stream: events with larger numbers follow."""
 
     number: int
 

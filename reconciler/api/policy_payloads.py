@@ -45,7 +45,7 @@ class FreshPlan(Payload, frozen=True, kw_only=True):
 
 
 class SuspensionAsked(Document, frozen=True):
-    """Why Git is not to be followed, and until when: a span from now, a time, or "" for until somebody resumes."""
+    """Why Git is not to be followed, and until when: a span from now, a time, or "" for until a user resumes."""
 
     reason: str
     until: str = ""

@@ -82,7 +82,7 @@ class PolicyRoutes:
         return answer(ApprovalList(items=self._following.decisions.approvals(limit)))
 
     def suspend(self, request: Request, body: Body) -> Response:
-        """Stop following Git until somebody resumes, or for a while. Rounds go on under the policy in force."""
+        """Stop following Git until a user resumes, or for a while. Rounds go on under the policy in force."""
         asked, now = read_asked(body, SuspensionAsked), self._services.clock.now()
         try:
             until = read_end(asked.until, now) if asked.until else None
@@ -95,7 +95,7 @@ class PolicyRoutes:
         return answer(SuspensionList(items=(kept,)))
 
     def resume(self, request: Request) -> Response:
-        """Follow Git again; harmless where nobody had stopped it."""
+        """Follow Git again; harmless where it was not stopped."""
         ended = self._following.decisions.resume(self._services.clock.now(), request.state.user)
         if ended is not None:
             self._record(RESUMED, ABOUT, f"it was {ended}", request)
@@ -128,6 +128,6 @@ def why_of(written: str) -> str:
     """A person's reason, in one line. Raises RequestRefusedError."""
     why = " ".join(written.split())
     if not 0 < len(why) <= WHY_MAX:
-        fix = "Say what others need to know who find it tomorrow."
+        fix = "Say what the next operator needs to know."
         raise RequestRefusedError(422, "no-reason", f"A reason has 1 to {WHY_MAX} characters.", fix)
     return why

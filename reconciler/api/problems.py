@@ -48,7 +48,7 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
         StoreFullError,
         503,
         "store-full",
-        "Whoever runs the server frees some space. Then try again, a submission with the same idempotency key.",
+        "The server's operator frees some space. Then try again, a submission with the same idempotency key.",
     ),
     (
         StoreUnreachableError,
@@ -61,7 +61,7 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (NotReadyError, 503, "not-ready", "Try again in a moment."),
     (BackendUnreachableError, 503, "backend-unreachable", "Try again in a moment."),
     (IssuerUnreachableError, 503, "issuer-unreachable", "Try again in a minute, or use a token of the token file."),
-    (TokenFileError, 503, "token-file-unusable", "Whoever runs the server has to mend its token file."),
+    (TokenFileError, 503, "token-file-unusable", "The server's operator has to mend its token file."),
 )
 
 _Answer = Callable[[HTTPConnection, Any], Response]
@@ -84,7 +84,7 @@ def install(app: FastAPI) -> None:
 
 
 def _to_both(answered: _Answer) -> Callable[[HTTPConnection, Exception], Awaitable[Response | None]]:
-    """A handler for requests, whose answer is sent by the framework, and for WebSockets, to which it is sent here."""
+    """A handler for requests, where the framework sends the answer, and for WebSockets, where it is sent here."""
 
     async def handle(connection: HTTPConnection, error: Exception) -> Response | None:
         response = answered(connection, error)

@@ -1,4 +1,4 @@
-"""Which route needs which right: one line each. A route without a line answers nobody."""
+"""Which route needs which right: one line each. A route without a line answers no caller."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from starlette.requests import HTTPConnection
 from reconciler.access.rights import Action
 
 Rule = Action | Literal["anybody", "signed", "open"]
-"""anybody: whoever has proved who they are. signed: nobody has to; the route verifies the signature of what it is sent.
-open: nobody has to, under any Host; the answer is yes or no. The actions on a job are judged by the job that the path names,
+"""anybody: a caller with a proven identity. signed: none is needed; the route verifies the signature of what it is sent.
+open: none is needed, under any Host; the answer is yes or no. The actions on a job are judged by the job that the path names,
 `operate` also by the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it;
-who may do what to the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the
+what may be done to the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the
 policy's queues."""
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -76,7 +76,7 @@ RULES: Final[Mapping[str, Rule]] = {
 }
 
 ANSWERED_BY_ADDRESS: Final = frozenset({"GET /metrics"})
-"""Routes that answer requests whose Host is an IP address: Prometheus scrapes pods so. DNS rebinding needs a name."""
+"""Routes that answer requests with an IP address as Host: Prometheus scrapes pods so. DNS rebinding needs a name."""
 
 
 def rule_of(request: HTTPConnection) -> Rule | None:

@@ -27,7 +27,7 @@ _START_LIMIT_S = 30.0
 _SWEEP_EVERY_S: Final = 1.0
 
 _SELDOM: Final = SeldomLogged("Invalid HTTP request received.", "Unsupported upgrade request.")
-"""What anybody can make uvicorn write."""
+"""What any client can make uvicorn write."""
 
 
 class AddressError(Exception):

@@ -35,7 +35,7 @@ _BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCU
 
 
 def trials_of(services: Services, batch: Batch, user: str) -> TrialList:
-    """A trial of every job up to JOBS_MAX. Nothing is kept, and nobody is asked to leave.
+    """A trial of every job up to JOBS_MAX. Nothing is kept, and no job is asked to leave.
 
     Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RequestRefusedError for what
     depends on something unknown, or could not begin.

@@ -51,7 +51,7 @@ class JobViews:
         if self._of_all is None and any(record.array and record.array.max_running is not None for record in records):
             self._of_all = job_viewer(self._services)
         view = self._of_all or job_viewer(self._services, records)
-        # Who holds nothing any more may have ended after its record was read, and before what it holds was.
+        # A job that holds nothing any more may have ended after its record was read, and before what it holds was.
         waiting = [each.name for each in records if each.outcome is None and view(each).since is None]
         newer = self._services.jobs.named(waiting)
         return lambda record: view(newer.get(record.name, record))
@@ -213,7 +213,7 @@ def _idle_words(view: JobView) -> Iterator[str]:
     if view.idle_limit is None or view.running_since is None:
         return
     if view.activity is None:
-        yield f"nobody says what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
+        yield f"it is not known what it does: its idle limit of {view.idle_limit} is not kept as long as that is so"
     elif idle_for(view.activity):
         yield f"it has been idle since {view.activity.active_at}; after {view.idle_limit} it is ended"
 

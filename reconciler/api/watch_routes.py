@@ -29,10 +29,10 @@ from solver.model.workload import JobName
 
 LOOK_EVERY_S: Final = 0.25
 KEEP_ALIVE_S: Final = 15.0
-"""A silent stream says so often that it lives, and learns whether anybody still listens."""
+"""A silent stream says so often that it lives, and learns whether a client still listens."""
 
 SEND_LIMIT_S: Final = 30.0
-"""Who takes nothing for so long is disconnected; the store keeps what they missed."""
+"""A client that takes nothing for so long is disconnected; the store keeps what it missed."""
 
 WATCHERS_MAX: Final = 100
 _CHUNK: Final = 200
@@ -137,7 +137,7 @@ class _Stream(StreamingResponse):
     media_type = "text/event-stream"
 
     async def stream_response(self, send: Send) -> None:
-        """Sends messages one by one; gives up on who takes none of them."""
+        """Sends messages one by one; gives up on a client that takes none of them."""
 
         async def patient(message: dict[str, object]) -> None:
             async with asyncio.timeout(SEND_LIMIT_S):

@@ -37,7 +37,7 @@ class _Push(msgspec.Struct):
 
 
 class WebhookRoutes:
-    """The endpoints; `router` has them all. The guard lets everybody through to them."""
+    """The endpoints; `router` has them all. The guard lets every request through to them."""
 
     def __init__(self, services: Services) -> None:
         self._following: GitServices = services.following
@@ -50,7 +50,7 @@ class WebhookRoutes:
                 status_code=202,
                 responses=_HEARD,
                 openapi_extra=_OPEN,
-                # Before the body: what anybody sends is kept only where somebody listens.
+                # Before the body: what is sent is kept only where a forge is expected.
                 dependencies=[Depends(self._require_secret)],
             )
 

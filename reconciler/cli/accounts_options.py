@@ -1,4 +1,4 @@
-"""The options that say as whom tasks run, of whatever runs them."""
+"""The options that say as which account tasks run, of whatever runs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OPTIONS = (
     click.option(
         "--run-as-submitter",
         is_flag=True,
-        help="Run each job as the account of the user who submitted it, and none of a user without one. Needs root.",
+        help="Run each job as its submitter's account, and no job of a user without one. Needs root.",
     ),
     click.option(
         "--account",
@@ -33,9 +33,7 @@ def accounts_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def accounts_of(run_as_submitter: bool, pairs: tuple[str, ...]) -> dict[str, str] | None:
     """Users and their accounts; None where every job runs as the user of the process. Raises click.UsageError."""
     if not run_as_submitter and pairs:
-        raise click.UsageError(
-            "--account says as whom jobs run only with --run-as-submitter. Add it, or leave both out."
-        )
+        raise click.UsageError("--account has an effect only with --run-as-submitter. Add it, or leave both out.")
     found: dict[str, str] = {}
     for pair in pairs:
         user, _, account = pair.rpartition("=")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     "--identity",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Who the node is, as `quorate agents join` wrote it.  [default: identity.pem in --state]",
+    help="The node's certificate and key, as `quorate agents join` wrote them.  [default: identity.pem in --state]",
 )
 @click.option(
     "--address",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group(short_help="Say which machines may speak for nodes.")
 def agents() -> None:
-    """Agents of nodes: who may join, who has, and who may not any more."""
+    """Agents of nodes: which machines may join, have joined, and may not any more."""
 
 
 @agents.command("list", short_help="List the agents and their certificates.")
@@ -144,7 +144,7 @@ def rotate(authority: Path) -> None:
 def _token(file: TextIO | None) -> JoinToken:
     from reconciler.backends.baremetal.join_token import JoinTokenError, read_token
 
-    # Never an argument: those are seen by everybody on the machine.
+    # Never an argument: those are seen by every user of the machine.
     written = str(file.read() if file is not None else os.environ.get("QUORATE_JOIN_TOKEN", ""))
     if not written.strip():
         where = "--token-file is empty" if file is not None else "neither --token-file nor QUORATE_JOIN_TOKEN is given"

@@ -24,13 +24,13 @@ OPTIONS = (
         "--agents-authority",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Who signs the agents' certificates; the same for all control planes of one --store.  [default: "
+        help="The authority that signs the agents' certificates; the same for all control planes of one --store.  [default: "
         "agents/authority.pem in --state, made if need be]",
     ),
     click.option(
         "--node-lost-after",
         type=DurationParam(),
-        help="What runs on a node whose agent is not heard of for so long begins again elsewhere; a HealthPolicy comes first.  "
+        help="Jobs begin again elsewhere when their node's agent is not heard of for so long; a HealthPolicy comes first.  "
         "[default: 5m]",
     ),
 )

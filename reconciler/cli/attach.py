@@ -36,7 +36,7 @@ def attach(ctx: click.Context, job: str, group: str, index: int, server: str | N
 
 
 def wait_and_attach(client: Client, job: str) -> int:
-    """The same for a job that was just submitted. Whoever interrupts the waiting wants it no more: it is cancelled."""
+    """The same for a job that was just submitted. A user who interrupts the waiting wants it no more: it is cancelled."""
     try:
         click.echo(f"waiting until {job} runs; Ctrl-C cancels it", err=True)
         wait_for(client, job, "running")
@@ -72,7 +72,7 @@ def attach_to(client: Client, job: str, group: str = "", index: int = 0) -> int:
 
 
 def _already_over(client: Client, view: JobView) -> int:
-    """It ended before anybody could attach: what it wrote is all there is to show."""
+    """It ended before it could be attached to: what it wrote is all there is to show."""
     for piece in TaskLog(client, view.name, "", 0, view.attempt).pieces(follow=False, tail=None):
         sys.stdout.buffer.write(piece)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`quorate codeowners`: the file by which a repository's host asks for reviews those whom access says."""
+"""`quorate codeowners`: the file by which a repository's host asks for reviews the users that access names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BYTES_MAX = 3 * 1024 * 1024
 """GitHub reads no larger one."""
 
 
-@click.command(short_help="Write down who reviews which file.")
+@click.command(short_help="Write the CODEOWNERS file: the reviewers of each file.")
 @click.argument("path", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--write", is_flag=True, help="Write it into the repository's CODEOWNERS file, and leave other lines alone."
@@ -30,7 +30,7 @@ def codeowners(path: Path, write: bool) -> None:
     terms = terms_of(clusters)
     if not terms.handles:
         fix = "Name them in codeOwners.handles of the AccessPolicy: group:vision-leads: '@example/vision-leads'."
-        raise CommandFailedError("nobody has a handle at the repository's host", place=str(path), fix=fix)
+        raise CommandFailedError("no owner has a handle at the repository's host", place=str(path), fix=fix)
     written = code_owners_of(path, clusters) or CodeOwnersFile(PLACES[terms.forge][0], "")
     wanted = section(clusters, written.path)
     if not write:

@@ -103,7 +103,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
 
 
 def _people(job: JobView) -> Iterator[tuple[str, str]]:
-    """What somebody asked of it."""
+    """What a user asked of it."""
     if job.cancel_requested_by:
         yield "Cancel", f"asked for by {job.cancel_requested_by}"
     if job.suspended_by:
@@ -129,7 +129,7 @@ def _limits(job: JobView) -> Iterator[tuple[str, str]]:
 
 def _idleness(job: JobView) -> str:
     unknown = job.running_since is not None and job.activity is None
-    return ", but nobody says what the job does: it is not kept" if unknown else ""
+    return ", but it is not known what the job does: it is not kept" if unknown else ""
 
 
 def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:

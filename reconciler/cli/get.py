@@ -55,8 +55,8 @@ def get(
 ) -> None:
     """List the newest jobs, or one JOB: its queue, state and size, where it runs or how it ended.
 
-    An array is one line that counts its elements; the name of a pipeline shows its jobs as a tree. `-o wide` adds who
-    submitted it and when, its tasks, and every node.
+    An array is one line that counts its elements; the name of a pipeline shows its jobs as a tree. `-o wide` adds its
+    submitter and when it was submitted, its tasks, and every node.
     """
     with api_client(server) as client:
         found = find(client, job) if job else None

@@ -22,7 +22,7 @@ from solver.plan.reason import count
 def read_policies(path: Path, cluster: str | None = None) -> Compiled:
     """The policy at a path: a repository, its folder `policies` (read with the inventory beside it), or any folder of documents.
 
-    `cluster`: whose, where there are several.
+    `cluster`: which one's, where there are several.
     """
     try:
         files = policy_files(path)
@@ -62,7 +62,7 @@ def read_snapshot_file(path: Path) -> Snapshot:
 
 
 def young_enough(snapshot: Snapshot, path: Path | None, most: Duration | None, now: Instant) -> Snapshot:
-    """The snapshot, unless it is older than asked for. `path`: its file, whose age is told on stderr without a limit."""
+    """The snapshot, unless it is older than asked for. `path`: its file; its age is told on stderr without a limit."""
     age = Duration(max(0, now - snapshot.time))
     told = f"the snapshot is {span(age)} old, of {snapshot.time}"
     if most is not None and age > most:

@@ -1,6 +1,6 @@
 """Where CI is to install Quorate from: what was named, or where this installation itself came from.
 
-Never the bare name: on a public index anybody may register it, and what they put there would run in CI.
+Never the bare name: on a public index any user may register it, and what they put there would run in CI.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnknownSourceError(Exception):
 
 
 def named_source(text: str, folder: str) -> InstallSource:
-    """The source that somebody names; a wheel's file will lie in `folder`. Raises ValueError, with what may be said instead."""
+    """The source that a user names; a wheel's file will lie in `folder`. Raises ValueError, with what may be said instead."""
     if text.endswith(".whl") and "://" not in text:
         return _copied(Path(text), folder)
     if _GIT.fullmatch(text) or _WHEEL.fullmatch(text):

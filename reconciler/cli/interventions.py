@@ -27,7 +27,7 @@ def _ending(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options `--reason` and `--until`, the same on every command that puts something in force."""
     told = "Until when: a span such as 4h, or a time such as 2026-11-22T08:00:00Z. 4h unless stated."
     command = click.option("--until", default="", metavar="SPAN|TIME", help=told)(command)
-    return click.option("--reason", default="", metavar="TEXT", help="Why, for whoever finds it tomorrow.")(command)
+    return click.option("--reason", default="", metavar="TEXT", help="Why, for the next operator.")(command)
 
 
 def _release_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,7 +101,7 @@ def hold(
 def boost(jobs: tuple[str, ...], reason: str, until: str, release: bool, output: str, server: str | None) -> None:
     """Let every JOB start before the others of its queue, SLO class and rank that wait.
 
-    It is no way around quota, and nobody is evicted for it who would not be without. The name of an array or pipeline stands for
+    It is no way around quota, and no job is evicted for it that would not be without. The name of an array or pipeline stands for
     all of its jobs that have not ended.
     """
     _require_reason(reason, until, release=release)

@@ -67,7 +67,7 @@ class ShortForm:
         if any(value is not None for value in (self.gpus, self.tasks, self.cpu, self.memory)):
             raise click.UsageError("the script says what its tasks need: change its #SBATCH lines")
         if self.pty:
-            raise click.UsageError("--pty is for -- COMMAND: a script runs where nobody types")
+            raise click.UsageError("--pty is for -- COMMAND: a script runs without a terminal")
         own = _given({**self._wishes(), "queue": queue})
         spec = {**document["spec"], **own, "env": {**document["spec"]["env"], **self._env()}}
         if self.types:

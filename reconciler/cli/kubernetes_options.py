@@ -1,4 +1,4 @@
-"""The options of `quorate run` for a cluster whose jobs are pods."""
+"""The options of `quorate run` for a cluster with pods as jobs."""
 
 from __future__ import annotations
 
@@ -77,14 +77,16 @@ OPTIONS = (
         "--lease", default="quorate", show_default=True, help="The Lease that leaders take, in that namespace."
     ),
     click.option(
-        "--identity", metavar="NAME", help="Who this process is in the Lease.  [default: the host's name, and a number]"
+        "--identity",
+        metavar="NAME",
+        help="The name of this process in the Lease.  [default: the host's name, and a number]",
     ),
     click.option(
         "--mig-configs",
         default="gpu-operator/default-mig-parted-config",
         show_default=True,
         metavar="NAMESPACE/NAME",
-        help="The ConfigMap of the GPU operator's MIG manager, whose configs nodes are labelled with.",
+        help="The ConfigMap of the GPU operator's MIG manager: nodes are labelled with its configs.",
     ),
     click.option(
         "--qps",

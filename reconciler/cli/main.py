@@ -27,7 +27,9 @@ COMMANDS: Final = {
     "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
     "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
     "test": Subcommand("reconciler.cli.policy_tests:test", "Run the policy's own tests."),
-    "codeowners": Subcommand("reconciler.cli.codeowners:codeowners", "Write down who reviews which file."),
+    "codeowners": Subcommand(
+        "reconciler.cli.codeowners:codeowners", "Write the CODEOWNERS file: the reviewers of each file."
+    ),
     "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
     "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
     "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
@@ -56,7 +58,7 @@ COMMANDS: Final = {
     "hold": Subcommand("reconciler.cli.interventions:hold", "Let jobs, or all of a queue, not begin for a while."),
     "boost": Subcommand("reconciler.cli.interventions:boost", "Let jobs start before the others of their queue."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
-    "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and who uses them."),
+    "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and the jobs on them."),
     "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
     "agent": Subcommand("reconciler.cli.agent:agent", "Run the tasks of one node."),
     "agents": Subcommand("reconciler.cli.agents:agents", "Say which machines may speak for nodes."),
@@ -155,7 +157,7 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
             return ExitCode.ERROR
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
-        # Whoever read the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
+        # The reader of the output has gone, as `head` does, or its disk is full. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.ENOSPC:
             print_error(os.strerror(errno.ENOSPC))

@@ -20,7 +20,7 @@ from solver.plan.reason import count
 _HEADINGS = ("NODE", "POOL", "GPU TYPE", "GPUS", "CPU", "MEMORY", "STATE", "JOBS")
 
 
-@click.command(short_help="Show the nodes and who uses them.")
+@click.command(short_help="Show the nodes and the jobs on them.")
 @output_option("text", "json")
 @server_option
 def nodes(output: str, server: str | None) -> None:

@@ -40,7 +40,7 @@ def print_error(problem: str, place: str = "", fix: str = "") -> None:
 
 
 def print_warning(problem: str, place: str = "", fix: str = "") -> None:
-    """What is done all the same, but somebody should look at, on stderr."""
+    """What is done all the same, but should be looked at, on stderr."""
     _print_problem(styled("warning:", sys.stderr, fg="yellow", bold=True), problem, place, fix)
 
 

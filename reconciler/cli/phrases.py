@@ -40,7 +40,7 @@ def _size(groups: list[tuple[int, Shape]]) -> str:
 
 
 def gpus_of(job: JobView) -> str:
-    """Of all its tasks; of MIG instances and parts by memory what it holds: before, nobody knows of which type they will be."""
+    """Of all its tasks; of MIG instances and parts by memory what it holds: before, it is not known of which type they will be."""
     shapes = [group.shape for group in job.spec.task_groups]
     if all(shape.mig is None and shape.gpu_memory is None for shape in shapes):
         return str(job.spec.gpus)
@@ -102,7 +102,7 @@ def standing(job: JobView) -> str:
 
 
 def idle_words(job: JobView) -> str:
-    """`idle for 12m of 30m`; "" of a job that does something, that may be idle, or of which nobody says what it does."""
+    """`idle for 12m of 30m`; "" of a job that does something, that may be idle, or of which it is not known what it does."""
     if job.idle_limit is None or job.activity is None or not idle_for(job.activity):
         return ""
     return f"idle for {span(idle_for(job.activity))} of {job.idle_limit}"

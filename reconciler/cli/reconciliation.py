@@ -32,7 +32,7 @@ CONCLUDED: Final = ("Ready", "Stalled")
 
 @click.command(short_help="Approve a policy revision that is held, or a saved plan.")
 @click.argument("target", metavar="PLAN.json|REVISION")
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for whoever reads the record.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for the record.")
 @output_option("text", "json")
 @server_option
 def apply(target: str, reason: str, output: str, server: str | None) -> None:
@@ -104,12 +104,12 @@ def reconcile(wait: bool, timeout: Duration, output: str, server: str | None) ->
 
 
 @click.command("suspend-reconcile", short_help="Stop following Git for a while.")
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for whoever finds it tomorrow.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for the next operator.")
 @click.option(
     "--until",
     default="",
     metavar="SPAN|TIME",
-    help="A span such as 4h, or a time. Until somebody resumes unless stated.",
+    help="A span such as 4h, or a time. Left out: until a user resumes.",
 )
 @output_option("text", "json")
 @server_option

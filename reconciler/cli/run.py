@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 )
 @agents_options
 @kubernetes_options
-@click.option("--insecure-no-auth", is_flag=True, help="Let anybody on this machine use the API. Loopback only.")
+@click.option("--insecure-no-auth", is_flag=True, help="Let every user of this machine use the API. Loopback only.")
 def run(**options: Any) -> None:
     """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
 
@@ -189,7 +189,7 @@ def _refuse_unlike(settings: Settings) -> None:
         )
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
-            "--store holds who has what; with --kubernetes the API server does. Leave one of them out."
+            "--store holds which job has which device; with --kubernetes the API server does. Leave one of them out."
         )
     if settings.tasks != settings.folder.tasks and settings.accounts is not None:
         raise click.UsageError("--run-as-submitter knows only the tasks of its own --state. Leave --tasks out.")

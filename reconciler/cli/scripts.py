@@ -21,7 +21,7 @@ def is_script(path: str) -> bool:
     try:
         return Path(path).is_file() and has_directives(_text(path))
     except (OSError, UnicodeDecodeError):
-        # It is no text that can be read; whoever names it as a command knows why.
+        # It is no text that can be read; it was named as a command on purpose.
         return False
 
 

@@ -53,8 +53,12 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     help="A revision of the policy: a branch, tag or commit; repeatable.",
 )
 @cluster_option
-@click.option("--inventory", type=_FOLDER, help="A repository whose cluster every policy is tried on, not its own.")
-@click.option("--snapshot", type=_FILE, help="A snapshot whose nodes every policy is tried on, not its own inventory.")
+@click.option(
+    "--inventory", type=_FOLDER, help="The repository with the cluster on which every policy is tried, not its own."
+)
+@click.option(
+    "--snapshot", type=_FILE, help="The snapshot with the nodes on which every policy is tried, not its own inventory."
+)
 @click.option(
     "--as-it-was",
     is_flag=True,
@@ -115,7 +119,7 @@ def _as_it_was(past: Arrivals, beside: PolicyCandidate, cadence: Duration) -> tu
     if past.record is None:
         raise click.UsageError("--as-it-was is for --history: a trace does not say what became of its jobs")
     if past.end > past.record.until:
-        message = f"nobody knows what happened until {past.end}: the record ends at {past.record.until}"
+        message = f"it is not known what happened until {past.end}: the record ends at {past.record.until}"
         raise CommandFailedError(message, place=past.source, fix="Choose fewer --days, or leave them out.")
     return (past.record.figures(beside, cadence),)
 

@@ -23,7 +23,7 @@ def snapshot() -> None:
     """The cluster and its jobs at an instant, as `quorate plan` and `quorate solve` read them."""
 
 
-@snapshot.command(short_help="Write a snapshot without what is nobody else's business.")
+@snapshot.command(short_help="Write a snapshot without what is private.")
 @server_option
 @click.option(
     "--snapshot",

@@ -32,7 +32,7 @@ from solver.plan.plan import Plan
 @cluster_option
 @output_option("text", "json")
 def solve(snapshot_file: Path, policies: Path, cluster: str | None, output: str) -> None:
-    """Decide one round: who starts on which devices, who waits and why. Reads files, touches nothing.
+    """Decide one round: which jobs start on which devices, which wait, and why. Reads files, touches nothing.
 
     The JSON output has a schema: schemas/plan.json. `quorate explain snapshot` describes the input.
     """

@@ -20,7 +20,7 @@ from reconciler.model.watch_status import FollowedKind
 @output_option("text", "json")
 @server_option
 def status(output: str, server: str | None) -> None:
-    """Say who leads, which policy revision is in force, how following Git goes, and how many jobs are live.
+    """Say which control plane leads, which policy revision is in force, how following Git goes, and how many jobs are live.
 
     Limits that were lowered below what their queues hold stand below, with the time by which they are to be kept again; and what
     people have put in force by hand, and Git does not say. Where jobs are pods, how far each kind of objects is followed.
@@ -81,5 +81,5 @@ def _kind(kind: FollowedKind) -> tuple[str, ...]:
 def _limit(broken: BrokenLimit) -> tuple[str, ...]:
     figures = broken.queue, broken.gpu_type, str(broken.held), str(broken.max)
     if broken.deadline is None:
-        return *figures, "", "nobody"
-    return *figures, local(broken.deadline), short_list(broken.jobs) or f"nobody (evict: {broken.evict})"
+        return *figures, "", "none"
+    return *figures, local(broken.deadline), short_list(broken.jobs) or f"none (evict: {broken.evict})"

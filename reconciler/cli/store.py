@@ -104,7 +104,7 @@ def downgrade(state: Path | None, store: str | None, store_password_file: Path |
 def _opened(
     state: Path | None, url: str | None, password_file: Path | None, *, is_new: bool = True, is_alone: bool = False
 ) -> Iterator[SqlStore]:
-    """The store, closed afterwards. `is_new`: it may have to be made or brought up to date; `is_alone`: nobody may lead it.
+    """The store, closed afterwards. `is_new`: it may have to be made or brought up to date; `is_alone`: none may lead it.
 
     Raises CommandFailedError, also for what goes wrong in the block.
     """

@@ -25,7 +25,7 @@ class StoreParam(click.ParamType[str]):
             self.fail(str(error), param, ctx)
         if url.password or "password" in url.query:
             self.fail(
-                "it has a password, which everybody on this machine can read off the list of processes. Put it into a file "
+                "it has a password, which every user of this machine can read off the list of processes. Put it into a file "
                 "(--store-password-file), or into that of PGPASSFILE",
                 param,
                 ctx,

@@ -39,7 +39,7 @@ def require_terminal() -> None:
 
 def connect_terminal(attachment: Attachment) -> Detached | Detachment | None:
     """Until the task ends, the user lets go, or the connection breaks (None). Call it from the main thread."""
-    # Signals first: one that comes in between must find who gives the terminal back.
+    # Signals first: one that comes in between must find the handler that gives the terminal back.
     with _woken() as (woken, wake), _raw(sys.stdin.fileno()):
         reader = Thread(target=_show, args=(attachment, wake), name="shown", daemon=True)
         reader.start()
@@ -94,7 +94,7 @@ _OVER: Final = b"\0"
 
 @contextmanager
 def _woken() -> Iterator[tuple[int, Callable[[], None]]]:
-    """A descriptor that can be read once a signal came, by which its number is read, or somebody called the function."""
+    """A descriptor that can be read once a signal came, by which its number is read, or the function was called."""
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
     before = signal.set_wakeup_fd(waking, warn_on_full_buffer=False)

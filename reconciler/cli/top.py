@@ -71,7 +71,7 @@ def _follow(client: Client) -> None:
 
 
 def row_of(line: TopLine, now: Instant) -> list[str]:
-    """The cells of one job; what nobody knows is left empty."""
+    """The cells of one job; what is not known is left empty."""
     progress, memory = line.progress, line.memory
     return [
         line.name,

@@ -40,7 +40,7 @@ VERBS: Final = {
     "suspend": Verb(
         Client.suspend,
         "Let jobs give back what they hold until resumed.",
-        "Let every JOB give back what it holds, as an eviction does, and wait until somebody resumes it.",
+        "Let every JOB give back what it holds, as an eviction does, and wait until a user resumes it.",
         "asked to wait until it is resumed",
     ),
     "resume": Verb(

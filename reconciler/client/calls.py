@@ -153,7 +153,7 @@ class FollowingCalls:
         return decode(self._transport.call("GET", "/v1/policy/plan"), FreshPlan)
 
     def suspend(self, reason: str, until: str = "") -> Suspension:
-        """Stop following: for a span (`4h`), until a time, or, with "", until somebody resumes."""
+        """Stop following: for a span (`4h`), until a time, or, with "", until a user resumes."""
         asked = encode(SuspensionAsked(reason, until))
         answered = self._transport.call("PUT", "/v1/policy/suspension", content=asked)
         return decode(answered, SuspensionList).items[0]
@@ -164,7 +164,7 @@ class FollowingCalls:
         return next(iter(decode(answered, SuspensionList).items), None)
 
     def look(self) -> Instant:
-        """Have Git looked at now. A status whose `looked_at` is not before what this returns has the outcome."""
+        """Have Git looked at now. A status with a `looked_at` not before what this returns has the outcome."""
         return decode(self._transport.call("POST", "/v1/policy/reconcile"), LookAsked).at
 
 

@@ -196,7 +196,7 @@ class Client:
         return self._get("/v1/queues", QueueList)
 
     def nodes(self) -> NodeList:
-        """Every node and who holds its devices."""
+        """Every node and the jobs that hold its devices."""
         return self._get("/v1/nodes", NodeList)
 
     def rounds(self, limit: int = 20, cursor: str = "") -> RoundList:
@@ -236,7 +236,7 @@ class Client:
         return self._transport.call("GET", "/metrics").decode()
 
     def who_am_i(self) -> WhoAmI:
-        """Whose the token is, and where they may submit."""
+        """The token's user, and where they may submit."""
         return self._get("/v1/whoami", WhoAmI)
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ def connect(server: str | None = None) -> Client:
 def _token() -> str | None:
     named = os.environ.get("QUORATE_TOKEN_FILE")
     path = Path(named or default_token_file())
-    # Whoever names a file means it. A usual one in a folder that is closed to us is somebody else's, where Path.exists would raise.
+    # A named file is meant. A usual one in a folder that is closed to us is another user's, where Path.exists would raise.
     return read_token(path) if named or os.path.exists(path) else None
 
 

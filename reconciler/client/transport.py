@@ -1,4 +1,4 @@
-"""HTTP to one server: errors sorted by who must act, and what may be repeated repeated a few times."""
+"""HTTP to one server: errors sorted by what must be done, and what may be repeated repeated a few times."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Transport:
             timeout=_TIMEOUT_S,
             # A proxy of the environment can't reach our own machine.
             trust_env=url.host not in LOOPBACK,
-            # Reading every certificate of the machine takes longer than a call; without TLS nobody looks at them.
+            # Reading every certificate of the machine takes longer than a call; without TLS they are not looked at.
             verify=url.scheme == "https",
         )
 

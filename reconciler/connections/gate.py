@@ -1,4 +1,4 @@
-"""Who is let in: the newest, in place of the one that has waited longest without a complete request."""
+"""Which connections are let in: the newest, in place of the one that has waited longest without a complete request."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ConnectionGate:
 
     @property
     def is_overfull(self) -> bool:
-        """Nobody can be let in before those that have been displaced are closed."""
+        """None can be let in before those that have been displaced are closed."""
         return len(self._open) >= self.limits.connections_max + CLOSING_MAX
 
     def admit(self, descriptor: int, address: str, displace: Callable[[], None]) -> bool:
@@ -87,7 +87,7 @@ class ConnectionGate:
         self._stop_waiting(connection)
 
     def keep(self, connection: OpenConnection) -> None:
-        """It is known who that is, and it stays for long: it counts for no peer any more."""
+        """It is known which client that is, and it stays for long: it counts for no peer any more."""
         self._stop_waiting(connection)
         self._discount(connection)
 
@@ -99,7 +99,7 @@ class ConnectionGate:
             self._discount(connection)
 
     def sweep(self) -> None:
-        """Tell those whose time is over. Whoever is still there a sweep later is let go of."""
+        """Tell those that are past their time. What is still there a sweep later is let go of."""
         now_s = self.clock_s()
         over = [each for each in self._open.values() if each.deadline_s is not None and each.deadline_s <= now_s]
         for connection in over:
@@ -137,7 +137,7 @@ class ConnectionGate:
 
 
 def peer_of(address: str) -> str:
-    """Whom an address counts for: in IPv6 its /64, which one machine can have as a whole."""
+    """The peer that an address counts for: in IPv6 its /64, which one machine can have as a whole."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

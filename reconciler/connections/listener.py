@@ -1,4 +1,4 @@
-"""A listening socket for asyncio that asks a gate whom to let in, and rests where there is no descriptor left."""
+"""A listening socket for asyncio that asks a gate what to let in, and rests where there is no descriptor left."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _AcceptedSocket(socket.socket):
 
 
 class SeldomLogged(logging.Filter):
-    """Lets messages that begin so through at most once a minute each: whoever causes them could fill a disk."""
+    """Lets messages that begin so through at most once a minute each: a client that causes them could fill a disk."""
 
     def __init__(self, *beginnings: str) -> None:
         super().__init__()

@@ -68,7 +68,7 @@ def _job(settlement: AtOnce) -> JobName:
 
 
 def _turn(settlement: AtOnce) -> int:
-    """How a job comes to an end: first that is on record, then its devices are free, and then nobody need hear of it."""
+    """How a job comes to an end: first that is on record, then its devices are free, and then it need not be reported."""
     match settlement:
         case GiveBack():
             return 2
@@ -101,7 +101,7 @@ class SettlementBatch(LeaderActions):
     def _runs(self, seen: ConfirmRunning) -> Iterator[Event]:
         yield self.event("running", seen.job, f"all tasks of attempt {seen.attempt} run", "running", seen.attempt)
         if seen.unwatched:
-            told = "nobody says what its tasks do: as long as that is so, it is not known to be idle or stuck"
+            told = "it is not known what its tasks do: as long as that is so, it is not known to be idle or stuck"
             yield self.event("unwatched", seen.job, told)
 
     def _keep_failures(self, failed: Sequence[Outlive | Retry]) -> None:

@@ -1,4 +1,4 @@
-"""Limits that are below what their queues hold: until when they are to be kept again, and who is evicted then. Pure."""
+"""Limits that are below what their queues hold: until when they are to be kept again, and which jobs are evicted then. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from solver.quota.entitlement import shares_of
 
 
 class BrokenLimit(Document, frozen=True, omit_defaults=False):
-    """A `max` of a queue, below what it holds. `deadline`: when `evict` of its convergence begins to count; null: it evicts nobody.
+    """A `max` of a queue, below what it holds. `deadline`: when `evict` of its convergence begins to count; null: it evicts none.
 
-    `jobs`: who would be evicted in the first round from then on, if all who run now still do.
+    `jobs`: evicted in the first round from then on, if all that run now still do.
     """
 
     queue: QueueName

@@ -50,7 +50,7 @@ def _checked(solve: Solve, snapshot: Snapshot, policy: Policy, laps: Laps) -> So
 
 
 def _told(error: Exception) -> str:
-    """What went wrong; of what nobody expected, where."""
+    """What went wrong; of what was not expected, where."""
     if isinstance(error, PlanRefusedError):
         return str(error)
     *_, last = extract_tb(error.__traceback__)

@@ -27,7 +27,7 @@ class InterventionController(LeaderActions):
         over = tuple(endings(interventions, now, policy, declared, {record.name for record in records}))
         for each in over:
             number = each.intervention.number
-            # Somebody may have ended it, or put another in its place, since it was read: then that is on record.
+            # A user may have ended it, or put another in its place, since it was read: then that is on record.
             if self.plane.interventions.end(self.epoch, number, now, each.ending, self.plane.holder):
                 self.note(each.ending, each.intervention.subject.name, each.cause)
         return len(over) + self._take_back(held_jobs(interventions, records, policy, now))

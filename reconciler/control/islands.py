@@ -25,7 +25,7 @@ def reported_cliques(facts: Mapping[NodeName, NodeFacts]) -> dict[NodeName, str]
 
 
 def with_reported_islands(nodes: Iterable[Node], cliques: Mapping[NodeName, str]) -> tuple[Node, ...]:
-    """Nodes of which nobody declares an island are in that of their clique, which is also a rack where none is declared.
+    """Nodes without a declared island are in that of their clique, which is also a rack where none is declared.
 
     Not if it would then lie in two racks or blocks: a round must not fail over what one node tells.
     """
@@ -46,7 +46,7 @@ def with_reported_islands(nodes: Iterable[Node], cliques: Mapping[NodeName, str]
 
 
 def contradictions(nodes: Iterable[Node], cliques: Mapping[NodeName, str]) -> dict[NodeName, str]:
-    """Of each node whose NVLinks join it to others than its island does, to whom each does. Nodes that tell nothing don't count."""
+    """Of each node whose NVLinks join it to others than its island does, and to which. Nodes that tell nothing don't count."""
     by_island: defaultdict[Group, list[NodeName]] = defaultdict(list)
     by_clique: defaultdict[Group, list[NodeName]] = defaultdict(list)
     telling = [node for node in nodes if node.name in cliques]

@@ -92,16 +92,16 @@ class LeaderActions:
             return {}
         policy = storage_of(order.spec, self.plane.policies.current().operations.storages)
         if isinstance(order, GrowGang):
-            # Who joins later catches up from what the gang has saved since.
+            # A task that joins later catches up from what the gang has saved since.
             resume = resume_point(self.plane.checkpoints, order.job, policy)
         else:
             resume = begun_from(self.plane.checkpoints, order.job, order.attempt)
         return checkpoint_environment(order.job, checkpoint.interval, policy, resume)
 
     def forget_all(self, over: Collection[AttemptKey]) -> None:
-        """Nobody needs to hear of these attempts any more."""
+        """These attempts need not be reported any more."""
         unknown = self.plane.backend.forget_all(over, self.epoch) if over else {}
-        # The backend reports such an attempt again, and a later pass sees that nobody claims it.
+        # The backend reports such an attempt again, and a later pass sees that no job claims it.
         self.plane.history.record_events(
             self.event("unanswered", job, f"forget/{job}/{attempt}: {why}") for (job, attempt), why in unknown.items()
         )

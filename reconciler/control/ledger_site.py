@@ -1,4 +1,4 @@
-"""A cluster whose truth is a ledger of one's own: jobs are processes of this machine, or of nodes with agents."""
+"""A cluster with a ledger of its own as the truth: jobs are processes of this machine, or of nodes with agents."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class LedgerSite:
         return settled + InterventionController(self.plane, self._leader.epoch).settle(look.policy, look.declared)
 
     def observe(self, look: LedgerLook) -> Snapshot:
-        """Join what Git declares, what the backend reports, who holds what and what wants to run."""
+        """Join what Git declares, what the backend reports, what each job holds and what wants to run."""
         return observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
@@ -104,7 +104,7 @@ class LedgerSite:
         return self._leader.act(plan)
 
     async def tell(self, plan: Plan, snapshot: Snapshot, look: LedgerLook) -> None:
-        """Nobody but the API and the history, which read it there."""
+        """Tells nothing: the API and the history read it there."""
 
     def by_hand(self, look: LedgerLook) -> tuple[Intervention, ...]:  # noqa: ARG002  (Site's)
         """With the cordons of nodes that are not well."""
@@ -118,7 +118,7 @@ def one_pass(plane: ControlPlane) -> Pass:
 
 
 def _completed(work: Coroutine[Any, Any, T]) -> T:
-    """What comes of a coroutine none of whose parts waits: no event loop is needed to run it."""
+    """What comes of a coroutine that never waits: no event loop is needed to run it."""
     try:
         work.send(None)
     except StopIteration as over:

@@ -59,7 +59,7 @@ class Site(Protocol[LookT]):
         """See what is so in the cluster, not before it shows what the pass before did."""
 
     def accrue(self, look: LookT) -> None:
-        """Bring past use up to date, before the pass changes who holds what."""
+        """Bring past use up to date, before the pass changes what jobs hold."""
 
     async def settle(self, look: LookT) -> int:
         """Make true what follows from what was seen; how much that was."""
@@ -128,5 +128,5 @@ def _with_clocks(site: Site[LookT], snapshot: Snapshot, policy: Policy, commit: 
         limit = f"holds more than its max of {clock.limit} {clock.gpu_type} since {clock.commit[:12]}"
         site.note("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}")
     for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
-        site.note("limit-kept", clock.queue, f"nobody need leave for the max of {clock.limit} {clock.gpu_type}")
+        site.note("limit-kept", clock.queue, f"no job need leave for the max of {clock.limit} {clock.gpu_type}")
     return msgspec.structs.replace(snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks))

@@ -117,7 +117,7 @@ def reason_code(verdict: Waits | Inadmissible) -> str:
 
 
 def _gpus(snapshot: Snapshot) -> Metric:
-    """Held comes first: a held GPU of a broken node is still somebody's, and one with an instance that is held is."""
+    """Held comes first: a held GPU of a broken node is still a job's, and one with an instance that is held is."""
     held = gpus_of(task for job in snapshot.jobs for task in job.placement)
     states: Tally[tuple[str, str]] = Tally()
     for node in snapshot.nodes:

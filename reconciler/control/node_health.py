@@ -41,7 +41,7 @@ class Ward(LeaderActions):
         if changed:
             self.plane.health.keep(self.epoch, changed)
         said = sum(self._say(known.get(record.node), before.get(record.node), record, now) for record in changed)
-        # The record before the deed: whoever leads next sends the same order.
+        # The record before the deed: the next leader sends the same order.
         self._try(after.values(), policy, sighted)
         return said
 
@@ -106,7 +106,7 @@ def judgements(
 
 
 def news_of(before: NodeHealth | None, after: NodeHealth, now: Instant) -> Iterator[PartHealth]:
-    """The parts of a node whose state has changed, or that are held back now, as they are now."""
+    """The parts of a node with a changed state, or that are held back now, as they are now."""
     old = {part.part: part for part in before.parts} if before else {}
     new = {part.part: part for part in after.parts}
     for name in sorted(old.keys() | new.keys()):

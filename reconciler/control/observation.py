@@ -49,10 +49,10 @@ def observe(
     now = plane.clock.now()
     records, holding = records_of(plane, claims), {claim.job: claim for claim in claims}
     by_hand, tallies = plane.interventions.in_force(), plane.jobs.tallies(depended_on(records))
-    # Who holds devices goes on with what it has: nobody looks through its checkpoints for that.
+    # A job that holds devices goes on with what it has: its checkpoints are not looked through for that.
     waiting = [record for record in records if record.name not in holding]
     unread_now = unread(waiting, attempts, operations.storages, plane.checkpoints)
-    # Who has been promised devices for its next attempt goes on from what was intact when it was read last.
+    # A job that was promised devices for its next attempt goes on from what was intact when it was read last.
     promised = {intent.job for intent in intents if intent.kind == "nominate"}
     awaited = {job: step for job, step in unread_now.items() if job not in promised}
     known = _Known(
@@ -128,7 +128,7 @@ class _Known:
     storages: Mapping[str, CheckpointPolicy]
 
     def saved_at(self, record: JobRecord, claim: Claim) -> Instant | None:
-        """Until when it is known to be saved what an attempt has done; None: nobody knows when it saves."""
+        """Until when it is known to be saved what an attempt has done; None: it is not known when it saves."""
         if claim.running_since is None or storage_of(record.spec, self.storages) is None:
             return None
         return self.saved.get((claim.job, claim.attempt), claim.running_since)

@@ -86,7 +86,7 @@ def accrue(
     holders: Iterable[tuple[QueueName, Claim]],
     nodes: Iterable[Node],
 ) -> None:
-    """Bring past use up to date, where the policy lets it count: before a pass changes who holds what. Raises StaleEpochError.
+    """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold. Raises StaleEpochError.
 
     `holders`: each claim with the queue that it is charged to; they are read only where it counts.
     """

@@ -70,11 +70,11 @@ class PlanExecutor(LeaderActions):
         return partitioned + len(decided)
 
     def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
-        """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
+        """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold."""
         accrue(self.plane.ledger, self.epoch, self.plane.clock.now(), policy, self._holders(), declared)
 
     def _holders(self) -> Iterator[tuple[QueueName, Claim]]:
-        """Every claim with the queue of its job; read once somebody asks."""
+        """Every claim with the queue of its job; read once it is asked for."""
         claims = self.plane.ledger.claims()
         records = self.plane.jobs.named([claim.job for claim in claims])
         yield from ((records[claim.job].spec.queue, claim) for claim in claims)

@@ -20,7 +20,7 @@ from solver.policy.policy import Policy
 from solver.round.solve import solve
 
 NO_CLOCK_S = 1e6
-"""A time limit that nobody meets: solving again must not be cut where the first time was not."""
+"""A time limit that is never met: solving again must not be cut where the first time was not."""
 
 
 WITHOUT_PROGRAM = "without a program"

@@ -31,7 +31,7 @@ _CUT_OFF: Final[frozenset[Condition]] = frozenset({"store-unreachable", "store-f
 """Where the pass is taken again as soon as the store takes what is written."""
 
 PASS_S_MAX: Final = 300.0
-"""Rounds take less even where 50,000 gangs wait. Whose pass takes longer hangs, and somebody else is to lead."""
+"""Rounds take less even where 50,000 gangs wait. A control plane with a longer pass hangs, and another is to lead."""
 
 _RENEWALS_PER_LEASE: Final = 4
 
@@ -45,7 +45,7 @@ class Pace:
     poll_s: float = 1.0
 
     def next_pass_s(self, last_s: float, last_woken_s: float, woken_s: float | None) -> float:
-        """When the next pass is due, given when the last pass and the last woken pass began, and who woke since."""
+        """When the next pass is due, given when the last pass and the last woken pass began, and what woke it since."""
         polled_s = last_s + self.poll_s
         if woken_s is None:
             return polled_s
@@ -103,11 +103,11 @@ class Runner:
                 self._changed.notify()
 
     def epoch(self) -> Epoch | None:
-        """The epoch of the last pass; None before there was one. It may be over: whoever uses it is told by the store."""
+        """The epoch of the last pass; None before there was one. It may be over: the store tells its user."""
         return self.status.last.epoch if self.status.last else None
 
     def leads(self) -> bool:
-        """Whether it does, as it knows: who has not reached the store for as long as a lease lasts may have been followed."""
+        """Whether it does, as it knows: one that has not reached the store for as long as a lease lasts may have been followed."""
         condition = self.status.condition
         if condition in _CUT_OFF:
             return self._plane.clock.monotonic_s() < self._led_s + self._plane.lease.seconds
@@ -130,7 +130,7 @@ class Runner:
                 self.status = self._one_pass()
                 self._report(self.status)
             if self.leads() and self.status.last is not None:
-                # A store that does not answer now: who stands by waits until the lease is over.
+                # A store that does not answer now: a standby waits until the lease is over.
                 with suppress(StoreUnreachableError):
                     self._plane.ledger.resign(self.status.last.epoch)
         except StoreUnusableError as error:
@@ -175,7 +175,7 @@ class Runner:
 
 @contextmanager
 def lease_renewal(plane: ControlPlane, renewed: Callable[[float], None] = lambda _: None) -> Iterator[None]:
-    """Renew the lease beside what the block does, if this process leads: without that, who stands by would take over in its middle,
+    """Renew the lease beside what the block does, if this process leads: without that, a standby would take over in its middle,
     take as long, and be followed in turn, so that no round would ever be acted on.
 
     `renewed` hears, in another thread, of each time it was: when that was asked for, by the monotonic clock.

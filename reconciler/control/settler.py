@@ -83,7 +83,7 @@ class Settler(LeaderActions):
         self.stop(msgspec.structs.replace(intent, deadline=now.after(grace)), cause)
 
     def _remember(self, seen: RecordMarks) -> None:
-        """What was decided is on record before anybody is told: the next leader goes on from there."""
+        """What was decided is on record before any order is sent: the next leader goes on from there."""
         self.plane.ledger.mark(self.epoch, seen.job, seen.attempt, seen.marks)
         if seen.kind:
             self.note(seen.kind, seen.job, seen.cause, attempt=seen.attempt)

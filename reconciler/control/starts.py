@@ -37,7 +37,7 @@ from solver.plan.plan import (
 Alone = Release | Repartition | Evict | Shrink | Grow | Nominate | Withdraw | Reserve | Unreserve
 
 STARTS_AT_ONCE_MAX: Final = 256
-"""In one write: others write meanwhile, such as whoever submits, and wait no longer than some tenths of a second."""
+"""In one write: others write meanwhile, such as submissions, and wait no longer than some tenths of a second."""
 
 
 def in_turn(steps: Sequence[Step]) -> Iterator[Alone | tuple[Bind, ...]]:

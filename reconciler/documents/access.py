@@ -40,7 +40,7 @@ def _issuer_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
             yield access.problem((*at, "issuer"), "duplicate-issuer", message, "Delete one of them.")
         for key, url in (("issuer", issuer.issuer), ("jwksUrl", issuer.jwks_url)):
             if url and not is_safe_url(url):
-                message = "whoever is between could sign tokens: it is no https URL"
+                message = "a host in between could sign tokens: it is no https URL"
                 fix = "Write it as https://HOST/...; http is for loopback alone."
                 yield access.problem((*at, key), "insecure-issuer", message, fix)
 
@@ -49,7 +49,7 @@ def _commit_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
     """Of one AccessPolicy."""
     commits = access.value.commits
     if commits.signatures == "required" and not commits.signers:
-        message = "signatures are required, and nobody is listed who could sign: no change would ever be applied again"
+        message = "signatures are required, and no signer is listed: no change would ever be applied again"
         yield access.problem((*_COMMITS, "signatures"), "no-signers", message, "List signers.")
     names: set[str] = set()
     for key, listed in (("signers", commits.signers), ("forgeKeys", commits.forge_keys)):
@@ -65,7 +65,7 @@ def _commit_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
 def _key_problems(access: Declaration[AccessPolicy], signer: Signer, at: Path) -> Iterator[Problem]:
     if bool(signer.ssh) == bool(signer.openpgp):
         message = f"{signer.name} has {'two keys' if signer.ssh else 'no key'}"
-        yield access.problem(at, "one-key", message, "Write either ssh or openpgp; list a person twice who has two.")
+        yield access.problem(at, "one-key", message, "Write either ssh or openpgp; list a person with two keys twice.")
         return
     try:
         if signer.ssh:

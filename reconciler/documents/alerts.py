@@ -50,7 +50,7 @@ def _url_problems(policy: Declaration[AlertPolicy], at: Path, webhook: Webhook) 
         fix = "Put the whole URL into a file of the server, and name that in urlFile."
         yield policy.problem((*at, "url"), "credentials-in-url", message, fix)
     elif webhook.url and not is_safe_url(webhook.url):
-        message = "whoever is between could read messages and change them: it is no https URL"
+        message = "a host in between could read messages and change them: it is no https URL"
         fix = "Write it as https://HOST/...; http is for loopback alone."
         yield policy.problem((*at, "url"), "insecure-url", message, fix)
 

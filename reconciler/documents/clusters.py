@@ -121,7 +121,7 @@ def _flat_inventory(files: Files) -> str | None:
 
 
 def _concerns(path: str, cluster: str) -> bool:
-    """Whether a file is the cluster's or everybody's."""
+    """Whether a file is the cluster's or shared."""
     of, _, rest = path.partition("/")
     owner, slash, _ = rest.partition("/")
     return of not in (INVENTORY, OVERRIDES) or not slash or owner == cluster

@@ -1,7 +1,7 @@
 """The CODEOWNERS file that follows from `access`: what should stand in it, and what is wrong with the one that is there.
 
 Hosts ask the owners of a changed file for their review. GitHub and GitLab take the last line that matches, Gitea all that do; so
-of ours each says everybody. A file without a line of its own is that of its folder, never nobody's.
+of ours each says everybody. A file without a line of its own is that of its folder, and never without an owner.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CodeOwnersFile(NamedTuple):
 
 
 def terms_of(clusters: Clusters) -> CodeOwners:
-    """How the host calls whom. Where clusters differ, the first that says something speaks for all of them."""
+    """How the host calls each subject. Where clusters differ, the first that says something speaks for all of them."""
     said = (compiled.operations.access for compiled in clusters.values())
     return next((access.code_owners for access in said if access and access.code_owners.handles), CodeOwners())
 
@@ -65,13 +65,13 @@ def with_section(text: str, wanted: str) -> str:
 
 
 def code_owner_problems(clusters: Clusters, written: CodeOwnersFile | None) -> Iterator[Problem]:
-    """What keeps the repository's host from asking whom access says; warnings, since rounds do not depend on it."""
+    """What keeps the repository's host from asking the reviewers that access names; warnings, since rounds do not depend on it."""
     if not terms_of(clusters).handles:
         return
     yield from sorted(set(_unable(clusters)))
     if written is None:
         path = PLACES[terms_of(clusters).forge][0]
-        yield _warning(path, START, "codeowners-missing", "there is no such file, so nobody is asked for reviews")
+        yield _warning(path, START, "codeowners-missing", "there is no such file, so no reviews are asked for")
         return
     before, found, after = _split(written.text)
     place = SourceLocation(before.count("\n") + 1, 1)
@@ -101,7 +101,7 @@ def _split(text: str) -> tuple[str, str, str]:
 
 
 def _rules(clusters: Clusters, path: str) -> Iterator[tuple[str, Handles]]:
-    """Patterns and whose they are, folders before files. What is shared by clusters is only theirs who own it in all of them."""
+    """Patterns and their owners, folders before files. What clusters share has the owners that own it in all of them."""
     everywhere, shared = _everywhere(clusters)
     if shared:
         for folder in (path, f"{INVENTORY}/", f"{OVERRIDES}/", "policies/"):
@@ -121,26 +121,26 @@ def _rules(clusters: Clusters, path: str) -> Iterator[tuple[str, Handles]]:
 
 
 def _everywhere(clusters: Clusters) -> tuple[dict[str | None, Handles], Handles]:
-    """Whose all files of each cluster are, and whose they are in every one."""
+    """The owners of all files of each cluster, and those in every one."""
     of = {name: _handles(clusters, admins_everywhere(_access(compiled))) for name, compiled in clusters.items()}
     return of, frozenset.intersection(*of.values())
 
 
 def _pattern(path: str, forge: Forge) -> str:
-    """From the root, in the host's syntax: Gitea has regular expressions, whose backslashes are doubled."""
+    """From the root, in the host's syntax: Gitea has regular expressions, with doubled backslashes."""
     if forge != "gitea":
         return f"/{path}"
     return path.replace(".", r"\\.") + ".*" * path.endswith("/")
 
 
 def _unable(clusters: Clusters) -> Iterator[Problem]:
-    """Whom the host can't be told of."""
+    """Subjects that the host can't be told of."""
     known = terms_of(clusters).handles
     for compiled in clusters.values():
         access = _access(compiled)
         if access and not _everywhere(clusters)[1]:
-            fix = "Give somebody the role admin without `queues`, and a handle in codeOwners.handles."
-            message = "nobody who is admin everywhere has a handle, so most files have no owner"
+            fix = "Give a user the role admin without `queues`, and a handle in codeOwners.handles."
+            message = "no user that is admin everywhere has a handle, so most files have no owner"
             yield _at(access.origin, "no-code-owner", message, fix)
         named = [(queue.origin, queue.access.admins) for queue in compiled.policy.queues]
         admins = [binding.subjects for binding in (access.roles if access else ()) if binding.role == "admin"]
@@ -156,12 +156,12 @@ def _unable(clusters: Clusters) -> Iterator[Problem]:
 
 
 def _beside_queues(compiled: Compiled, access: AccessPolicy | None) -> Iterator[Problem]:
-    """Documents in the file of a queue: whoever may change the one may change the other."""
+    """Documents in the file of a queue: the owners of the one may change the other."""
     delegated = {file for file, subjects in queue_files(compiled.policy, access).items() if subjects}
     for origin in sorted(set(_other_origins(compiled))):
         if file_of(origin) in delegated:
             fix = "Give it a file of its own."
-            yield _at(origin, "owned-with-queue", "whoever owns this queue's file may change this document too", fix)
+            yield _at(origin, "owned-with-queue", "the owners of this queue's file may change this document too", fix)
 
 
 def _other_origins(compiled: Compiled) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The files that may hold documents, wherever they come from, and those that are refused before anybody reads them."""
+"""The files that may hold documents, wherever they come from, and those that are refused unread."""
 
 from __future__ import annotations
 

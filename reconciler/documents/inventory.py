@@ -60,7 +60,7 @@ class NodePoolSpec(Document, frozen=True):
 Pools = Sequence[Declaration[NodePoolSpec]]
 Topologies = Sequence[Declaration[TopologySpec]]
 FixedLayouts = Mapping[str, Sequence[tuple[MigInstance, ...]]]
-"""For each pool whose GPUs are partitioned for good, the instances of GPU 0, 1 and so on of every node."""
+"""For each pool with GPUs that are partitioned for good, the instances of GPU 0, 1 and so on of every node."""
 
 
 def declared_nodes(pools: Pools, topologies: Topologies, layouts: FixedLayouts) -> tuple[Node, ...]:

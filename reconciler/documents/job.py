@@ -166,11 +166,11 @@ def _service_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
 
 
 def _terminal_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
-    """Whoever attaches must find one terminal, and the job must end by itself once it is forgotten."""
+    """A user who attaches must find one terminal, and the job must end by itself once it is forgotten."""
     if not job.value.terminal:
         return
     if job.value.type != "interactive":
-        message = f"a {job.value.type} has no terminal: nobody waits for it"
+        message = f"a {job.value.type} has no terminal: no user works in it"
         yield job.problem(("spec", "terminal"), "terminal-not-interactive", message, "Set type: interactive.")
     if job.value.tasks != 1:
         message = f"a job with a terminal has one task, not {job.value.tasks}"
@@ -212,7 +212,7 @@ def _container_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
 
 
 def _launcher_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
-    """One task starts the work of others, whose number is fixed once it has begun."""
+    """One task starts the work of others, in a number that is fixed once it has begun."""
     launcher = job.value.launcher
     if launcher is None:
         return

@@ -1,4 +1,4 @@
-"""What Git says beside what a round decides: how jobs are kept alive, who may ask for what, who is told."""
+"""What Git says beside what a round decides: how jobs are kept alive, what users may ask for, what webhooks are told."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
 
     `checkpoints`, `retry` and `alerts` are sorted by name. `access` None: the holder of the state folder's token may do everything.
-    `health` None: nobody judges whether nodes are well.
+    `health` None: it is not judged whether nodes are well.
     """
 
     checkpoints: tuple[CheckpointPolicy, ...] = ()

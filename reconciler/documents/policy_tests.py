@@ -1,4 +1,4 @@
-"""What is wrong with PolicyTest documents: names that nobody has, times after the end, statements that say nothing."""
+"""What is wrong with PolicyTest documents: names that nothing has, times after the end, statements that say nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JOBS_MAX = 10_000
 _NODES_MAX = 10_000
 
 _LASTS_MAX = Duration(90 * 86_400_000)
-"""Of one test. Its rounds are held while somebody waits for them, perhaps for a pull request of a stranger."""
+"""Of one test. Its rounds are held while a command waits for them, perhaps for a pull request of a stranger."""
 
 _UNKNOWN = {
     "Queue": "unknown-queue",
@@ -34,7 +34,7 @@ _UNKNOWN = {
     "node": "unknown-node",
     "job": "unknown-job",
 }
-"""The code of a name that nobody has, by what it should be of."""
+"""The code of a name that nothing has, by what it should be of."""
 
 _WRITTEN = {field.name: field.encode_name for field in fields(Statement)}
 
@@ -95,7 +95,7 @@ def policy_test_problems(tests: Iterable[_Test], names: Names) -> Iterator[Probl
 
 
 def _too_large(test: _Test) -> Iterator[Problem]:
-    """What would take longer to try than anybody waits."""
+    """What would take too long to try."""
     given = test.value.given
     for what, count, most in (
         ("jobs", sum(job.count for job in given.jobs), _JOBS_MAX),
@@ -211,7 +211,7 @@ def _time_problems(test: _Test) -> Iterator[Problem]:
         for field in ("until", "after"):
             time = getattr(statement, field)
             if time is not None and time > lasts:
-                message = f"nobody looks after {lasts}, when the test ends"
+                message = f"nothing is seen after {lasts}, when the test ends"
                 fix = "Say an earlier time, or let the test last longer (for)."
                 yield test.problem(("spec", "then", index, field), "after-the-end", message, fix)
 

@@ -112,7 +112,7 @@ class QuotaTree:
                 message = f"max {entry.max} is less than guaranteed {entry.guaranteed} {entry.gpu_type}"
                 yield queue.problem((*at, "max"), "max-below-guaranteed", message, "Raise max or lower guaranteed.")
             if entry.per_user is not None and entry.max is not None and entry.per_user > entry.max:
-                # Harmless, but it says something that never binds: whoever wrote it meant something else.
+                # Harmless, but it says something that never binds: something else was meant.
                 message = f"perUser {entry.per_user} is more than max {entry.max} {entry.gpu_type}: it never binds"
                 fix = "Lower perUser, or delete it."
                 yield queue.problem((*at, "perUser"), "per-user-above-max", message, fix, severity="warning")

@@ -170,7 +170,7 @@ def _settings_problems(found: DocumentSet) -> Iterator[Problem]:
 
 
 def _class_problems(found: DocumentSet) -> Iterator[Problem]:
-    """Priority classes that a queue takes and nobody defines."""
+    """Priority classes that a queue takes and no document defines."""
     classes = found.known("PriorityClass")
     for queue in found.queues:
         for index, name in enumerate(queue.value.priority_classes or ()):

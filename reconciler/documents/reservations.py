@@ -48,7 +48,7 @@ def _window_problems(document: Declaration[DeclaredReservation]) -> Iterator[Pro
 def _user_problems(document: Declaration[DeclaredReservation], queues: set[str] | None) -> Iterator[Problem]:
     queue = document.value.queue
     if queue is None and document.value.users is None:
-        yield document.problem(("spec",), "missing-field", "nobody may use it", "Add queue, users, or both.")
+        yield document.problem(("spec",), "missing-field", "no job may use it", "Add queue, users, or both.")
     if queue is not None and queues is not None and queue not in queues:
         fix = did_you_mean(queue, queues)
         yield document.problem(("spec", "queue"), "unknown-queue", f"there is no Queue {queue}", fix)

@@ -1,4 +1,4 @@
-"""What is wrong with RetryPolicy documents: rests that shrink, signals that nobody sends, rules that never decide."""
+"""What is wrong with RetryPolicy documents: rests that shrink, signals that do not exist, rules that never decide."""
 
 from __future__ import annotations
 

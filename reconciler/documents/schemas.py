@@ -35,7 +35,7 @@ FOLDER_OF_KIND: Final = {
     "NodePool": "cluster-state",
     "Topology": "cluster-state",
 }
-"""The kinds that live in Git, and the folder that each belongs to: who may change policy and who inventory differs."""
+"""The kinds that live in Git, and the folder that each belongs to: different users may change policy and inventory."""
 
 KINDS: Final = (
     *FOLDER_OF_KIND,

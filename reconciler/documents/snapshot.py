@@ -83,7 +83,7 @@ def decompress(raw: bytes, file: str) -> bytes:
 
 
 def snapshot_file_problems(raw: bytes, file: str) -> Iterator[Problem]:
-    """What is wrong with a file that may be an example snapshot; JSON of any other kind is nobody's business here."""
+    """What is wrong with a file that may be an example snapshot; JSON of any other kind does not matter here."""
     try:
         raw = decompress(raw, file)
     except InvalidDocumentsError as error:

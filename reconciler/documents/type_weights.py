@@ -1,4 +1,4 @@
-"""What is wrong with the weights of GPU types beside the node pools: types that nobody has, or that are named twice."""
+"""What is wrong with the weights of GPU types beside the node pools: types that no pool has, or that are named twice."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def names_of(tasks: Iterable[TaskPlacement]) -> str:
 
 
 def why_evicted(step: Evict | Shrink) -> str:
-    """What a job gives up, for whom, and what that throws away."""
+    """What a job gives up, for which job, and what that loses."""
     if step.means == "overdue":
         return f"{count(len(step.tasks), 'task')} that joined it did not become ready in time"
     lost = f"{step.lost_gpu_s / 3600:.1f} GPU-hours are lost"

@@ -34,7 +34,7 @@ SIMULATION_START = Instant.parse("2026-01-01T00:00:00Z")
 
 
 class VirtualClock:
-    """Implements Clock. Several parts share one, and whoever drives the simulation advances it."""
+    """Implements Clock. Several parts share one, and the driver of the simulation advances it."""
 
     def __init__(self, start: Instant = SIMULATION_START) -> None:
         self._start = self._now = start

@@ -52,7 +52,7 @@ class Envelope(Document, frozen=True, omit_defaults=False):
     """Which change a person accepts, how it was planned, and the most that it may do.
 
     `meaning` is the digest of all that the proposed revision says: a squash or a rebase changes the commit, not this.
-    `in_place_of` is that of the base; `cluster` and `snapshot` are the review's. Who says `exact` accepts this plan alone: for
+    `in_place_of` is that of the base; `cluster` and `snapshot` are the review's. `exact` accepts this plan alone: for
     the same nodes and jobs, and in place of the same base.
     """
 
@@ -95,7 +95,7 @@ class AcceptedPlan(Document, frozen=True, omit_defaults=False):
 
 
 def is_stale(envelope: Envelope, in_place_of: str, cluster: str) -> bool:
-    """Whether it is exact, and somebody came, went or began since the plan was read, or something else is in force."""
+    """Whether it is exact, and a job came, went or began since the plan was read, or something else is in force."""
     return envelope.exact and (envelope.in_place_of, envelope.cluster) != (in_place_of, cluster)
 
 

@@ -29,7 +29,7 @@ class Approval(Document, frozen=True, kw_only=True):
 
 
 class Suspension(Document, frozen=True, kw_only=True):
-    """Git is not followed from `at` until `until` (None: until somebody resumes), or until it is ended."""
+    """Git is not followed from `at` until `until` (None: until a user resumes), or until it is ended."""
 
     author: str
     why: str
@@ -44,5 +44,5 @@ class Suspension(Document, frozen=True, kw_only=True):
         return self.ended_at is None and (self.until is None or now < self.until)
 
     def __str__(self) -> str:
-        end = f"until {self.until}" if self.until is not None else "until somebody resumes it"
+        end = f"until {self.until}" if self.until is not None else "until a user resumes it"
         return f"suspended by {self.author} {end}: {self.why}"

@@ -33,7 +33,7 @@ class PolicyStatus(Document, frozen=True, omit_defaults=False):
 
     Ready: the newest revision is in force. Reconciling: it is not, and will be tried again. Stalled: it is not, and a
     person must act. `problems` are those of the revision last attempted; `acceptable`: an admin may accept it as it is.
-    `drift`: what it would do beside what was accepted of it, where somebody accepted a plan.
+    `drift`: what it would do beside what was accepted of it, where a plan was accepted.
     """
 
     conditions: tuple[PolicyCondition, ...]

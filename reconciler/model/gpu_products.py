@@ -1,7 +1,7 @@
 """GPU types by product names, as NVML gives them, and GPU feature discovery writes on nodes of Kubernetes with hyphens for spaces.
 
 Ours say form factor and memory, as node pools in Git spell them; a product that is not listed keeps its name without the maker's.
-On Kubernetes, whoever calls a type otherwise labels the node `quorate.dev/gpu-type`.
+On Kubernetes, for another name of a type the node is labelled `quorate.dev/gpu-type`.
 """
 
 from __future__ import annotations

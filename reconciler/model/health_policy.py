@@ -14,7 +14,7 @@ ThrottleReason = Literal["hardware-slowdown", "hardware-thermal", "power-brake",
 """What slows a GPU down, as agents tell it of NVML (nvmlClocksEventReasons)."""
 
 SLOWED: Final[tuple[ThrottleReason, ...]] = ("hardware-slowdown", "hardware-thermal", "power-brake", "thermal")
-"""Reasons that are nobody's wish. A power cap often is, and clocks that go by the slowest of some GPUs are no fault of this one."""
+"""Reasons that are not wanted. A power cap often is, and clocks that go by the slowest of some GPUs are no fault of this one."""
 
 
 class XidActions(Document, frozen=True):
@@ -79,7 +79,7 @@ class NodeTest(Document, frozen=True):
 class HealthPolicy(Document, frozen=True):
     """A finding counts until `bad_node_ttl` after it was seen last, one that only makes suspect until `suspect_ttl` after.
 
-    A node whose agent is not heard of for `node_lease` is not ready. `lost`: what follows for a node that was not ready for
+    A node without news of its agent for `node_lease` is not ready. `lost`: what follows for a node that was not ready for
     `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver.
     `test`: what a drained node has to pass when its time is over; None: nothing. `max_unhealthy`: the most of a pool's nodes that
     is cordoned or drained at once, rounded up.

@@ -1,4 +1,4 @@
-"""What is remembered of a node's health, so that whoever leads next judges the same."""
+"""What is remembered of a node's health, so that the next leader judges the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HealthFinding(Document, frozen=True):
     """It has been so since `since`, and was seen last at `seen_at`.
 
     `mark`: of what happened rather than lasts, which time it was, so that it counts once. It is `confirmed` once it has been so
-    for long enough, and `forgiven` when somebody, or the time it took, says that it does not count until it comes anew.
+    for long enough, and `forgiven` when a user, or the time it took, says that it does not count until it comes anew.
     """
 
     kind: FindingKind
@@ -54,7 +54,7 @@ class HealthFinding(Document, frozen=True):
 
 
 class PartHealth(Document, frozen=True):
-    """A node (`part` "") or one of its GPUs that is not well, since when and why; `until` None: until somebody says otherwise.
+    """A node (`part` "") or one of its GPUs that is not well, since when and why; `until` None: until a user says otherwise.
 
     `test_from`: from when on it is tested, and takes work again once it passes; None: it is not. `held_back`: it would be closed,
     if not too much of its pool were already.
@@ -86,7 +86,7 @@ class HealthTrial(Document, frozen=True):
 
 
 class NodeHealth(Document, frozen=True):
-    """One node. `parts`, sorted by name, are those that are not well; `forgiven_at`: when somebody let it take work again.
+    """One node. `parts`, sorted by name, are those that are not well; `forgiven_at`: when a user let it take work again.
 
     `trial`: its newest.
     """

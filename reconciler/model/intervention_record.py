@@ -1,4 +1,4 @@
-"""One thing that somebody did by hand, and how it came to be over."""
+"""One thing that a user did by hand, and how it came to be over."""
 
 from __future__ import annotations
 

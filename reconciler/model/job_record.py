@@ -44,7 +44,7 @@ class ArrayElement(Document, frozen=True):
 class JobRecord(Document, frozen=True):
     """A job as submitted, what people asked of it since, its failed attempts, and how it ended.
 
-    Whether it holds devices is the ledger's to say. `suspended_by`: who wants it to wait until it is resumed.
+    Whether it holds devices is the ledger's to say. `suspended_by`: the user that wants it to wait until it is resumed.
     `requeue_attempt`: the attempt that `requeued_by` wants to begin anew (0: none).
     `array` and `pipeline`: what it was submitted as a part of.
     """

@@ -62,7 +62,7 @@ class RetryPolicy(Document, frozen=True):
 DEFAULTS: tuple[RetryRule, ...] = (
     # The machine's fault, not the job's: it would be unjust to count it.
     RetryRule(FailurePattern(kinds=("node", "gpu")), "ignore-count"),
-    # The same again: a program that can't be started, too little memory, a limit that somebody set on purpose.
+    # The same again: a program that can't be started, too little memory, a limit that a user set on purpose.
     RetryRule(FailurePattern(kinds=("launch", "out-of-memory", "time-limit")), "fail"),
     RetryRule(FailurePattern(), "retry"),
 )

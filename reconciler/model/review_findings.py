@@ -39,7 +39,7 @@ class DocumentChange(Document, frozen=True, omit_defaults=False):
 
 
 class Loss(Document, frozen=True, omit_defaults=False):
-    """What a running job gives up, and for whom.
+    """What a running job gives up, and for which job.
 
     `at`: when it is asked to: at the snapshot's own time where the next round decides it, later where the rounds to come do.
     `grace`: how long it has from then. `why`: a means or a rule, as in an `evict` step. `by`: the job that gets the room; None:
@@ -100,7 +100,7 @@ class Entitlement(Document, frozen=True, omit_defaults=False):
 
 
 class QueueChange(Document, frozen=True, omit_defaults=False):
-    """A queue and GPU type whose entitlement or use differs. None: it is not there under that revision."""
+    """A queue and GPU type with another entitlement or use. None: it is not there under that revision."""
 
     queue: QueueName
     gpu_type: GpuType
@@ -111,7 +111,7 @@ class QueueChange(Document, frozen=True, omit_defaults=False):
 class Converging(Document, frozen=True, omit_defaults=False):
     """A limit of the head that is below what its queue holds. `kept_at`: when, in the rounds ahead, it is kept again.
 
-    `deadline`: when jobs begin to be evicted for it, by its rule; None where the rule evicts nobody. `over`: GPUs above it.
+    `deadline`: when jobs begin to be evicted for it, by its rule; None where the rule evicts no job. `over`: GPUs above it.
     """
 
     queue: QueueName
@@ -151,7 +151,7 @@ class Fragments(Document, frozen=True, omit_defaults=False):
 
 
 class DeviceChange(Document, frozen=True, omit_defaults=False):
-    """A GPU whose MIG instances the next round changes under one revision and not, or otherwise, under the other.
+    """A GPU with MIG instances that the next round changes under one revision and not, or otherwise, under the other.
 
     None: it is whole. Both are what it has after the round.
     """
@@ -172,7 +172,7 @@ class Stranded(Document, frozen=True, omit_defaults=False):
 
 
 class Ahead(Document, frozen=True, omit_defaults=False):
-    """How far the rounds to come were played. Nobody arrives in them; what runs ends at its limit, or as earlier jobs did.
+    """How far the rounds to come were played. No job arrives in them; what runs ends at its limit, or as earlier jobs did.
 
     `complete`: until nothing was left to happen or the horizon was reached; else the work limit cut it at `until`.
     `endless`: running jobs of which nothing says when they end.

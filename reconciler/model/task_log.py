@@ -25,7 +25,7 @@ def offset_after(offset: int, piece: bytes) -> int:
 
 
 def piece_at(offset: int, content: bytes, following: int) -> bytes:
-    """A piece that came over a wire with where the next one begins; 0: nobody said."""
+    """A piece that came over a wire with where the next one begins; 0: not said."""
     return GapNotice(content, following) if following > offset + len(content) else content
 
 

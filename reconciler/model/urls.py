@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def is_safe_url(url: str) -> bool:
-    """Whether what is read from a URL comes from who it names: by TLS, or from this machine."""
+    """Whether what is read from a URL comes from the host it names: by TLS, or from this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

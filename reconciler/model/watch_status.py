@@ -58,7 +58,7 @@ def behind(kinds: Iterable[FollowedKind]) -> Iterator[FollowedKind]:
 
 
 class WatchStatus(Protocol):
-    """Whoever follows kinds of objects. Any thread may ask."""
+    """A follower of kinds of objects. Any thread may ask."""
 
     def followed(self) -> tuple[FollowedKind, ...]:
         """How far each kind is followed; none before it has begun."""

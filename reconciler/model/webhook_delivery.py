@@ -65,7 +65,7 @@ class DeliveryState(Document, frozen=True, omit_defaults=False):
         return msgspec.structs.replace(self, cursor=number)
 
     def gave_up(self, number: int) -> DeliveryState:
-        """An event that nobody took in time."""
+        """An event that was not taken in time."""
         return msgspec.structs.replace(self, cursor=number, given_up=self.given_up + 1)
 
     def after(self, number: int, answer: DeliveryResult, now: Instant, chance: float) -> DeliveryState:

@@ -20,7 +20,7 @@ MODULE: Final = "pynvml"
 """Of the package nvidia-ml-py."""
 
 WhoseGpus = Literal["auto", "declared", "nvml"]
-"""Whose word counts for a machine's GPUs: that of Git alone (`declared`), or of NVIDIA's driver too; `auto`: if it has any."""
+"""What says which GPUs a machine has: Git alone (`declared`), or NVIDIA's driver too; `auto`: if it has any."""
 
 
 def driver_here() -> Driver | str:
@@ -35,7 +35,7 @@ def driver_here() -> Driver | str:
 
 
 def driver_for(whose: WhoseGpus, folder: Path) -> Driver | None:
-    """Whom to ask for the GPUs that `folder` knows of; None: they are simulated.
+    """The driver to ask for the GPUs that `folder` knows of; None: they are simulated.
 
     Raises DriverUnusableError where there are to be real ones, or were, and no driver: none are simulated in their place.
     """
@@ -61,7 +61,7 @@ def gpus_of(driver: Driver | None, folder: Path) -> NodeGpus:
 
 
 def use_of(driver: Driver | None, folder: Path, declared: Callable[[], Iterable[Node]]) -> DeviceUse | None:
-    """Whom to ask whether devices of the `declared` nodes are free again; None: they are simulated."""
+    """The driver to ask whether devices of the `declared` nodes are free again; None: they are simulated."""
     return None if driver is None else DeviceUse(NvmlGpus(folder, driver), driver, declared)
 
 

@@ -1,4 +1,4 @@
-"""The protocol that says which nodes have an agent, and who may become one; its suite is tests/contracts/test_agents.py."""
+"""The protocol that says which nodes have an agent, and which tokens make one; its suite is tests/contracts/test_agents.py."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class AgentRecord(Document, frozen=True):
 
 
 class Invitation(Document, frozen=True):
-    """Whoever has the token with this `token_hash` may become the agent of `node`, once, before `until`.
+    """A machine with the token of this `token_hash` may become the agent of `node`, once, before `until`.
 
-    `key`: fingerprint of the key that did so; "": nobody yet.
+    `key`: fingerprint of the key that did so; "": none yet.
     """
 
     token_hash: str
@@ -44,14 +44,14 @@ class NotInvitedError(Exception):
 
 
 class AgentRevokedError(Exception):
-    """The certificates of an agent count no more. It has to join again, if somebody lets it."""
+    """The certificates of an agent count no more. It has to join again, if it is let."""
 
 
 class Agents(Protocol):
     """At most one agent for a node. Any control plane on the store may write."""
 
     def invite(self, invitation: Invitation) -> None:
-        """Keep an invitation, in place of the one of its node; those of others whose time is over are dropped."""
+        """Keep an invitation, in place of the one of its node; those of others past their time are dropped."""
 
     def join(self, token_hash: str, node: NodeName, key: str, now: Instant, until: Instant) -> AgentRecord:
         """Use an invitation: what the node had before counts no more. The same again, by hash and key, changes nothing.
@@ -66,7 +66,7 @@ class Agents(Protocol):
         """No certificate or invitation of the node counts any more; repeated, the first time stays. None: it has no agent."""
 
     def agent(self, node: NodeName) -> AgentRecord | None:
-        """The agent of a node, also a revoked one; None: nobody ever joined as this node."""
+        """The agent of a node, also a revoked one; None: no machine ever joined as this node."""
 
     def agents(self) -> tuple[AgentRecord, ...]:
         """All of them, by node."""
@@ -75,7 +75,7 @@ class Agents(Protocol):
         """Which certificates of each node count: those of this generation. Cheap enough to be asked all the time."""
 
     def invitations(self) -> tuple[Invitation, ...]:
-        """Those that nobody has used, by node, also when their time is over."""
+        """Unused ones, by node, also past their time."""
 
 
 def refusal(invitation: Invitation | None, node: NodeName, key: str, now: Instant) -> str:

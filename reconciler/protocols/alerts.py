@@ -12,7 +12,7 @@ from reconciler.protocols.backend import Epoch
 
 
 class AlertDeliveries(Protocol):
-    """Webhooks by POLICY/NAME. Cursors never go back. Every write carries the writer's epoch: only who leads delivers."""
+    """Webhooks by POLICY/NAME. Cursors never go back. Every write carries the writer's epoch: only the leader delivers."""
 
     def store_id(self) -> str:
         """Names this state among all there are, as a UUID: the same for as long as it lives."""
@@ -24,7 +24,7 @@ class AlertDeliveries(Protocol):
         """There is a new webhook; one that is known stays as it is. Raises StaleEpochError."""
 
     def renew(self, epoch: Epoch, webhook: str) -> DeliveryState | None:
-        """How a webhook stands, for who is about to deliver; None: there is none. Raises StaleEpochError."""
+        """How a webhook stands, for a leader about to deliver; None: there is none. Raises StaleEpochError."""
 
     def keep(self, epoch: Epoch, standing: DeliveryState) -> None:
         """What followed, in place of what was. Without effect for a webhook that is not there, or is further already.

@@ -18,14 +18,14 @@ from solver.model.workload import JobName, JobSpec, TaskPlacement
 from solver.policy.policy import TaskLogs
 
 Epoch = NewType("Epoch", int)
-"""Rises with every change of leader; whoever receives an order refuses one older than the newest it has seen."""
+"""Rises with every change of leader; a receiver of orders refuses one older than the newest it has seen."""
 
 Cursor = NewType("Cursor", int)
 
 AttemptKey = tuple[JobName, int]
 
 TaskState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
-"""`stopped`: ended because it was told to. `lost`: nobody knows how it ended (its node or its supervisor vanished)."""
+"""`stopped`: ended because it was told to. `lost`: it is not known how it ended (its node or its supervisor vanished)."""
 
 ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed", "stopped", "lost"})
 
@@ -48,8 +48,8 @@ class Meeting(Document, frozen=True):
 class StartGang(Document, frozen=True, tag_field="order", tag="start"):
     """All tasks of one attempt of a job run on these devices. The attempt number makes it a fact, not an action.
 
-    `watch`: for how long they may do nothing before that matters to somebody, so that what they do is watched; None: nobody asks.
-    `environment`: what they see beside the job's `env`, and before it. `user`: who submitted it. `meeting` None: on one machine.
+    `watch`: for how long they may do nothing before that matters, so that what they do is watched; None: it is not asked.
+    `environment`: what they see beside the job's `env`, and before it. `user`: its submitter. `meeting` None: on one machine.
     `log_max`: what the log of each task may have on disk.
     """
 
@@ -133,8 +133,8 @@ class TellGang(Document, frozen=True, tag_field="order", tag="tell"):
     """Every task of an attempt that lives has been told for what reason, and until when, to do something: at most once.
 
     `number` counts from 1 within the attempt: an order that is older than the newest that came is not done any more.
-    It is for the tasks that were ordered before it came, also those that are yet to begin; whoever joins later is not told, and
-    of an attempt whose start has not come, nobody. TaskStatus.told says who has been. `signal`, such as SIGUSR1, is sent too.
+    It is for the tasks that were ordered before it came, also those that are yet to begin; a task that joins later is not told, and
+    of an attempt with its start still to come, none. TaskStatus.told says which have been. `signal`, such as SIGUSR1, is sent too.
     """
 
     job: JobName
@@ -292,12 +292,12 @@ class Backend(Protocol):
         """The control plane has recorded how this attempt ended; `changes` need not report it again. Logs stay."""
 
     def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> Mapping[AttemptKey, str]:
-        """The same of many, for whose answers it waits once; returns those of which it is not known, and why."""
+        """The same of many, and waits once for all answers; returns those of which it is not known, and why."""
 
 
 LOOK_EVERY_MS = 200, 30_000
 LOOKS_PER_WATCH = 20
-"""Whoever watches what tasks do looks so often within the time that matters, with no shorter and no longer rests than these."""
+"""A watcher of what tasks do looks so often within the time that matters, with no shorter and no longer rests than these."""
 
 
 def look_every(watch: Duration) -> Duration:
@@ -309,7 +309,7 @@ def look_every(watch: Duration) -> Duration:
 def forget_each(
     forget: Callable[[JobName, int, Epoch], None], over: Iterable[AttemptKey], epoch: Epoch
 ) -> dict[AttemptKey, str]:
-    """`forget_all` of a backend that waits for nobody: one after the other, and what was unreachable is returned."""
+    """`forget_all` of a backend that does not wait: one after the other, and what was unreachable is returned."""
     unknown = {}
     for job, attempt in over:
         try:

@@ -20,7 +20,7 @@ class CheckpointGoneError(Exception):
 
 
 class CheckpointRegistry(Protocol):
-    """Checkpoints by job, attempt and step: published, then verified or corrupt, then deleted; who doubts one has it read again."""
+    """Checkpoints by job, attempt and step: published, then verified or corrupt, then deleted; one in doubt is read again."""
 
     def record(self, epoch: Epoch, checkpoint: CheckpointRecord) -> None:
         """A checkpoint is whole; the first record of it stays. Raises StaleEpochError."""

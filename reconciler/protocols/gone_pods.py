@@ -30,7 +30,7 @@ class GonePods(Protocol):
         """It was not evicted then after all. Idempotent."""
 
     def forget(self, epoch: Epoch, jobs: Collection[JobName]) -> None:
-        """Nobody asks any more when these were evicted. Idempotent."""
+        """It is not asked any more when these were evicted. Idempotent."""
 
     def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
         """When each job was evicted, the oldest first; jobs that never were, or were forgotten, are left out."""

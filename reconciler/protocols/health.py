@@ -24,4 +24,4 @@ class NodeHealths(Protocol):
         """
 
     def forgive(self, node: NodeName, at: Instant) -> NodeHealth | None:
-        """Somebody lets a node take work again; returns what was known of it, None where nothing was."""
+        """A user lets a node take work again; returns what was known of it, None where nothing was."""

@@ -12,7 +12,7 @@ from solver.model.quantities import Instant
 
 
 class Event(Document, frozen=True):
-    """One thing that happened, why, and by whom. `subject` is a job, node or revision; `state` what a job is from then on.
+    """One thing that happened, why, and by which user. `subject` is a job, node or revision; `state` what a job is from then on.
 
     `attempt`: of the job, where it is of one. `purpose` and `beneficiary`: why a gang was asked to stop, and for which job.
     """

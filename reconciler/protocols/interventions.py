@@ -25,7 +25,7 @@ class Interventions(Protocol):
         """One is over; returns whether it was not before, for the first ending stays. Raises StaleEpochError."""
 
     def in_force(self) -> tuple[Intervention, ...]:
-        """All that have not ended, the oldest first; those whose time is over are among them until they are ended."""
+        """All that have not ended, the oldest first; those past their time are among them until they are ended."""
 
     def newest(self, limit: int = 100, before: int | None = None) -> tuple[Intervention, ...]:
         """The newest, ended or not, newest first; with `before`, of those with a smaller number."""

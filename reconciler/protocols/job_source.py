@@ -39,7 +39,7 @@ class JobsAreElsewhereError(Exception):
 
 
 class JobSource(Protocol):
-    """What wants to run. Where jobs are somebody else's to change, what would change one raises JobsAreElsewhereError."""
+    """What wants to run. Where jobs are changed elsewhere, what would change one raises JobsAreElsewhereError."""
 
     def accepts(self) -> None:
         """Whether jobs are submitted here at all, asked before anything is said of one: raises JobsAreElsewhereError if not."""

@@ -1,4 +1,4 @@
-"""Who holds which device: claims, intents, reservations, and what GPUs are partitioned into.
+"""Which job holds which device: claims, intents, reservations, and what GPUs are partitioned into.
 
 The conformance suites are tests/contracts/test_ledger*.py.
 """
@@ -73,7 +73,7 @@ class JobHoldings(NamedTuple):
 
 
 class NotLeaderError(Exception):
-    """Somebody else leads, until `until`."""
+    """Another control plane leads, until `until`."""
 
     def __init__(self, holder: str, until: Instant) -> None:
         super().__init__(f"{holder} leads until {until}")
@@ -90,7 +90,7 @@ class ClaimRefusedError(Exception):
 
 
 class LedgerView(Protocol):
-    """Who holds which device, to be read."""
+    """Which job holds which device, to be read."""
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
@@ -113,12 +113,12 @@ COUNTED_MS: Final = 24 * 3_600_000
 
 
 class Partitionings(Protocol):
-    """Changes of GPUs, numbered within each GPU. Claims and changes exclude each other: nobody loses what is held."""
+    """Changes of GPUs, numbered within each GPU. Claims and changes exclude each other: no job loses what it holds."""
 
     def begin(self, epoch: Epoch, asked: Repartitioning) -> None:
         """The intent to partition a GPU anew, in place of one that is still in flight, and one change more.
 
-        Its attempt must be one above the GPU's last, and nobody hold what would go. Raises ClaimRefusedError, StaleEpochError.
+        Its attempt must be one above the GPU's last, and no job hold what would go. Raises ClaimRefusedError, StaleEpochError.
         """
 
     def end(self, epoch: Epoch, device: DeviceId, attempt: int) -> None:
@@ -135,7 +135,7 @@ class Partitionings(Protocol):
 
 
 class Ledger(LedgerView, Protocol):
-    """Who holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
+    """Which job holds which device. Every write carries the writer's epoch and is refused if it is not the newest."""
 
     @property
     def partitionings(self) -> Partitionings:
@@ -148,7 +148,7 @@ class Ledger(LedgerView, Protocol):
         """
 
     def renew(self, holder: str, now: Instant, lease: Duration) -> bool:
-        """Prolong the lease of whoever leads, if that is `holder`, and say whether it is; without effect on any other.
+        """Prolong the leader's lease, if that is `holder`, and say whether it is; without effect on any other.
 
         `now`: as in `lead`.
         """

@@ -1,6 +1,6 @@
 """The door to the terminals of tasks: a line carries what is shown and typed, sizes of windows, and how it ended.
 
-Who holds a line reads and writes it from one event loop. A backend that gives tasks no terminals has NO_TERMINALS.
+The holder of a line reads and writes it from one event loop. A backend that gives tasks no terminals has NO_TERMINALS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NoTerminalError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The size of the window of who is attached. Programs draw for the one that was told last."""
+    """The size of an attached user's window. Programs draw for the one that was told last."""
 
     rows: int
     columns: int
@@ -38,7 +38,7 @@ class TerminalEnd:
 
 
 class TerminalLine(Protocol):
-    """One who is attached to a task's terminal."""
+    """One attached user of a task's terminal."""
 
     async def receive(self) -> bytes | TerminalEnd | None:
         """What is shown next, first the end of what was shown before; how the task ended; None: the line is broken."""

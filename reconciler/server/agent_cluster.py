@@ -1,4 +1,4 @@
-"""The part of a control plane whose tasks run on many machines: the door to their agents, and who may come through it."""
+"""The part of a control plane with tasks on many machines: the door to their agents, and which may come through it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def on_agents(
         AgentDesk(store.agents, authority),
         begin,
         (ServerThread("agents", door.wait, door.close),),
-        "they go on; agents keep them, and find whoever leads next",
+        "they go on; agents keep them, and find the next leader",
     )
 
 

@@ -23,7 +23,7 @@ class AgentSecrets:
         return found if _size(found) <= SECRETS_BYTES_MAX else ()
 
     def unstartable(self, spec: JobSpec, user: str) -> Unstartable | None:
-        """What is known now against starting a job; who its user is on a node, the node knows."""
+        """What is known now against starting a job; which account its user has on a node, the node knows."""
         found = Terms(self.folder).unstartable(spec, user)
         if found is None and _size(self._of(spec)) > SECRETS_BYTES_MAX:
             message = f"its secrets have more than {SECRETS_BYTES_MAX} bytes together, and agents are sent no more"

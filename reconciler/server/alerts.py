@@ -41,7 +41,7 @@ class AlertSending:
         asyncio.run(self._serve())
 
     def stop(self) -> None:
-        """Let `run` return soon. What is being sent is dropped, and sent again by whoever leads next."""
+        """Let `run` return soon. What is being sent is dropped, and sent again by the next leader."""
         self._stopped.set()
 
     async def _serve(self) -> None:
@@ -76,7 +76,7 @@ class AlertSending:
                 self._under_way[key] = asyncio.ensure_future(self.courier.deliver(epoch, errand))
 
     def _gather(self) -> None:
-        """What has come of errands that are over. Raises what one raised, unless somebody else leads now."""
+        """What has come of errands that are over. Raises what one raised, unless another process leads now."""
         for key, task in list(self._under_way.items()):
             if task.done():
                 del self._under_way[key]

@@ -1,4 +1,4 @@
-"""Who may speak to the API of this process."""
+"""Which requests the API of this process lets in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def guard_of(settings: Settings, access: Callable[[], AccessPolicy | None]) -> G
     """The token of the state folder, the token file, and identity providers. Raises TokenFileError."""
     tokens = UserTokenFile(settings.tokens) if settings.tokens is not None else None
     if tokens is not None:
-        # Better found wrong now than by the first who comes.
+        # Better found wrong now than by the first request.
         tokens.check()
     token = read_or_make_token(settings.folder.token) if settings.authenticate else None
     wildcard = settings.host in ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened to)
@@ -31,7 +31,7 @@ def guard_of(settings: Settings, access: Callable[[], AccessPolicy | None]) -> G
 
 
 def _user_name() -> str:
-    """Who the token file belongs to; a container may run under a number that has no name."""
+    """The owner of the token file; a container may run under a number that has no name."""
     with suppress(KeyError):
         return pwd.getpwuid(os.geteuid()).pw_name
     return f"uid-{os.geteuid()}"

@@ -29,7 +29,7 @@ ever more of them. Their checkpoints get too old, which is a matter of days."""
 class CheckpointKeeping:
     """Call `run` in a thread of its own; `stop` from any. `epoch` gives that of the loop, None while it does not lead.
 
-    `wake` lets the loop know of news: somebody may wait for a checkpoint.
+    `wake` lets the loop know of news: a job may wait for a checkpoint.
     """
 
     plane: ControlPlane
@@ -75,7 +75,7 @@ class CheckpointKeeping:
 
     def _records(self, now: Instant) -> tuple[JobRecord, ...]:
         """Live jobs that have begun, those that ended lately, and, now and then, those that still have a checkpoint."""
-        # Who has never had a device has saved nothing: thousands may wait, and a look at a folder takes its time.
+        # A job that never had a device has saved nothing: thousands may wait, and a look at a folder takes its time.
         begun = self.plane.ledger.attempts()
         live = {record.name: record for record in self.plane.jobs.live_jobs() if record.name in begun}
         ended = {

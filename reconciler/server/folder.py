@@ -22,7 +22,7 @@ class StateFolder:
 
     @property
     def database(self) -> Path:
-        """Jobs, who holds what, history."""
+        """Jobs, what they hold, history."""
         return self.path / "quorate.db"
 
     @property
@@ -52,7 +52,7 @@ class StateFolder:
 
     @property
     def observed(self) -> Path:
-        """What happened on a cluster that somebody else schedules, as a history to be replayed."""
+        """What happened on a cluster that another scheduler runs, as a history to be replayed."""
         return self.path / "observed.jsonl.gz"
 
     @property
@@ -61,7 +61,7 @@ class StateFolder:
         return self.path / "observed-snapshot.json"
 
     def has_store(self) -> bool:
-        """Whether there is a database to be read. Raises FolderUnusableError where whoever asks may not look."""
+        """Whether there is a database to be read. Raises FolderUnusableError where the caller may not look."""
         try:
             self.database.stat()  # Path.exists would raise, or say no, as the version of Python has it.
         except (FileNotFoundError, NotADirectoryError):

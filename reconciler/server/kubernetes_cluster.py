@@ -1,4 +1,4 @@
-"""A control plane whose jobs are the pods of a Kubernetes cluster."""
+"""A control plane with the pods of a Kubernetes cluster as jobs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from reconciler.store.store import open_store
 from solver.model.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"
-"""Of the store, which lies in a locked folder. Whose writes of the cluster are the leader's is said by the Lease."""
+"""Of the store, which lies in a locked folder. The Lease says which writes of the cluster are the leader's."""
 
 
 class KubernetesFailedError(Exception):
@@ -115,7 +115,7 @@ def parts_on_kubernetes(
             ServerThread("pruning", pruning.run, pruning.stop),
         ),
         store,
-        ending="they go on; whoever leads next finds them",
+        ending="they go on; the next leader finds them",
     )
 
 

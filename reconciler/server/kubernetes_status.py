@@ -1,4 +1,4 @@
-"""What `quorate status` says of a cluster of pods: how far it is followed, and what of the policy nobody keeps there."""
+"""What `quorate status` says of a cluster of pods: how far it is followed, and what of the policy is not kept there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,5 @@ class KubernetesStatus:
             return
         classes = list(with_idle_limits(policy))
         if classes:
-            message = (
-                f"nobody sees what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end nobody"
-            )
+            message = f"it is not seen what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end no job"
             yield Condition(NOT_KEPT, status=True, reason="IdleLimits", message=message)

@@ -1,4 +1,4 @@
-"""A control plane with a ledger of its own, whose jobs are processes: of this machine, or of those with agents."""
+"""A control plane with a ledger of its own, and processes as jobs: of this machine, or of those with agents."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *
     def hear(status: LoopStatus) -> None:
         reporter.hear(status)
         if is_shared and status.condition == "no-policy":
-            # Who leads, and nobody else, looks for the first policy.
+            # The leader alone looks for the first policy.
             follower.ask()
 
     return Runner(plane, report=hear)

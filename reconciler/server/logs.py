@@ -11,7 +11,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 
 def _telling_first(_: object, __: str, line: EventDict) -> EventDict:
-    """When, how grave and what come first, for whoever reads JSON by eye."""
+    """When, how grave and what come first, for readers of JSON."""
     return {**{key: line[key] for key in ("time", "level", "event") if key in line}, **line}
 
 

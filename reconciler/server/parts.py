@@ -20,7 +20,7 @@ class ServerThread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the API is told, the threads that work, and the store whose failure ends them. `ending`: what the log says of jobs."""
+    """What the API is told, the working threads, and the store that ends them if it fails. `ending`: what the log says of jobs."""
 
     services: Services
     members: tuple[ServerThread, ...]

@@ -1,4 +1,4 @@
-"""The part of a control plane that follows Git: the policy in force, who looks for a newer one, and what is asked of it."""
+"""The part of a control plane that follows Git: the policy in force, what looks for a newer one, and what is asked of it."""
 
 from __future__ import annotations
 

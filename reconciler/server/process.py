@@ -18,7 +18,7 @@ from reconciler.server.settings import Settings
 
 
 class ServerEndedError(Exception):
-    """The API stopped serving, though nobody asked it to."""
+    """The API stopped serving, though it was not asked to."""
 
 
 def serve(settings: Settings, log: FilteringBoundLogger) -> None:

@@ -45,4 +45,4 @@ class Pruning:
             while self.history.prune_rounds(epoch, before) and not self._stopped.wait(self.apart_s):
                 pass
         except (NoPolicyError, StaleEpochError):
-            return  # whoever leads, under whatever policy, looks again
+            return  # the next leader, under whatever policy, looks again

@@ -48,7 +48,7 @@ class Plane(Protocol):
 
     @property
     def holder(self) -> str:
-        """Who it is to others."""
+        """Its name to others."""
 
     @property
     def jobs(self) -> JobSource:
@@ -56,7 +56,7 @@ class Plane(Protocol):
 
     @property
     def ledger(self) -> LedgerView:
-        """Who holds what."""
+        """What each job holds."""
 
     @property
     def history(self) -> History:
@@ -93,7 +93,7 @@ _OVER: Final[frozenset[LoopCondition]] = frozenset({"ended", "store-unusable"})
 
 
 class ClusterStanding(Protocol):
-    """What is followed of a cluster whose objects others keep, and what is said of that."""
+    """What is followed of a cluster with objects that others keep, and what is said of that."""
 
     def followed(self) -> tuple[FollowedKind, ...]:
         """How far each kind is."""

@@ -17,7 +17,7 @@ from solver.model.quantities import Duration
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """Of a cluster whose jobs are pods. `kubeconfig` (): what a pod is given, else what kubectl would read; several are merged.
+    """Of a cluster with pods as jobs. `kubeconfig` (): what a pod is given, else what kubectl would read; several are merged.
 
     `context`: of these, or of what kubectl would read; None: the current one, or what a pod is given.
 
@@ -40,7 +40,7 @@ class KubernetesSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """A PostgreSQL database. `password_file` None: libpq finds it. `tasks`: they lie there, for all who share the store."""
+    """A PostgreSQL database. `password_file` None: libpq finds it. `tasks`: they lie there, for all that share the store."""
 
     url: str
     password_file: Path | None = None
@@ -49,7 +49,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentsSettings:
-    """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file of who signs their
+    """Of a cluster of machines with agents. `host` and `port`: where those connect. `authority`: the file with the key of their
     certificates; None: one in the state folder, made if need be.
     """
 
@@ -72,11 +72,11 @@ class ConnectionSettings:
 class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
-    `allowed_signers`: whose signatures are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
+    `allowed_signers`: signers that are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `keep_logs`: how long those of ended attempts are kept; None: for ever.
     `connections`: how many others may open to the API, and how long they may take.
-    `cluster`: whose policy is followed, where the repository has several. `kubernetes`: jobs are pods there; None: processes here.
+    `cluster`: which one's policy, where there are several. `kubernetes`: jobs are pods there; None: processes here.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
     """
 

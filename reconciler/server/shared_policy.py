@@ -1,4 +1,4 @@
-"""Follows Git beside other control planes on the same store: who leads decides, the others have in force what it has."""
+"""Follows Git beside other control planes on the same store: the leader decides, the others have in force what it has."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from reconciler.store.store import SqlStore
 
 @dataclass(frozen=True, slots=True)
 class SharedPolicy:
-    """In place of a StandingPolicy for whoever reconciles.
+    """In place of a StandingPolicy for a control plane that reconciles.
 
-    Approvals count once, and plans are made of what a pass saw, which only who leads has: so one process judges revisions.
+    Approvals count once, and plans are made of what a pass saw, which only the leader has: so one process judges revisions.
     A new leader begins from what the old one had in force, and judges what came after that.
     """
 

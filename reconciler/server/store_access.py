@@ -1,4 +1,4 @@
-"""Opens the store of a control plane, and says who this process is to it."""
+"""Opens the store of a control plane, and names this process to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reconciler.store.reserve import DiskReserve
 from reconciler.store.store import SqlStore, open_store
 
 SOLE_HOLDER: Final = "control-plane"
-"""SQLite lies in a locked folder, so whoever holds the lock leads; and leads at once after a restart."""
+"""SQLite lies in a locked folder, so the holder of the lock leads; and leads at once after a restart."""
 
 
 class StoreAccess(NamedTuple):
@@ -50,7 +50,7 @@ def tie_to_tasks(store: SqlStore, tasks: Path) -> None:
 
 
 def tie_to_agents(store: SqlStore) -> None:
-    """See to it that a store's jobs run on machines with agents, whoever leads. Raises StoreUnusableError."""
+    """See to it that a store's jobs run on machines with agents, whichever process leads. Raises StoreUnusableError."""
     _tie(store, "on machines with agents", "agents")
 
 

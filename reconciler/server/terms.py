@@ -1,4 +1,4 @@
-"""Settles, before a control plane begins, on what terms its machine runs tasks: with which secrets, and as whom."""
+"""Settles, before a control plane begins, on what terms its machine runs tasks: with which secrets, and as which account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENTER: Final = 0o001
 
 
 class IdentityError(Exception):
-    """Jobs can't run as the users who submit them: this is not root, or accounts can't reach the state folder."""
+    """Jobs can't run as their submitters' accounts: this is not root, or accounts can't reach the state folder."""
 
 
 def terms_of(secrets: Path | None, accounts: Mapping[str, str] | None, policy: Callable[[], Policy]) -> Terms:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 SHORTEST: Final = 16
-"""Bytes. Whoever has seen one delivery can try secrets as fast as their machine computes."""
+"""Bytes. A reader of one delivery can try secrets as fast as a machine computes."""
 
 
 class WebhookSecretError(Exception):

@@ -92,14 +92,14 @@ class SqlAgents:
             return dict(connection.execute(_GENERATIONS).all())
 
     def invitations(self) -> tuple[Invitation, ...]:
-        """Those that nobody has used, by node."""
+        """Unused ones, by node."""
         unused = select(agent_invitations).where(agent_invitations.c.key == "").order_by(agent_invitations.c.node)
         with self._database.reading() as connection:
             return tuple(map(_invitation, connection.execute(unused).all()))
 
 
 def _one_at_a_time(connection: Connection) -> None:
-    """Two who use the same token at once come one after the other."""
+    """Two uses of the same token at once come one after the other."""
     connection.execute(select(leadership.c.epoch).with_for_update())
 
 

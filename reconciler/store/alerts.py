@@ -42,7 +42,7 @@ class SqlAlerts:
                 connection.execute(insert(webhooks).values(msgspec.structs.asdict(standing)))
 
     def renew(self, epoch: Epoch, webhook: str) -> DeliveryState | None:
-        """One, for who leads."""
+        """One, for the leader."""
         with self._database.writing(epoch) as connection:
             row = connection.execute(select(webhooks).where(webhooks.c.webhook == webhook)).one_or_none()
         return None if row is None else _read(row)

@@ -32,11 +32,11 @@ class Database:
 
     Every method raises StoreUnusableError where the database can't do its work, StoreUnreachableError (one of these) where
     that may pass; what was committed is kept, and after the second, what was being committed may be: read to learn it.
-    `failure` is the first that does not pass, for whoever has to end what depends on the database.
+    `failure` is the first that does not pass, for the caller that has to end what depends on the database.
 
     `reserve`: room on the disk that is held for it; None: none is.
 
-    `lease_clock`: by whose clock leases run out. On one machine all have the same; of PostgreSQL's clients each has its
+    `lease_clock`: the clock by which leases run out. On one machine all have the same; of PostgreSQL's clients each has its
     own, so there it is the database's.
 
     `as_found`: neither made nor brought up to date, for commands that read it.
@@ -87,7 +87,7 @@ class Database:
     def writing(self, epoch: Epoch | None = None) -> Iterator[Connection]:
         """A transaction that is committed whole at the end, or not at all; with an epoch, only if that one still leads.
 
-        Raises StaleEpochError. Writers come one after the other, whoever they are: each locks the leader's row until its
+        Raises StaleEpochError. Writers come one after the other: each locks the leader's row until its
         end. So no epoch can end in between, what is read before it is written stays true, and numbers rise in the order
         in which they are committed.
         """
@@ -101,7 +101,7 @@ class Database:
 
     @contextmanager
     def changing_schema(self) -> Iterator[Connection]:
-        """A transaction in which nobody else changes the tables. Whoever writes meanwhile waits, or fails and tries again."""
+        """A transaction in which no other changes the tables. Other writers wait, or fail and try again."""
         with self._errors(), self._writer.begin() as connection:
             alone(connection)
             yield connection

@@ -15,14 +15,14 @@ from sqlalchemy.exc import ArgumentError
 from reconciler.protocols.store_errors import StoreUnusableError
 
 BUSY_TIMEOUT_S = 10.0
-"""Transactions take milliseconds; who waits this long waits for something that is stuck."""
+"""Transactions take milliseconds; what waits this long waits for something that is stuck."""
 
 IDLE_IN_TRANSACTION_S: Final = 5
 """A process that is held up in a transaction keeps the leader's row locked. The server ends such a session, and does so before
-the lease is over (control.LEASE, 10 s), so that whoever stands by need not wait for longer than that."""
+the lease is over (control.LEASE, 10 s), so that a standby need not wait for longer than that."""
 
 LOCK_TIMEOUT_S: Final = 8
-"""Longer than the above: who waits for a session that is about to be ended gets its turn."""
+"""Longer than the above: what waits for a session that is about to be ended gets its turn."""
 
 STATEMENT_TIMEOUT_S: Final = 60
 """The longest of ours, rows of history deleted by the thousand, take a few."""
@@ -105,7 +105,7 @@ def _configure_postgresql(connection: Any, _: object) -> None:
 
 
 def _open_private(path: Path, creating: int) -> None:
-    """A job's environment may hold secrets: nobody else reads the file, nor what SQLite puts beside it."""
+    """A job's environment may hold secrets: no other account reads the file, nor what SQLite puts beside it."""
     try:
         os.close(os.open(path, creating | os.O_RDWR, 0o600))
     except OSError as error:

@@ -143,7 +143,7 @@ class SqlAcceptedPlans:
             connection.execute(delete(accepted_plans).where(accepted_plans.c.meaning == meaning))
 
     def accepted(self, meaning: str) -> AcceptedPlan | None:
-        """None: nobody accepted one."""
+        """None: none was accepted."""
         with self._database.reading() as connection:
             row = connection.execute(select(accepted_plans).where(accepted_plans.c.meaning == meaning)).one_or_none()
         if row is None:

@@ -108,11 +108,11 @@ class SqlJobSource:
             return self._records(connection, rows)
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
-        """Note that the job shall end; the first who asks is remembered."""
+        """Note that the job shall end; the first user that asks is remembered."""
         return self._note(name, jobs.c.cancel_requested_by == "", cancel_requested_by=actor)
 
     def request_suspend(self, name: JobName, actor: str) -> JobRecord:
-        """Note that the job shall wait; the first who asks is remembered."""
+        """Note that the job shall wait; the first user that asks is remembered."""
         return self._note(name, jobs.c.suspended_by == "", suspended_by=actor)
 
     def resume(self, name: JobName) -> JobRecord:
@@ -120,7 +120,7 @@ class SqlJobSource:
         return self._note(name, jobs.c.suspended_by != "", suspended_by="")
 
     def request_requeue(self, name: JobName, attempt: int, actor: str) -> JobRecord:
-        """Note that an attempt shall stop; the first who asks is remembered."""
+        """Note that an attempt shall stop; the first user that asks is remembered."""
         return self._note(name, jobs.c.requeue_attempt < attempt, requeue_attempt=attempt, requeued_by=actor)
 
     def retry(self, epoch: Epoch, name: JobName, failure: Failure) -> None:

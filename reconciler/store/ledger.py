@@ -1,4 +1,4 @@
-"""Who holds which device, in SQL. Every write but `lead` runs in a transaction that has checked the writer's epoch."""
+"""Which job holds which device, in SQL. Every write but `lead` runs in a transaction that has checked the writer's epoch."""
 
 from __future__ import annotations
 
@@ -68,21 +68,21 @@ class SqlLedger:
             return Epoch(epoch)
 
     def renew(self, holder: str, now: Instant, lease: Duration) -> bool:
-        """The epoch stays. A lease that is over is prolonged as well, as long as nobody has taken the lead."""
+        """The epoch stays. A lease that is over is prolonged as well, as long as no other has taken the lead."""
         with self._database.writing() as connection:
             until = self._database.now(connection, now).after(lease)
             own = update(leadership).where(leadership.c.holder == holder)
             return connection.execute(own.values(until=until)).rowcount == 1
 
     def leader(self) -> str:
-        """Who leads now; "": nobody, or one whose lease is over."""
+        """The present leader; "": none, or one with a lease that is over."""
         with self._database.reading() as connection:
             leader = connection.execute(select(leadership)).one()
             is_over = leader.until <= self._database.now(connection, SystemClock().now())
         return "" if is_over else str(leader.holder)
 
     def epoch_of(self, holder: str) -> Epoch | None:
-        """Under which somebody leads; None: somebody else does, or nobody. A lease that is over counts until it is taken."""
+        """Under which it leads; None: another does, or none. A lease that is over counts until it is taken."""
         with self._database.reading() as connection:
             led = select(leadership.c.epoch).where(leadership.c.holder == holder)
             epoch = connection.execute(led).scalar_one_or_none()
@@ -396,7 +396,7 @@ class SqlLedger:
 
 
 def _refuse_growth(occupancy: Occupancy, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:
-    """Raises ClaimRefusedError for tasks or devices that are somebody's already, and for GPUs that are divided otherwise."""
+    """Raises ClaimRefusedError for tasks or devices that are held already, and for GPUs that are divided otherwise."""
     occupancy.refuse_divided(joining)
     for (group, index), count in Counter((task.group, task.index) for task in (*claim.tasks, *joining)).items():
         if count > 1:

@@ -15,7 +15,7 @@ BASELINE: Final = 13
 """The oldest schema that can be brought up to date. What carries no mark is of this version."""
 
 _LOCK: Final = 0x51_55_4F_52
-"""Names the lock of PostgreSQL that whoever changes the schema holds: no row can be locked before there are tables."""
+"""Names the lock of PostgreSQL that a change of the schema holds: no row can be locked before there are tables."""
 
 
 class DowngradeRefusedError(Exception):
@@ -23,7 +23,7 @@ class DowngradeRefusedError(Exception):
 
 
 def alone(connection: Connection) -> None:
-    """Until the end of the transaction nobody else changes the schema. In SQLite a transaction that writes is alone anyway."""
+    """Until the end of the transaction no other process changes the schema. In SQLite a transaction that writes is alone anyway."""
     if connection.dialect.name == "postgresql":
         # Changes of tables may take longer than any other statement of ours.
         connection.execute(text("SET LOCAL statement_timeout = 0"))

@@ -60,7 +60,7 @@ class PartitionTable:
 
 
 def _refuse_in_use(connection: Connection, asked: Repartitioning) -> None:
-    """Raises ClaimRefusedError where somebody holds what would go, or the attempt is not the next one."""
+    """Raises ClaimRefusedError where a job holds what would go, or the attempt is not the next one."""
     stays = {one.id_on(asked.device) for one in asked.instances or ()}
     query = select(holdings).where(holdings.c.gpu == asked.device).order_by(holdings.c.device, holdings.c.job)
     for row in connection.execute(query):

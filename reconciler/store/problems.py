@@ -25,7 +25,7 @@ _POSTGRESQL_PROBLEMS = {
     "3D000": ("there is no such database", "Make it with `createdb`"),
     "42501": ("the user lacks a right", "Let the user own the database: `ALTER DATABASE ... OWNER TO ...`"),
     "53100": ("its disk is full", "Free some space there; everything committed is kept"),
-    "53300": ("it has no connection left", "Raise its max_connections, or end who holds them"),
+    "53300": ("it has no connection left", "Raise its max_connections, or end the clients that hold them"),
     "25006": ("it is a replica, or closed to writing", "Name the primary, or several hosts, in --store"),
     "57P": ("it is being stopped or started", "Wait; see its log if it does not come back"),
     "57014": ("a statement took too long", "Look for what keeps it busy: `SELECT * FROM pg_stat_activity`"),
@@ -38,7 +38,7 @@ _POSTGRESQL_PROBLEMS = {
 """By the beginning of an SQLSTATE (PostgreSQL 15 manual, appendix A)."""
 
 _PASSING = ("08", "25006", "25P03", "28", "3D000", "40", "53", "55P03", "57")
-"""What may be over without anybody changing Quorate: a server that restarts, fails over, or is crowded."""
+"""What may be over without a change of Quorate: a server that restarts, fails over, or is crowded."""
 
 _FULL = ("53100",)
 

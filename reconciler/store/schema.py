@@ -14,7 +14,7 @@ databases are brought up to date and back (migrations.py). A table or column can
 nullable or has a server default, so that the release before still works."""
 
 READABLE_FROM = 14
-"""The oldest schema version whose programs can work on a database of this version."""
+"""The oldest schema version with programs that can work on a database of this version."""
 
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 

@@ -50,7 +50,7 @@ def open_store(
     """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError.
 
     `password_file`: of PostgreSQL; without one, libpq looks where it always does (PGPASSFILE). `as_found`: one that has to be
-    there, whose schema is left as it is.
+    there, with its schema left as it is.
     """
     database = Database(where, password_file, lease_clock, as_found=as_found)
     return SqlStore(

@@ -221,7 +221,7 @@ events = Table(
     Index("events_subject", "subject", "number"),
 )
 
-# What people did by hand. A row stays when it is over: it is the record of who did what and why.
+# What people did by hand. A row stays when it is over: it is the record of what was done, by which user and why.
 interventions = Table(
     "interventions",
     metadata,
@@ -271,8 +271,8 @@ suspensions = Table(
     Column("author", String, nullable=False),
     Column("why", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("until", BigInteger),  # absent: until somebody resumes
-    Column("ended_at", BigInteger, index=True),  # absent while nobody has ended it, also when its time is over
+    Column("until", BigInteger),  # absent: until a user resumes
+    Column("ended_at", BigInteger, index=True),  # absent while it was not ended, also when its time is over
     Column("ended_by", String, nullable=False),
 )
 
@@ -299,7 +299,7 @@ node_health = Table(
     metadata,
     Column("node", String, primary_key=True),
     Column("record", Text, nullable=False),  # a NodeHealth
-    Column("forgiven_at", BigInteger),  # when a person let it take work again; absent: nobody has
+    Column("forgiven_at", BigInteger),  # when a person let it take work again; absent: none has
     info=since(14),
 )
 
@@ -316,7 +316,7 @@ agents = Table(
     info=since(14),
 )
 
-# Who may become the agent of a node. The token itself is nowhere.
+# Tokens that make a machine the agent of a node. The token itself is nowhere.
 agent_invitations = Table(
     "agent_invitations",
     metadata,
@@ -325,7 +325,7 @@ agent_invitations = Table(
     Column("by", String, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False),
-    Column("key", String, nullable=False),  # of whoever used it; empty: nobody has
+    Column("key", String, nullable=False),  # of the agent that used it; empty: none has
     info=since(14),
 )
 

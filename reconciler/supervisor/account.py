@@ -8,12 +8,12 @@ from typing import Any
 
 
 def owner_of(account: Mapping[str, Any] | None) -> tuple[int, int] | None:
-    """The user and group to which files of the task belong; None: to whom the supervisor runs as."""
+    """The user and group to which files of the task belong; None: the supervisor's account."""
     return (account["uid"], account["gid"]) if account else None
 
 
 def become(account: Mapping[str, Any] | None) -> None:
-    """Be this account for good: there is no way back. None: stay who this is. Raises OSError, and then nothing may run."""
+    """Be this account for good: there is no way back. None: stay the same account. Raises OSError, and then nothing may run."""
     if account is None:
         return
     os.umask(0o077)

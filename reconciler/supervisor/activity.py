@@ -13,7 +13,7 @@ from reconciler.supervisor.taskfiles import ACTIVITY, LOG, write_durably
 
 ACTIVE_CPU_SHARE = 0.01
 """Of one core, from one look to the next: a task that uses more does something. The timers and heartbeats of a shell or a
-notebook server that nobody uses stay below it; what computes, or feeds a GPU, is far above."""
+notebook server without a user stay below it; what computes, or feeds a GPU, is far above."""
 
 
 class ActivityWatch:
@@ -36,13 +36,13 @@ class ActivityWatch:
             return
         signs = _size_of(LOG), self._keystrokes()
         (cpu_s, signs_before), self._seen = self._seen, (processes.cpu_s_of_descendants(), signs)
-        # Less than before is a sign of life too: with a child that nobody waits for goes the time that it took.
+        # Less than before is a sign of life too: with a child that is not waited for goes the time that it took.
         if abs(self._seen[0] - cpu_s) > ACTIVE_CPU_SHARE * self._every_s or signs != signs_before:
             self._active_s = now_s
         self._next_s = now_s + self._every_s
-        # For how long, by a clock that nobody sets, and not since when: a leap of the other one must make nobody idle.
+        # For how long, by a clock that is never set, and not since when: a leap of the other one must make no task idle.
         seen = {"idleMs": round(1_000 * (now_s - self._active_s)), "seenAt": time.time_ns() // 1_000_000}
-        with suppress(OSError):  # A full disk: the last look gets old, and what is old ends nobody.
+        with suppress(OSError):  # A full disk: the last look gets old, and what is old ends no job.
             write_durably(ACTIVITY, json.dumps(seen))
 
 

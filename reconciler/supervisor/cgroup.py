@@ -33,7 +33,7 @@ def enter_new(cgroup: Cgroup) -> None:
 
 
 def kill(cgroup: Cgroup) -> bool:
-    """Kill all that is in it at once, whoever they are and whatever they do meanwhile; True when it is empty or gone."""
+    """Kill all that is in it at once, whatever they do meanwhile; True when it is empty or gone."""
     if cgroup is None:
         return True
     try:

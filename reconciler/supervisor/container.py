@@ -30,9 +30,9 @@ def unsayable(name: str, value: str) -> bool:
 
 
 def command_in_container(task: Mapping[str, Any], given: Mapping[str, str]) -> list[str]:
-    """The command line of podman; `given` is what `deliver` has returned, whose files are shown inside.
+    """The command line of podman; `given` is what `deliver` has returned: its files are shown inside.
 
-    Variables are in a file that podman reads, since everybody can read command lines. Raises UndeliverableError, OSError.
+    Variables are in a file that podman reads, since every user can read command lines. Raises UndeliverableError, OSError.
     """
     container = task["container"]
     folder = given.get(FOLDER_VARIABLE)

@@ -19,7 +19,7 @@ FOLDER_VARIABLE = "QUORATE_SECRETS"
 BYTES_MAX = 1_048_576
 """Of one secret, as of all that a Secret of Kubernetes has together."""
 
-IN_MEMORY = "/dev/shm"  # noqa: S108  (a folder of our own is made in it, under a name that nobody can guess)
+IN_MEMORY = "/dev/shm"  # noqa: S108  (a folder of our own is made in it, under a name that can't be guessed)
 """Where there is no such folder, the files lie in the task's own, on its disk."""
 
 
@@ -79,7 +79,7 @@ def _read(use: Mapping[str, Any]) -> bytes:
             raise UndeliverableError(f"the secret {use['name']} has more than {BYTES_MAX} bytes")
         return value
     raise UndeliverableError(
-        f"there is no secret {use['name']} for this job's queue. Whoever runs the server adds it; then submit the job again"
+        f"there is no secret {use['name']} for this job's queue. The server's operator adds it; then submit the job again"
     )
 
 
@@ -91,7 +91,7 @@ def _as_variable(use: Mapping[str, Any], value: bytes) -> str:
 
 
 def make_folder(owner: tuple[int, int] | None) -> str:
-    """A new one that nobody else can enter. On record before it is there, so that whoever cleans up finds it."""
+    """A new one that no other account can enter. On record before it is there, so that a clean-up finds it."""
     in_memory = os.access(IN_MEMORY, os.W_OK | os.X_OK)
     folder = os.path.join(IN_MEMORY if in_memory else os.getcwd(), f"quorate-{os.urandom(16).hex()}")
     os.symlink(folder, SECRETS)
@@ -103,7 +103,7 @@ def make_folder(owner: tuple[int, int] | None) -> str:
 
 
 def write_private(path: str, value: bytes, owner: tuple[int, int] | None) -> None:
-    """A new file that its owner alone can read; None: whoever this process runs as. Raises OSError."""
+    """A new file that its owner alone can read; None: this process's account. Raises OSError."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         if owner:
             os.fchown(file.fileno(), *owner)

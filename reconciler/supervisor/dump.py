@@ -57,7 +57,7 @@ def _thread(thread: int) -> Iterator[str]:
     waits = processes.read_of(thread, "wchan").strip()
     where = f", in {waits}" if waits not in ("", "0") else ""
     yield f"  thread {thread} {name!r}: {_WORDS.get(letter, letter)}{where}"
-    # Only who may trace every process may read it, which a supervisor seldom may.
+    # Only a process that may trace every other may read it, which a supervisor seldom may.
     yield from (f"    {frame}" for frame in processes.read_of(thread, "stack").splitlines())
 
 

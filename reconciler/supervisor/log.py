@@ -6,7 +6,7 @@ supervisor, so it loses nothing by the pipe; and what does not fit is dropped, s
 
 The head of the log and its end are kept. What lies between is given back to the disk as a hole (fallocate(2)), so that every byte
 keeps its offset: reading by offset and following go on where they were. The last bytes before the hole say what is missing, for
-those who look into the file itself; `gap_of` says to readers what to step over.
+users who look into the file itself; `gap_of` says to readers what to step over.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Output:
         self._thread.start()
 
     def drain(self) -> None:
-        """Nothing of the task runs any more: bring the rest to the log. Whoever else was given its end is not waited for."""
+        """Nothing of the task runs any more: bring the rest to the log. Other processes with its end are not waited for."""
         self._over = True
         self._thread.join()
         os.close(self._read_end)

@@ -1,4 +1,4 @@
-"""What proc(5) says of processes: when one started, whose children there are, what CPU time and memory a task takes.
+"""What proc(5) says of processes: when one started, which children it has, what CPU time and memory a task takes.
 
 The supervisor has it too, so it imports nothing but the standard library.
 """

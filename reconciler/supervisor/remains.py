@@ -12,7 +12,7 @@ from reconciler.supervisor.taskfiles import ABORT
 
 
 def clear(task: Mapping[str, Any]) -> Iterator[str]:
-    """Nothing of the task runs any more, and nobody needs these; what can't be removed is told, a sentence each."""
+    """Nothing of the task runs any more, and these are not needed; what can't be removed is told, a sentence each."""
     if task["container"]:
         why = container.remove_container(task["container"])
         if why:
@@ -29,7 +29,7 @@ def clear(task: Mapping[str, Any]) -> Iterator[str]:
 
 
 def why_lost() -> str:
-    """Why the task was ended at once, though nobody wanted it to stop; "": it was not."""
+    """Why the task was ended at once, though it was not to stop; "": it was not."""
     try:
         with open(ABORT, encoding="utf-8") as file:
             return str(json.load(file)["reason"])
@@ -45,7 +45,7 @@ def ended_by_kernel(task: Mapping[str, Any]) -> bool:
 
 
 def end_without_supervisor(task: Mapping[str, Any]) -> str:
-    """Kill what descends from a task whose supervisor is gone, where it can be found as a whole; "" when nothing of it is left
+    """Kill what descends from a task without its supervisor, where it can be found as a whole; "" when nothing of it is left
     there, else why not yet. Supervisors of earlier versions have given it neither a container nor a group. Raises OSError."""
     inside, group = task.get("container"), task.get("cgroup")
     if inside:

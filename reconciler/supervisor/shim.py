@@ -93,7 +93,7 @@ def main(folder: str) -> int:
 def _take_lock() -> int | None:
     """The lock's descriptor, kept open until this process ends; None where another shim has the task.
 
-    Whoever looks whether the lock is held takes it for a moment, so one refusal proves nothing.
+    A process that looks whether the lock is held takes it for a moment, so one refusal proves nothing.
     """
     lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     while not os.path.exists(STARTED):
@@ -116,7 +116,7 @@ def _others_run(folders: list[str]) -> bool:
 
 
 def _adopt_orphans() -> None:
-    """Make descendants whose parents end our children, so that none escapes by becoming a daemon: prctl(2)."""
+    """Make descendants our children when their parents end, so that none escapes by becoming a daemon: prctl(2)."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "this system can't make the supervisor adopt its task's orphans")
 
@@ -184,14 +184,14 @@ def _take_over_streams(shown: Terminal | Output) -> None:
     read = os.open(os.devnull, os.O_RDONLY) if isinstance(shown, Output) else write
     for source, target in ((read, 0), (write, 1), (write, 2)):
         os.dup2(source, target)
-    # Python ignores two, and whoever started the server others: under nohup, no Ctrl-C would ever reach the task.
+    # Python ignores two, and the server's parent others: under nohup, no Ctrl-C would ever reach the task.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _say(message: str) -> None:
-    with suppress(OSError):  # A full disk: nobody can be told, and the task must not lose its supervisor for it.
+    with suppress(OSError):  # A full disk: it can't be told, and the task must not lose its supervisor for it.
         os.write(2, f"quorate: {message}\n".encode())
 
 
@@ -280,7 +280,7 @@ def _record_exit(ended: dict[str, Any]) -> None:
             write_durably(EXIT, json.dumps(ended))
         except OSError:
             if not os.path.exists(STARTED):
-                raise  # The folder is gone: nobody will ever ask.
+                raise  # The folder is gone: it will never be asked for.
             time.sleep(_RECORD_AGAIN_S)
         else:
             return

@@ -1,6 +1,6 @@
 """The files of a task's folder, by which its supervisor, its backend and the task itself speak, and how one is written.
 
-A supervisor works in its task's folder, so the names are relative to it. Who writes which:
+A supervisor works in its task's folder, so the names are relative to it. What writes which:
 
 - the backend: `task.json` before the supervisor starts, `leave`, `abort`, and for the whole attempt `../stop` and `../tells.json`;
 - the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, `secrets`, which leads to where the files of its secrets

@@ -1,10 +1,10 @@
 """Gives a task a terminal of its own, and lets people attach theirs to it while it runs.
 
-The supervisor holds the other end. It copies what the task shows to the log, and to everybody who is attached over a socket in the
+The supervisor holds the other end. It copies what the task shows to the log, and to every client attached over a socket in the
 task's folder: SOCK_SEQPACKET, so that a message stays one (unix(7)). The first byte of a message says what it is:
 
 - `d` and bytes: shown by the task, or typed to it;
-- `w` and `ROWS COLUMNS`: the size of the window of somebody who is attached;
+- `w` and `ROWS COLUMNS`: the size of an attached window;
 - `x` and a JSON object: the task has ended, with `code`, and `stopped` where it was told to.
 """
 
@@ -29,13 +29,13 @@ from reconciler.supervisor.taskfiles import TERMINAL
 SHOWN, WINDOW, ENDED = b"d", b"w", b"x"
 MESSAGE_BYTES_MAX = 1 + 32_768
 SCROLLBACK_BYTES = 65_536
-"""What somebody who comes is shown first: the end of what was shown before, some screens of it."""
+"""What a new client is shown first: the end of what was shown before, some screens of it."""
 
 ROWS, COLUMNS = 24, 80
-"""Until somebody attaches a window: what terminals without a size of their own have had since the VT100."""
+"""Until a window is attached: what terminals without a size of their own have had since the VT100."""
 
 _PENDING_BYTES_MAX = 262_144
-"""Who has so much yet to take makes the task wait, as any terminal does; and who takes nothing for so long is let go."""
+"""A client with so much yet to take makes the task wait, as any terminal does; one that takes nothing for so long is let go."""
 _PATIENCE_S = 10.0
 _LOOK_EVERY_S = 0.1
 _PENDING_INPUT_MAX = 65_536
@@ -56,21 +56,21 @@ class Terminal:
         self._over = False
         self._thread = Thread(target=self._serve, name="terminal", daemon=True)
         self.keystrokes = 0
-        """How many messages were typed so far: a sign that somebody is there."""
+        """How many messages were typed so far: a sign that a user is there."""
 
     def serve(self) -> None:
         """Begin. This process keeps the task's end open too: a task that closes its own may open its terminal again."""
         self._thread.start()
 
     def drain(self) -> None:
-        """Nothing of the task runs any more: bring what it has shown to the log, and let nobody else come."""
+        """Nothing of the task runs any more: bring what it has shown to the log, and let no other client come."""
         self._over = True
         self._thread.join()
         _unlink()
         self._listener.close()
 
     def close(self, ended: dict[str, Any]) -> None:
-        """Send what is left, say how the task ended, and let everybody go."""
+        """Send what is left, say how the task ended, and let all clients go."""
         for attached in self._attached.values():
             attached.finish(ENDED + json.dumps(ended).encode())
 
@@ -94,7 +94,7 @@ class Terminal:
                 return
 
     def _register(self, ready: selectors.BaseSelector) -> None:
-        """What is worth waiting for: no output while somebody has too much of it, no keys while the task reads none."""
+        """What is worth waiting for: no output while a client has too much of it, no keys while the task reads none."""
         ready.register(self._listener, selectors.EVENT_READ)
         typed = self._typed and not self._over
         wanted = (selectors.EVENT_WRITE if typed else 0) | (0 if self._is_full else selectors.EVENT_READ)
@@ -114,7 +114,7 @@ class Terminal:
         try:
             line, _ = self._listener.accept()
         except BlockingIOError:
-            return  # Whoever came has gone again.
+            return  # The client has gone again.
         line.setblocking(False)
         attached = self._attached[line] = _Attached(line)
         attached.show(self._scrollback)
@@ -157,7 +157,7 @@ class Terminal:
             self._resize(int(rows), int(columns))
 
     def _resize(self, rows: int, columns: int) -> None:
-        """The kernel sends SIGWINCH to whoever is in the foreground, where this is another size than before."""
+        """The kernel sends SIGWINCH to the foreground processes, where this is another size than before."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _let_go(self, line: socket.socket) -> None:
@@ -166,7 +166,7 @@ class Terminal:
 
 
 class _Attached:
-    """One who is attached, and what is yet to be sent there."""
+    """One client, and what is yet to be sent there."""
 
     def __init__(self, line: socket.socket) -> None:
         self.line = line
@@ -195,7 +195,7 @@ class _Attached:
             self.pending, self._took_at_s = self.pending[len(piece) :], time.monotonic()
 
     def finish(self, last: bytes) -> None:
-        """Send all of it, and how it ended; whoever is gone, or much too slow for that, is not waited for."""
+        """Send all of it, and how it ended; a client that is gone, or much too slow for that, is not waited for."""
         self.line.settimeout(_PATIENCE_S)
         with suppress(OSError):
             self.flush()

@@ -1,1 +1,1 @@
-"""Reservations and earliest starts: what is kept for waiting gangs, and who may start around it."""
+"""Reservations and earliest starts: what is kept for waiting gangs, and which jobs may start around it."""

@@ -30,7 +30,7 @@ class CapacityTimeline:
     _playing: _Playing | None = None
 
     def at(self, instant: Instant) -> FreeCapacity:
-        """What is free from now on, or from one of the instants at which something ends; nobody else's to change.
+        """What is free from now on, or from one of the instants at which something ends; not to be changed outside.
 
         Asked for in order they cost one playing through; from an earlier one on it is played again.
         """

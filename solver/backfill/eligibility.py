@@ -46,7 +46,7 @@ class RunningAllocation:
 
 
 KnownEnds = Sequence[tuple[RunningAllocation, Instant]]
-"""Holders whose end is known, each with the instant by which it has ended."""
+"""Holders with a known end, each with the instant by which it has ended."""
 
 
 class EndTimes:
@@ -91,7 +91,7 @@ class EndTimes:
 
 
 def ends_in(snapshot: Snapshot, loans: Loans) -> KnownEnds:
-    """Jobs whose devices will be free, and when. A job that should have ended and has not holds them for ever."""
+    """Jobs that will free their devices, and when. A job that should have ended and has not holds them for ever."""
     ends, evicted = EndTimes(snapshot, loans), {intent.job for intent in snapshot.in_flight.evictions}
     holding = ((job, ends.of(job)) for job in snapshot.jobs if job.placement)
     return [
@@ -114,7 +114,7 @@ def is_live(reservation: Reservation, room: FreeCapacity, spec: JobSpec) -> bool
 
 
 def kept_for(reservations: Iterable[Reservation], jobs: Mapping[JobName, Job], ends: KnownEnds) -> Reserved:
-    """What each reservation keeps now: its devices, and of CPU and memory what nobody will have given back by its start."""
+    """What each reservation keeps now: its devices, and of CPU and memory what will not have been given back by its start."""
     kept: dict[JobName, tuple[tuple[TaskPlacement, Shape], ...]] = {}
     for reservation in reservations:
         shapes = {group.name: group.shape for group in jobs[reservation.holder].spec.task_groups}
@@ -151,7 +151,7 @@ def given_back(ends: KnownEnds, by: Instant) -> dict[NodeName, tuple[int, int]]:
 
 
 def may_backfill(end: Instant | None, start: Instant) -> bool:
-    """Whether a job that ends at `end` at the latest (None: nobody knows) is gone by the `start` of a reservation."""
+    """Whether a job that ends at `end` at the latest (None: not known) is gone by the `start` of a reservation."""
     return end is not None and end <= start
 
 
@@ -164,7 +164,7 @@ def held_back(
     room: FreeCapacity,
     now: Instant,
 ) -> tuple[StartCandidate, ...]:
-    """The candidates, each with whose reservations hold it back; alike only where these are the same. They are in order."""
+    """The candidates, each with the reservations that hold it back; alike only where these are the same. They are in order."""
     order = {candidate.job.name: place for place, candidate in enumerate(candidates)}
     binding = [held for held in reservations if held.holder in order]
     if not binding:
@@ -216,7 +216,7 @@ def shares_at(at: Instant, ends: KnownEnds, shares: Shares, types: Mapping[NodeN
 
 
 def _entitled(candidates: Iterable[StartCandidate], shares: Shares, room: FreeCapacity) -> set[JobName]:
-    """Who lies inside guarantees, in order and all together, at full size; who could not start anyway does not count."""
+    """Candidates inside guarantees, in order and all together, at full size; those that could not start anyway do not count."""
     inside, found = QuotaHeadroom(shares).entitled, set()
     able: dict[int, bool] = {}
     for candidate in candidates:

@@ -46,9 +46,9 @@ forecasts are late by a few ends rather than the round by seconds."""
 class FutureState:
     """What is held and what is free at one instant of the future.
 
-    `waiting`: who may start, put in before the first round. `wanted_behind`: demand of those that are not played ahead.
-    `openings`: when further GPU types open to somebody.
-    `endless`: who holds what for nobody knows how long. `expected_ends`: which ends only history speaks for.
+    `waiting`: jobs that may start, put in before the first round. `wanted_behind`: demand of those that are not played ahead.
+    `openings`: when further GPU types open to a job.
+    `endless`: jobs that hold something for an unknown time. `expected_ends`: which ends only history speaks for.
     """
 
     policy: Policy
@@ -78,7 +78,7 @@ class FutureState:
         begins: Mapping[JobName, Instant],
         after: FreeCapacity,
     ) -> FutureState:
-        """The world as a round leaves it. What is promised to somebody does not become free when its holder leaves.
+        """The world as a round leaves it. What is promised to a job does not become free when its holder leaves.
 
         Of a divided GPU `after` itself counts what is promised.
         """
@@ -138,7 +138,7 @@ class FutureState:
         return self.accounts.copy().shares
 
     def shares_by(self, at: Instant) -> Shares:
-        """Those once all has ended that does so up to an instant, if nobody starts."""
+        """Those once all has ended that does so up to an instant, if no job starts."""
         ended = (self.holders[name] for end, name in self.ends if end <= at)
         return self.shares.without(
             (holder.job.spec.queue, self._charge_of(holder.tasks)) for holder in ended if holder.charged
@@ -177,7 +177,7 @@ class FutureState:
         return len(self.ends) + len(self.openings) < known
 
     def round(self, now: Instant) -> tuple[JobStart, ...]:
-        """Who of those that wait starts now."""
+        """The waiting jobs that start now."""
         if not self.waiting:
             return ()
         self._enough = self._enough or CapacityPrefilter(self.waiting, self.room)
@@ -187,7 +187,7 @@ class FutureState:
             return ()
         admitted = with_options(self.waiting)
         wanted = [*demand_of(admitted), *self.wanted_behind]
-        # What is fair of one type does not depend on the others, and only of those that somebody may start on it is asked.
+        # What is fair of one type does not depend on the others, and only types on which some job may start are asked for.
         types = {gpu_type for candidate in finding for option in candidate.options for gpu_type in option.charge}
         capacity = {gpu_type: milli for gpu_type, milli in self.capacity.items() if gpu_type in types}
         shares = with_fair_shares(self.shares, capacity, wanted)
@@ -231,7 +231,7 @@ class FutureState:
         return [(self.holders[name], end) for end, name in self.ends]
 
     def end_unknown(self, candidate: StartCandidate) -> EndUnknown | None:
-        """Who stands in the way of saying when a job could start; None: nobody."""
+        """What stands in the way of saying when a job could start; None: nothing."""
         wanted = {gpu_type for option in candidate.options for gpu_type in option.gpu_types}
         counts = {
             overdue: sum(
@@ -244,7 +244,7 @@ class FutureState:
         return EndUnknown(counts[False], counts[True]) if any(counts.values()) else None
 
     def _begin(self, start: JobStart, now: Instant, lent: Reservation | None = None) -> None:
-        """`lent`: on what is reserved for another, to whom it gives it back."""
+        """`lent`: on what is reserved for another, the job that it gives it back to."""
         job, end = start.candidate.job, self._end_of(start.candidate.job, now)
         if lent and (end is None or end > lent.start):
             end = lent.start

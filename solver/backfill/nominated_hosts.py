@@ -20,7 +20,7 @@ NONE: Host = (0, 0)
 
 @dataclass(slots=True)
 class NominatedHosts:
-    """`left`: beside those who stay, and what was promised so far. `leaving`: what those still have who were asked to stop."""
+    """`left`: beside the jobs that stay, and what was promised so far. `leaving`: what jobs that were asked to stop still have."""
 
     left: dict[NodeName, Host]
     leaving: dict[NodeName, dict[JobName, Host]]
@@ -41,7 +41,7 @@ class NominatedHosts:
         return cls(left, leaving)
 
     def take(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
-        """Whether what is promised fits beside those who stay and what was taken before; it takes it then."""
+        """Whether what is promised fits beside the jobs that stay and what was taken before; it takes it then."""
         needs = taken(job, tasks)
         after = {name: _less(self.left.get(name, NONE), need) for name, need in needs.items()}
         if any(rest < 0 and need for name in needs for rest, need in zip(after[name], needs[name], strict=True)):
@@ -50,7 +50,7 @@ class NominatedHosts:
         return True
 
     def in_the_way(self, job: Job, tasks: Iterable[TaskPlacement]) -> set[JobName]:
-        """Who must be gone before it can begin, of those who have CPU or memory that it needs."""
+        """The jobs that must be gone before it can begin, of those that have CPU or memory that it needs."""
         return {
             name
             for node, need in taken(job, tasks).items()

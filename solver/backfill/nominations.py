@@ -27,7 +27,7 @@ from solver.quota.entitlement import QuotaHeadroom, Shares, charge_of_tasks, sha
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A job that waits, or moves, what it was promised, and whose end it still waits for: one that moves for its own.
+    """A job that waits, or moves, what it was promised, and the jobs whose end it still waits for: one that moves for its own.
 
     `pledged`: the GPUs that are partitioned anew for it then.
     """
@@ -49,7 +49,7 @@ class Nominations:
 
     @property
     def jobs(self) -> frozenset[JobName]:
-        """Who is provided for."""
+        """The jobs that are provided for."""
         return frozenset(nomination.job.name for nomination in (*self.ready, *self.waiting))
 
 
@@ -88,7 +88,7 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
 
 
 def _moving(snapshot: Snapshot) -> dict[JobName, Job]:
-    """Who still holds something, was asked to leave, and may have been promised where it goes on."""
+    """Jobs that still hold something, were asked to leave, and may have been promised where they go on."""
     asked = {(eviction.job, eviction.attempt) for eviction in snapshot.in_flight.evictions}
     return {job.name: job for job in snapshot.jobs if job.phase != "pending" and (job.name, job.attempt) in asked}
 
@@ -136,7 +136,7 @@ def _above_caps(job: Job, charge: dict[GpuType, int], shares: Shares) -> bool:
 
 
 Parts = Mapping[DeviceId, Sequence[tuple[JobName, TaskPlacement]]]
-"""Who holds a device, whole or a share of it."""
+"""The jobs that hold a device, whole or a share of it."""
 
 
 def held_parts(snapshot: Snapshot, nodes: Collection[NodeName]) -> Parts:
@@ -157,7 +157,7 @@ def _with_gpus(task: TaskPlacement) -> tuple[DeviceId, ...]:
 def in_the_way(
     tasks: Iterable[TaskPlacement], parts: Parts, leaving: Collection[JobName], pledged: Pledged = NOTHING
 ) -> set[JobName]:
-    """Who must be gone before tasks can be where they are promised: of those who only share a GPU, who was asked to leave.
+    """The jobs that must be gone before tasks can be where they are promised: of those that share a GPU, the ones asked to leave.
 
     So it is with those on GPUs that are partitioned anew for these tasks.
     """
@@ -185,7 +185,7 @@ def _judged(
 
 @dataclass(frozen=True, slots=True)
 class _Sharers:
-    """Whether promised shares of GPUs still suit the policy, and those who share them."""
+    """Whether promised shares of GPUs still suit the policy, and the tasks that share them."""
 
     policy: Policy
     sharing: Sharing
@@ -194,7 +194,7 @@ class _Sharers:
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, sharing: Sharing) -> _Sharers:
-        """Those who hold and stay on what is promised in shares, and those to whom it is."""
+        """Jobs that hold and stay on what is promised in shares, and jobs that it is promised to."""
         shared = {
             device
             for intent in snapshot.in_flight.nominations

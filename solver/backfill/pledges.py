@@ -1,4 +1,4 @@
-"""Judges promises on GPUs that have to be partitioned anew, and says what these become once everybody has left whom that takes."""
+"""Judges promises on GPUs that have to be partitioned anew, and says what these become once all jobs have left that have to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from solver.policy.policy import Policy
 
 @dataclass(slots=True)
 class Pledges:
-    """The promises of a snapshot on such GPUs. `room`: what there will be when everybody has left who was asked to.
+    """The promises of a snapshot on such GPUs. `room`: what there will be when all jobs have left that were asked to.
 
     `in_use`: GPUs of which some work has all or a part. `too_many`: by how many GPUs, in each pool, more are pledged than may be
     changed.
@@ -81,7 +81,7 @@ class Pledges:
 def geometries(
     room: FreeCapacity, intent: Intent, pledged: Pledged
 ) -> Iterator[tuple[NodeName, MigGpu, Geometry | None]]:
-    """What each GPU that is pledged to who begins now becomes; None: whole."""
+    """What each GPU becomes that is pledged to a job that begins now; None: whole."""
     for node, device in sorted(pledged):
         rule, gpu = room.partitions.rules[room.index[node]], room.partitions.aside[device]
         wanted = _wanted(rule, intent.tasks, device)

@@ -48,7 +48,7 @@ def document_reservations(snapshot: Snapshot) -> tuple[Reservation, ...]:
 
 
 def kept_by(declared: Iterable[Reservation], room: FreeCapacity, ends: KnownEnds, now: Instant) -> Reserved:
-    """What is hidden from those whom each holds back: its GPUs, and their share of each node's CPU and memory.
+    """What is hidden from the jobs that each holds back: its GPUs, and their share of each node's CPU and memory.
 
     A node of which all GPUs are kept is kept whole. Of another, nothing is kept beside GPUs that will still be used.
     """
@@ -144,7 +144,7 @@ def _numbered(tasks: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
 
 
 def _free_from(snapshot: Snapshot) -> dict[DeviceId, float]:
-    """When each GPU that somebody has, was promised or is to have is free again, as far as anybody knows."""
+    """When each GPU that a job has, was promised or is to have is free again, as far as is known."""
     ends, free_from = EndTimes(snapshot), dict[DeviceId, float]()
     held = [(ends.of(job), job.placement) for job in snapshot.jobs]
     held += [(None, intent.tasks) for intent in snapshot.in_flight.nominations]

@@ -1,10 +1,10 @@
 """Which gangs that can't start have devices kept for them after a round, and from when.
 
-On each GPU type the first K of the policy: work that lies inside guarantees beside what has no known end, then whoever has a
+On each GPU type the first K of the policy: work that lies inside guarantees beside what has no known end, then gangs that have a
 reservation already, then in the order of the round. Each is held at its earliest start, beside what is held for those before
 it. A reservation stays as it is until its gang starts, unless it became impossible, or could start earlier by a fifth of the
 wait that is left. Gangs that a max holds back have none: the room would stay idle for a queue that may not use it. Nor
-have those of a queue that takes turns, since theirs comes, and those behind another of their strict queue, whom they may not pass.
+have those of a queue that takes turns, since theirs comes, and those behind another of their strict queue, which they may not pass.
 (EASY backfilling with several reservations; D. Lifka, "The ANL/IBM SP scheduling system", 1995.)
 """
 
@@ -50,7 +50,7 @@ MOVES_FOR = 5
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Where the queues stand from an instant until something else ends, and who finds GPUs enough then of those that are whole."""
+    """Where the queues stand from an instant until something else ends, and which gangs find enough whole GPUs then."""
 
     at: Instant
     shares: Shares
@@ -59,7 +59,7 @@ class _Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Booked:
-    """A reservation that stands, with whose it is and how it is served."""
+    """A reservation that stands, with its gang and how that is served."""
 
     reservation: Reservation
     candidate: StartCandidate
@@ -119,7 +119,7 @@ def reserving_steps(
 class _Book:
     """Reservations made so far, over what is free when: `rooms`.
 
-    `moments`: those of the instants at which something ends when anybody could start, and of the last before a reservation begins.
+    `moments`: those of the instants at which something ends when a gang could start, and of the last before a reservation begins.
     """
 
     policy: Policy
@@ -198,7 +198,7 @@ class _Book:
         return None if limit is None else start.after(limit)
 
     def _beside(self, start: Instant, until: Instant | None) -> Iterable[_Booked]:
-        """The reservations whose gangs would run at the same time."""
+        """The reservations of gangs that would run at the same time."""
         for booked in self.booked:
             other = booked.reservation
             if not (may_backfill(until, other.start) or may_backfill(other.until, start)):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Mark(NamedTuple):
-    """How far somebody has read: so many changes, when so often something had been undone."""
+    """How far a reader has read: so many changes, when so often something had been undone."""
 
     read: int
     undone: int

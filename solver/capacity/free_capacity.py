@@ -154,7 +154,7 @@ class FreeCapacity(FreeResources):
     def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]], *, is_new: bool = True) -> None:
         """These tasks hold exactly their devices.
 
-        Of what is promised, somebody else may still hold some: a GPU that is whole to one and divided to another, or
+        Of what is promised, another job may still hold some: a GPU that is whole to one and divided to another, or
         divided among more than fit it, has nothing to offer until enough is given back.
         """
         for task, shape in held:
@@ -162,7 +162,7 @@ class FreeCapacity(FreeResources):
             self._hold(node, task, shape, self._domain(node, shape), is_new=is_new)
 
     def set_aside(self, pledged: Pledged) -> None:
-        """These GPUs will be partitioned anew for somebody: nobody else gets anything of them before."""
+        """These GPUs will be partitioned anew for a job: no other gets anything of them before."""
         for name, device in sorted(pledged):
             node = self.index[name]
             self._will_change(node)
@@ -195,7 +195,7 @@ class FreeCapacity(FreeResources):
         self.free_gpus[node] = len(self.free_devices[node])
 
     def _healthy(self, node: int) -> Sequence[DeviceId]:
-        """The healthy GPUs of a node that are not in MIG mode, in order. Who had one before it was gives back nothing whole."""
+        """The healthy GPUs of a node that are not in MIG mode, in order. A task that had one before gives back nothing whole."""
         known = self._healthy_by_node.get(node)
         if known is None:
             known = self._healthy_by_node[node] = tuple(
@@ -277,7 +277,7 @@ class FreeCapacity(FreeResources):
             self._confirm(node, slots)
 
     def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:
-        """Instances that somebody has already."""
+        """Instances that tasks have already."""
         healthy = {gpu.id for gpu in self.nodes[node].gpus if gpu.healthy}
         self.partitions.confirm(node, [slot for slot in slots if slot.gpu in healthy])
         self._not_free(node, {slot.gpu for slot in slots})

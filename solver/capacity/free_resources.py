@@ -55,8 +55,8 @@ class FreeResources:
     """Free GPUs, CPU (milli-cores) and memory (bytes) per node, in the order of the snapshot's nodes.
 
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
-    (`partitions`), or somebody's. Nodes that take no new work have no room. Mutable: `copy` first to try things out, or do it
-    while `trying`. `reserved`: what is kept for each holder of a reservation from those whom it holds back
+    (`partitions`), or in use. Nodes that take no new work have no room. Mutable: `copy` first to try things out, or do it
+    while `trying`. `reserved`: what is kept for each holder of a reservation from the jobs that it holds back
     (`capacity/reserved_view`). `sets`: the nodes of each set that task groups may be limited to. `near`: at which nodes data
     are, by their names.
     """
@@ -141,7 +141,7 @@ class FreeResources:
             self._before[node] = _Before(gpus, cpu, memory, self.free_devices[node], self.shared.get(node))
 
     def offer(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Offer:
-        """How many tasks of this shape each node and each domain takes; `gpu_type` None accepts any node. Nobody may change it.
+        """How many tasks of this shape each node and each domain takes; `gpu_type` None accepts any node. Not to be changed.
 
         `fresh` False: without dividing a GPU that is still whole, or changing how one is partitioned. `within`: so that these
         nodes take as many together; None: each node by itself, as if changes of partitions were not counted.
@@ -183,7 +183,7 @@ class FreeResources:
         return bool(unused) and not unused.keys().isdisjoint(self._makeable(shape, gpu_type))
 
     def _makeable(self, shape: Shape, gpu_type: GpuType | None) -> frozenset[int]:
-        """The nodes whose GPUs may be made whole for it while nobody uses them."""
+        """The nodes with GPUs that may be made whole for it while they are idle."""
         if not (self.partitions.rules and shape.uses_gpus):
             return frozenset()
         key = (gpu_type, nodes_of(shape))
@@ -195,7 +195,7 @@ class FreeResources:
         return found
 
     def usable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
-        """The nodes that take new work and are of a type (None: any), of those that a shape may be on. Nobody may change it."""
+        """The nodes that take new work and are of a type (None: any), of those that a shape may be on. Not to be changed."""
         key = (gpu_type, nodes_of(shape))
         usable = self._usable.get(key)
         if usable is None:
@@ -218,7 +218,7 @@ class FreeResources:
     def milli_free(self, shapes: Sequence[Shape]) -> Ints:
         """Free milli-GPU per node: whole GPUs, and what is left of divided ones that one of the shapes may share.
 
-        Of GPUs in MIG mode all that no task has, if one of the shapes is an instance, else those that nobody uses.
+        Of GPUs in MIG mode all that no task has, if one of the shapes is an instance, else those that are idle.
         """
         sharers = [shape for shape in shapes if isinstance(shape, SharedShape)]
         free: Ints = self.free_gpus * MILLI_PER_GPU

@@ -86,7 +86,7 @@ class Instances(NamedTuple):
 
 
 class MadeWhole(NamedTuple):
-    """Tasks of so many whole GPUs, where those in MIG mode are made whole that nobody uses."""
+    """Tasks of so many whole GPUs, where idle ones in MIG mode are made whole."""
 
     gpus: int
 

@@ -14,7 +14,7 @@ from solver.model.topology import Topology, topology_of
 
 @dataclass(frozen=True, slots=True)
 class NodeInventory:
-    """Nodes in the order of the snapshot. Nobody may change any of it.
+    """Nodes in the order of the snapshot. Never changed.
 
     `cpu` in milli-cores, `memory` in bytes. `whole`: the GPUs of each node that are not in MIG mode; of `healthy`, those alone
     that are. `near`: by the name of data, the nodes at which they are.

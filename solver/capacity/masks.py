@@ -20,7 +20,7 @@ def masks_of(node_sets: Iterable[NodeSet], nodes: Sequence[Node]) -> Mapping[str
 
 @lru_cache(maxsize=4)
 def _masks(node_sets: tuple[NodeSet, ...], names: tuple[NodeName, ...]) -> Mapping[str, Mask]:
-    # A round has several rooms of one cluster, whose sets are the same.
+    # A round has several rooms of one cluster, all with the same sets.
     index = {name: number for number, name in enumerate(names)}
     masks: dict[str, Mask] = {}
     for known in node_sets:

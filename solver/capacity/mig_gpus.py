@@ -55,15 +55,15 @@ class MigGpu(NamedTuple):
         return any(placed not in (self.before or ()) for placed in self.held)
 
     def with_held(self, *more: PlacedInstance) -> MigGpu:
-        """The GPU with more of it in use. Who leaves an instance and whom it is promised may both have it."""
+        """The GPU with more of it in use. The task that leaves an instance and the one that it is promised to may both have it."""
         return self._replace(held=tuple(sorted({*self.held, *more}, key=_by_start)))
 
     def confirmed(self, mine: Geometry) -> MigGpu:
-        """The GPU with instances that somebody has already: they count as being there, and what they overlap as gone."""
+        """The GPU with instances that tasks have already: they count as being there, and what they overlap as gone."""
         return self._replace(before=_with(self.before or (), mine)).with_held(*mine)
 
     def without(self, placed: PlacedInstance) -> MigGpu:
-        """The GPU with an instance that nobody uses any more."""
+        """The GPU with an instance that no task uses any more."""
         return self._replace(held=tuple(other for other in self.held if other != placed))
 
 
@@ -75,7 +75,7 @@ def with_whole(rule: MigRule, gpus: Iterable[MigGpu], whole: Iterable[DeviceId])
 
 
 def there_are(gpu: MigGpu, profile: MigProfile) -> tuple[PlacedInstance, ...]:
-    """Instances of a profile that are there and that nobody uses."""
+    """Instances of a profile that are there and idle."""
     return tuple(placed for placed in gpu.before or () if placed.profile == profile and placed not in gpu.held)
 
 

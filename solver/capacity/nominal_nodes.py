@@ -26,7 +26,7 @@ def _nominal_node(node: Node, rule: MigRule | None) -> Node:
 
 def _healthy(gpu: Gpu, rule: MigRule | None) -> Gpu:
     instances = gpu.instances
-    # Instances that are there serve whom they serve, also where the pool's rule would have none of them made.
+    # Instances that are there may be used, also where the pool's rule would have none of them made.
     if instances is not None and rule and rule.changes and is_allowed(rule, geometry_of(instances, rule.model)):
         instances = None
     return msgspec.structs.replace(gpu, healthy=True, instances=instances)

@@ -47,7 +47,7 @@ def pool_rules(policy: Policy, snapshot: Snapshot) -> PoolRules:
 def changes_left(policy: Policy, snapshot: Snapshot) -> dict[str, int]:
     """How many more GPUs of each pool may be changed, beside those that are pledged; below 0 where these are too many.
 
-    Every counter whose window began within the last hour counts.
+    Every counter counts that has a window begun within the last hour.
     """
     pools = {node.name: node.pool for node in snapshot.nodes}
     pledges = pledges_in(snapshot.nodes, snapshot.in_flight).values()

@@ -34,9 +34,9 @@ class PartitionChange(NamedTuple):
 
 @dataclass(slots=True)
 class MigPartitions:
-    """`rules` and `gpus` by node: how its GPUs may be partitioned, and those of them in MIG mode that nobody has whole.
+    """`rules` and `gpus` by node: how its GPUs may be partitioned, and those of them in MIG mode that no task has whole.
 
-    `changes_left` by pool. `aside`: GPUs that were promised to somebody for whom they have to be partitioned anew.
+    `changes_left` by pool. `aside`: GPUs that were promised to a job for which they have to be partitioned anew.
     Mutable: a round takes from it.
     """
 
@@ -46,14 +46,14 @@ class MigPartitions:
     aside: dict[DeviceId, MigGpu] = field(default_factory=dict)
     counts: InstanceCounts = field(default_factory=InstanceCounts, compare=False)
     unused: dict[int, int] = field(init=False)
-    """By node, how many GPUs nobody uses anything of, where they may be made whole again."""
+    """By node, how many GPUs have no task, where they may be made whole again."""
 
     def __post_init__(self) -> None:
         self.unused = {node: count for node in self.rules if (count := self._count_unused(node))}
 
     @classmethod
     def of(cls, nodes: Sequence[Node], pools: PoolRules, *, broken_too: bool) -> Self:
-        """Of an inventory in which nobody uses anything."""
+        """Of an inventory without tasks."""
         known = ((number, node, pools.rules.get(node.pool)) for number, node in enumerate(nodes))
         rules = {number: rule.kept() if node.keeps_geometry else rule for number, node, rule in known if rule}
         gpus = {
@@ -85,7 +85,7 @@ class MigPartitions:
     def draining(self, now: Self) -> Self:
         """The same as it may become for guarantees, with the changes that are left `now`.
 
-        What the round changes already stays; where no work may have to leave, so does what anybody uses.
+        What the round changes already stays; where no work may have to leave, so does what is in use.
         """
         kept = {node: [gpu for gpu in known if not gpu.is_changed] for node, known in self.gpus.items()}
         able = {
@@ -101,17 +101,17 @@ class MigPartitions:
 
     @property
     def may_drain(self) -> bool:
-        """Whether somebody may have to leave so that a GPU can be partitioned anew."""
+        """Whether jobs may have to leave so that a GPU can be partitioned anew."""
         return any(rule.drains and self.changes_left[rule.pool] > 0 for rule in self.rules.values())
 
     def set_aside(self, node: int, device: DeviceId, *, is_whole: bool) -> None:
-        """A GPU will be partitioned anew for somebody, and is nobody else's until then."""
+        """A GPU will be partitioned anew for a job, and is no other's until then."""
         if node in self.rules and (is_whole or self.is_divided(node, device)):
             self.aside[device] = self._gpu(node, device)
             self.drop(node, device, counted=False)
 
     def is_idle(self, node: int, device: DeviceId) -> bool:
-        """Whether a GPU is in MIG mode for nobody, and nobody's to be."""
+        """Whether a GPU is in MIG mode without a task, and promised to none."""
         return any(gpu.device == device and not (gpu.held or gpu.is_changed) for gpu in self.gpus[node])
 
     def is_divided(self, node: int, device: DeviceId) -> bool:
@@ -142,7 +142,7 @@ class MigPartitions:
         return slots
 
     def whole_slots(self, gpus: int, free: Ints, within: Mask) -> Ints:
-        """Tasks of so many whole GPUs, if GPUs are made whole that are partitioned for nobody: on these nodes together."""
+        """Tasks of so many whole GPUs, if GPUs are made whole that have idle instances alone: on these nodes together."""
         most: Ints = np.maximum(free, 0)
         slots: Ints = most // gpus
         costs: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
@@ -180,13 +180,13 @@ class MigPartitions:
         return [gpu.device for gpu in unused]
 
     def drop(self, node: int, device: DeviceId, *, counted: bool = True) -> None:
-        """A GPU is somebody's as a whole; if it was in MIG mode, it is so no more."""
+        """A task has a GPU as a whole; if it was in MIG mode, it is so no more."""
         if self.is_divided(node, device):
             self.changes_left[self.rules[node].pool] -= counted
             self.have(node, tuple(gpu for gpu in self.gpus[node] if gpu.device != device))
 
     def hold(self, node: int, slot: MigSlot) -> None:
-        """Exactly this instance is somebody's, on a GPU that may have been whole."""
+        """A task has exactly this instance, on a GPU that may have been whole."""
         rule = self.rules.get(node)
         profile = rule.profile(slot.instance.profile) if rule else None
         if profile is not None:
@@ -194,7 +194,7 @@ class MigPartitions:
             self._put(node, gpu, gpu.with_held(PlacedInstance(slot.instance.start, profile)))
 
     def confirm(self, node: int, slots: Iterable[MigSlot]) -> None:
-        """Somebody has these instances already: they count as being there, and what they overlap as gone."""
+        """Tasks have these instances already: they count as being there, and what they overlap as gone."""
         rule = self.rules.get(node)
         known = ((slot, rule.profile(slot.instance.profile)) for slot in slots) if rule else ()
         placed: dict[DeviceId, list[PlacedInstance]] = defaultdict(list)
@@ -231,7 +231,7 @@ class MigPartitions:
         return {gpu.device for gpu in self._unused(node)}.issuperset(devices)
 
     def give_back(self, node: int, slot: MigSlot) -> bool:
-        """Nobody has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""
+        """No task has this instance any more. Whether the GPU is whole again thereby: it was partitioned for this alone."""
         rule = self.rules.get(node)
         profile = rule.profile(slot.instance.profile) if rule else None
         if profile is None or all(gpu.device != slot.gpu for gpu in self.gpus[node]):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from solver.capacity.mig_gpus import MigRule
 
 UNLIMITED = 1_000_000_000
-"""Changes where nobody counts them."""
+"""Changes of an hour without a limit."""
 
 
 class PoolRules(NamedTuple):

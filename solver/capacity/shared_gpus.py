@@ -11,9 +11,9 @@ from solver.model.shape import TrustDomain
 
 
 class SharedGpu(NamedTuple):
-    """One GPU that holds fractions. `domain` None: of several domains, since a policy changed; nobody new comes there.
+    """One GPU that holds fractions. `domain` None: of several domains, since a policy changed; no new task comes there.
 
-    `free_milli` is below 0 where some of it is promised to somebody for whom others have to leave.
+    `free_milli` is below 0 where some of it is promised to a job for which others have to leave.
     """
 
     device: DeviceId
@@ -37,7 +37,7 @@ def best_fit(gpus: SharedGpus, milli: int, domain: TrustDomain) -> DeviceId | No
 
 
 def with_share(gpus: SharedGpus, found: SharedGpu, milli: int) -> SharedGpus:
-    """The GPUs after a share is taken of one, by somebody of the domain of `found`: what it was if it was not divided."""
+    """The GPUs after a task of the domain of `found` takes a share of one: what it was if it was not divided."""
     before = next((gpu for gpu in gpus if gpu.device == found.device), found)
     domain = before.domain if before.domain == found.domain else None
     after = before._replace(domain=domain, free_milli=before.free_milli - milli)
@@ -45,7 +45,7 @@ def with_share(gpus: SharedGpus, found: SharedGpu, milli: int) -> SharedGpus:
 
 
 def with_owner(gpus: SharedGpus, devices: Collection[DeviceId]) -> SharedGpus:
-    """The GPUs after some of them were given whole to somebody: a promise that those who have shares will be gone."""
+    """The GPUs after some of them were given whole to a job: a promise that the holders of shares will be gone."""
     return tuple(
         gpu._replace(free_milli=gpu.free_milli - MILLI_PER_GPU) if gpu.device in devices else gpu for gpu in gpus
     )

@@ -1,4 +1,4 @@
-"""Who may share a GPU with whom, where and how; what a task that asks for a part of one takes on each type, MIG or not."""
+"""Which tasks may share a GPU, where and how; what a task that asks for a part of one takes on each type, MIG or not."""
 
 from __future__ import annotations
 

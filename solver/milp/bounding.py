@@ -35,7 +35,7 @@ and take a tenth of the time (docs/solver.md)."""
 class Bounding:
     """A round that evicts, and what it was decided from.
 
-    `shares` and `room` are those before it; `soon` is the room once all have left who had been asked to.
+    `shares` and `capacity` are those before it; `soon` is the room once all jobs have left that had been asked to.
     """
 
     snapshot: Snapshot
@@ -43,10 +43,10 @@ class Bounding:
     candidates: Sequence[StartCandidate]
     shares: Shares
     evictable: EvictionCandidates
-    room: FreeCapacity
+    capacity: FreeCapacity
     soon: FreeCapacity
     starts: Sequence[JobStart]
-    promises: Sequence[NewNomination]
+    nominations: Sequence[NewNomination]
     displacing: Mapping[JobName, Tier]
 
     def proof(self, certificate: Certificate) -> Proof:
@@ -59,19 +59,19 @@ class Bounding:
         return Proof(certificate, program, self.point(stated), effort)
 
     def stated(self) -> EntitledBound:
-        """The program of the most that this round could have served, whoever it evicted."""
+        """The program of the most that this round could have served, whatever it evicted."""
         layers = [layer for layer in sub_layers_of(self.candidates) if not layer.growth]
-        most = Freeable(self.evictable, self._takers(), self.soon, self.policy.scheduling.evictions.moves_per_round)
-        bound = EntitledBound(self.candidates, layers, self.shares, self.room, most)
+        most = Freeable(self.evictable, self._preemptors(), self.soon, self.policy.scheduling.evictions.moves_per_round)
+        bound = EntitledBound(self.candidates, layers, self.shares, self.capacity, most)
         bound.state()
         return bound
 
     def point(self, stated: EntitledBound) -> Floats:
         """What the round does, as a point of that program."""
         free: list[tuple[JobStart, Manner]] = [(start, "free") for start in self.starts]
-        promised = [(promise.start, promise.tier) for promise in self.promises]
+        promised = [(nomination.start, nomination.tier) for nomination in self.nominations]
         served = [(start, self._manner(start, manner)) for start, manner in (*free, *promised)]
-        holders = (victim.holder for promise in self.promises for victim in promise.victims)
+        holders = (victim.holder for nomination in self.nominations for victim in nomination.victims)
         return stated.point(served, [(holder.job.spec.queue, holder.charge) for holder in holders])
 
     def _manner(self, start: JobStart, otherwise: Manner) -> Manner | None:
@@ -79,7 +79,7 @@ class Bounding:
         tier = self.displacing.get(start.candidate.job.name)
         return otherwise if tier is None else "displacing" if tier == "entitled" else None
 
-    def _takers(self) -> Iterator[PreemptorJob]:
+    def _preemptors(self) -> Iterator[PreemptorJob]:
         for candidate in self.candidates:
             job, known = candidate.job, self.policy.priority_class(candidate.job)
             within = reclaim_within(self.policy, self.shares.tree, job.spec.queue)

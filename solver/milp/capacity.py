@@ -28,7 +28,7 @@ Circles = tuple[Circle, ...]
 
 
 class NewlySharedGpus(NamedTuple):
-    """Whole GPUs of a cell that are divided for one trust domain, by those whom these reservations hold back."""
+    """Whole GPUs of a cell that are divided for one trust domain, by jobs that these reservations hold back."""
 
     view: Against
     cell: CapacityCell
@@ -138,7 +138,7 @@ class CapacityRows:
     def _kept_together(self) -> dict[tuple[Level, Part], set[int]]:
         """What is kept together closer than a cell, and the domains it flows into.
 
-        Where it can't be, nothing is known of who takes its slots: a pool that is not shared has none of a share's to lose.
+        Where it can't be, it is not known which tasks take its slots: a pool that is not shared has none of a share's to lose.
         """
         together: dict[tuple[Level, Part], set[int]] = defaultdict(set)
         for kind, columns in self.flows.items():

@@ -1,7 +1,7 @@
 """Cells split by the sets of nodes that tasks are limited to: how what flows into a cell divides over its parts.
 
-The nodes of a cell that are in the same sets are one part of it. A cell all of whose nodes are in the same sets is not split, so
-that where nobody is limited the program is the same. In a part rows are as exact as they are in a cell.
+The nodes of a cell that are in the same sets are one part of it. A cell with all nodes in the same sets is not split, so
+that where no task is limited the program is the same. In a part rows are as exact as they are in a cell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from solver.model.arrays import Mask
 from solver.model.shape import nodes_of
 
 PARTS_MAX = 16
-"""Parts of one cell, the largest first: all further nodes are one part, whose rows are valid and not exact."""
+"""Parts of one cell, the largest first: all further nodes are one part, with rows that are valid and not exact."""
 
 
 class Portion(NamedTuple):
@@ -76,15 +76,15 @@ class Split:
 
 def _parts(cells: Cells, cell: CapacityCell, names: list[str]) -> tuple[Mask, ...]:
     """The open nodes of a cell by the sets that they are in, the largest part first."""
-    nodes = np.flatnonzero(cells.mask_of(cell) & cells.room.open_nodes)
+    nodes = np.flatnonzero(cells.mask_of(cell) & cells.capacity.open_nodes)
     _, part_of, sizes = np.unique(
-        np.stack([cells.room.sets[name][nodes] for name in names]), axis=1, return_inverse=True, return_counts=True
+        np.stack([cells.capacity.sets[name][nodes] for name in names]), axis=1, return_inverse=True, return_counts=True
     )
     rank = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
     numbers = np.minimum(rank[part_of.reshape(-1)], PARTS_MAX - 1)
     masks = []
     for part in range(min(len(sizes), PARTS_MAX)):
-        mask = np.zeros(len(cells.room.nodes), dtype=bool)
+        mask = np.zeros(len(cells.capacity.nodes), dtype=bool)
         mask[nodes[numbers == part]] = True
         masks.append(mask)
     return tuple(masks)

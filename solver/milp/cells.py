@@ -34,7 +34,7 @@ class CapacityCell:
 class Cells:
     """Slots by reference shape, per cell and per closer domain, worked out once per shape. `parts`: of cells that are split."""
 
-    room: FreeCapacity
+    capacity: FreeCapacity
     level: Level
     parts: dict[CapacityCell, tuple[Mask, ...]] = field(default_factory=dict)
     _slots: dict[tuple[Shape, GpuType], Ints] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class Cells:
     @property
     def domains(self) -> int:
         """How many domains the cluster has at the level of the cells."""
-        return len(self.room.topology[self.level].names)
+        return len(self.capacity.topology[self.level].names)
 
     def all_of_type(self, gpu_type: GpuType) -> Iterable[CapacityCell]:
         """The cells that have open nodes of a type."""
-        mine = self.room.of_type(gpu_type) & self.room.open_nodes
-        for domain in np.unique(self.room.topology[self.level].of_node[mine]):
+        mine = self.capacity.of_type(gpu_type) & self.capacity.open_nodes
+        for domain in np.unique(self.capacity.topology[self.level].of_node[mine]):
             yield CapacityCell(int(domain), gpu_type)
 
     def slots(self, shape: Shape, cell: CapacityCell) -> int:
@@ -64,33 +64,36 @@ class Cells:
 
     def free(self, cell: CapacityCell) -> tuple[int, int]:
         """Free CPU (milli-cores) and memory (bytes) in a cell."""
-        usable = self.mask_of(cell) & self.room.open_nodes
+        usable = self.mask_of(cell) & self.capacity.open_nodes
         return (
-            int(np.maximum(self.room.free_cpu[usable], 0).sum()),
-            int(np.maximum(self.room.free_memory[usable], 0).sum()),
+            int(np.maximum(self.capacity.free_cpu[usable], 0).sum()),
+            int(np.maximum(self.capacity.free_memory[usable], 0).sum()),
         )
 
     def milli_with_instances(self, cell: CapacityCell) -> int:
-        """Milli-GPU of a cell that nobody has: of whole GPUs, and of those in MIG mode."""
-        return int(self.room.milli_free((MigShape(),))[self.mask_of(cell)].sum())
+        """Milli-GPU of a cell that no task has: of whole GPUs, and of those in MIG mode."""
+        return int(self.capacity.milli_free((MigShape(),))[self.mask_of(cell)].sum())
 
     def local(self, shape: Shape, cell: CapacityCell) -> Shape:
         """The shape with what counts in a cell: one trust domain, as it lies in one pool; its set, unless all nodes are in it."""
-        if nodes_of(shape) and not (self.mask_of(cell) & self.room.open_nodes & ~self.room.sets[nodes_of(shape)]).any():
+        if (
+            nodes_of(shape)
+            and not (self.mask_of(cell) & self.capacity.open_nodes & ~self.capacity.sets[nodes_of(shape)]).any()
+        ):
             shape = kept_to(shape, "")
         if not isinstance(shape, SharedShape):
             return shape
-        pool = self.room.topology["pool"].names[self.pool_of(cell.domain)]
+        pool = self.capacity.topology["pool"].names[self.pool_of(cell.domain)]
         return msgspec.structs.replace(shape, circles=tuple(circle for circle in shape.circles if circle.pool == pool))
 
     def divided_slots(self, shape: SharedShape, cell: CapacityCell) -> int:
         """Slots of a share on the GPUs of a cell that are divided already."""
-        slots = self.room.slots(shape, cell.gpu_type, fresh=False)
+        slots = self.capacity.slots(shape, cell.gpu_type, fresh=False)
         return int(slots[self.mask_of(cell)].sum())
 
     def cell_of(self, node: int) -> CapacityCell:
         """The cell that a node is in, or the part of it."""
-        cell = CapacityCell(self.domain_of(node), self.room.nodes[node].gpu_type)
+        cell = CapacityCell(self.domain_of(node), self.capacity.nodes[node].gpu_type)
         part = next((number for number, mask in enumerate(self.parts.get(cell, ())) if mask[node]), None)
         return replace(cell, part=part)
 
@@ -98,41 +101,43 @@ class Cells:
         """Which nodes are in a cell."""
         if cell.part is not None:
             return self.parts[replace(cell, part=None)][cell.part]
-        return self.nodes_of(cell.domain) & self.room.of_type(cell.gpu_type)
+        return self.nodes_of(cell.domain) & self.capacity.of_type(cell.gpu_type)
 
     def domain_of(self, node: int) -> int:
         """The domain a node's cell lies in."""
-        return int(self.room.topology[self.level].of_node[node])
+        return int(self.capacity.topology[self.level].of_node[node])
 
     def nodes_of(self, domain: int) -> Mask:
         """Which nodes lie in a domain."""
-        mask: Mask = self.room.topology[self.level].of_node == domain
+        mask: Mask = self.capacity.topology[self.level].of_node == domain
         return mask
 
     def pool_of(self, domain: int) -> int:
         """The pool a domain lies in."""
-        first = int(np.flatnonzero(self.room.topology[self.level].of_node == domain)[0])
-        return int(self.room.topology["pool"].of_node[first])
+        first = int(np.flatnonzero(self.capacity.topology[self.level].of_node == domain)[0])
+        return int(self.capacity.topology["pool"].of_node[first])
 
     def _per_node(self, shape: Shape, gpu_type: GpuType) -> Ints:
         key = (shape, gpu_type)
         if key not in self._in_parts:
-            self._in_parts[key] = self.room.slots(shape, gpu_type)
+            self._in_parts[key] = self.capacity.slots(shape, gpu_type)
         return self._in_parts[key]
 
     def _per_domain(self, shape: Shape, gpu_type: GpuType) -> Ints:
         key = (shape, gpu_type)
         if key not in self._slots:
-            slots = self.room.slots(shape, gpu_type)
-            summed = np.bincount(self.room.topology[self.level].of_node, weights=slots, minlength=self.domains)
+            slots = self.capacity.slots(shape, gpu_type)
+            summed = np.bincount(self.capacity.topology[self.level].of_node, weights=slots, minlength=self.domains)
             self._slots[key] = summed.astype(np.int64)
         return self._slots[key]
 
     def _bundles_per_domain(self, shape: Shape, tasks: int, level: Level, gpu_type: GpuType) -> Ints:
         key = (shape, tasks, level, gpu_type)
         if key not in self._bundles:
-            closer, outer = self.room.topology[level], self.room.topology[self.level]
-            together = np.bincount(closer.of_node, weights=self.room.slots(shape, gpu_type)).astype(np.int64) // tasks
+            closer, outer = self.capacity.topology[level], self.capacity.topology[self.level]
+            together = (
+                np.bincount(closer.of_node, weights=self.capacity.slots(shape, gpu_type)).astype(np.int64) // tasks
+            )
             outer_of_closer = np.zeros(len(closer.names), dtype=np.int64)
             outer_of_closer[closer.of_node] = outer.of_node
             summed = np.bincount(outer_of_closer, weights=together, minlength=self.domains)

@@ -127,8 +127,8 @@ def loose_bounds(
         if best.growth:
             served[layer.of_growth] += weighs * best.growth
     inside = [
-        _weighed(parts_inside(demand[layer], Inside(shares.tree, room)), weight)
-        for room in (shares.entitled_room, shares.fair_room)
+        _weighed(parts_inside(demand[layer], Inside(shares.tree, left)), weight)
+        for left in (shares.entitled_room, shares.fair_room)
         for layer in sub_layers
     ]
     return (*inside, *served.values(), 0.0, 0.0)
@@ -149,15 +149,15 @@ def with_layers(certificate: Certificate, layers: tuple[LayerResult, ...]) -> Ce
 
 
 def with_victims(
-    told: Sequence[Certificate], layers: Sequence[LayerResult], promises: Sequence[NewNomination]
+    told: Sequence[Certificate], layers: Sequence[LayerResult], nominations: Sequence[NewNomination]
 ) -> Certificate:
     """That of a round in which others leave. `told`: how the answers came about by which it was decided."""
     by = max(told, key=lambda known: (known.stage == "mip", known.columns))
     by = msgspec.structs.replace(by, stage="mip" if by.stage == "mip" else "greedy")
-    return with_layers(by, tuple(_with_harm(layers, promises)))
+    return with_layers(by, tuple(_with_harm(layers, nominations)))
 
 
-def _with_harm(layers: Sequence[LayerResult], promises: Sequence[NewNomination]) -> Iterator[LayerResult]:
+def _with_harm(layers: Sequence[LayerResult], nominations: Sequence[NewNomination]) -> Iterator[LayerResult]:
     """The layers, with the harm done for each tier below it: GPU-hours lost by each means, the worst first."""
     for number, layer in enumerate(layers):
         yield layer
@@ -166,9 +166,9 @@ def _with_harm(layers: Sequence[LayerResult], promises: Sequence[NewNomination])
             for means in (*reversed(MEANS), "move"):
                 lost = sum(
                     gpu_s
-                    for promise in promises
-                    for by, gpu_s in promise.lost_gpu_s
-                    if promise.tier == kind and by == means
+                    for nomination in nominations
+                    for by, gpu_s in nomination.lost_gpu_s
+                    if nomination.tier == kind and by == means
                 )
                 yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
 

@@ -39,12 +39,12 @@ class JobClass:
 
     @property
     def against(self) -> Against:
-        """Whose reservations hold it back."""
+        """The holders of reservations that hold it back."""
         return self.members[0].against
 
     @property
     def strict(self) -> bool:
-        """Its queue is strict: the members stand together there, with nobody else's job between them."""
+        """Its queue is strict: the members stand together there, with no other job between them."""
         return self.members[0].strict
 
     @property
@@ -64,7 +64,7 @@ def classes_of(candidates: Iterable[StartCandidate]) -> tuple[JobClass, ...]:
 
 
 def _stretch(candidate: StartCandidate, stretches: dict[QueueName, tuple[int, int]]) -> int:
-    """Counts how often a queue's order goes over from one likeness to another: in a strict one, who is between matters."""
+    """Counts how often a queue's order goes over from one likeness to another: in a strict one, what is between matters."""
     number, likeness = stretches.get(candidate.job.spec.queue, (0, candidate.likeness))
     number += likeness != candidate.likeness
     stretches[candidate.job.spec.queue] = (number, candidate.likeness)

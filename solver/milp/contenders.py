@@ -1,6 +1,6 @@
-"""Those among whom a program chooses: where many wait, most of them can't come to count in an entitled layer.
+"""The candidates among which a program chooses: where many wait, most can't come to count in an entitled layer.
 
-What is left of guarantees, and what is free, is asked for many times over then, and those who come first have it.
+What is left of guarantees, and what is free, is asked for many times over then, and the first candidates have it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ ALL_MAX = 500
 """Of so few likenesses all contend."""
 
 GUARANTEE_TIMES = 2
-"""So many times what is left of its guarantee those of a queue ask for who contend."""
+"""The contenders of a queue ask for so many times what is left of its guarantee."""
 
 FREE_TIMES = 4
-"""So many times the free GPUs of a type all those ask for who contend."""
+"""All contenders ask for so many times the free GPUs of a type."""
 
 
 def contenders(
-    candidates: Sequence[StartCandidate], started: Collection[JobName], shares: Shares, room: FreeCapacity
+    candidates: Sequence[StartCandidate], started: Collection[JobName], shares: Shares, capacity: FreeCapacity
 ) -> tuple[StartCandidate, ...]:
-    """The first in the order of the round who ask for some times what there is for them. `started`: by greedy; they stay.
+    """The first in the order of the round that ask for some times what there is for them. `started`: by greedy; they stay.
 
-    Jobs of strict queues stay, too: who stands behind somebody that is left out could not be kept in line.
+    Jobs of strict queues stay, too: a job behind one that is left out could not be kept in line.
     """
     if len({candidate.likeness for candidate in candidates}) <= ALL_MAX:
         return tuple(candidates)
-    contest = _Contest(QuotaHeadroom(shares).entitled, _free_milli(room, candidates))
+    contest = _Contest(QuotaHeadroom(shares).entitled, _free_milli(capacity, candidates))
     return tuple(c for c in candidates if contest.enters(c) or c.strict or c.job.name in started)
 
 
@@ -68,8 +68,8 @@ class _Contest:
         return not asks_for_too_much and self.of_free[line.gpu_type] < FREE_TIMES * self.free.get(line.gpu_type, 0)
 
 
-def _free_milli(room: FreeCapacity, candidates: Iterable[StartCandidate]) -> dict[GpuType, int]:
+def _free_milli(capacity: FreeCapacity, candidates: Iterable[StartCandidate]) -> dict[GpuType, int]:
     """By type what is free for them, in parts or as a whole."""
     shapes = {shape for candidate in candidates for option in candidate.options for shape in option.shapes}
-    free = room.milli_free(tuple(shapes)).clip(min=0)
-    return {known: int(free[room.type_of_node == number].sum()) for number, known in enumerate(room.gpu_types)}
+    free = capacity.milli_free(tuple(shapes)).clip(min=0)
+    return {known: int(free[capacity.type_of_node == number].sum()) for number, known in enumerate(capacity.gpu_types)}

@@ -65,21 +65,21 @@ class ProgramStart:
 
 
 TRIES_MAX = 6
-"""Orders of placing tried while somebody finds no place. Few are needed: what helps helps at once or hardly ever."""
+"""Orders of placing tried while a gang finds no place. Few are needed: what helps helps at once or hardly ever."""
 
 
-def point_of(starts: Sequence[JobStart], formulation: Formulation, program: Program, room: FreeCapacity) -> Floats:
+def point_of(starts: Sequence[JobStart], formulation: Formulation, program: Program, capacity: FreeCapacity) -> Floats:
     """The columns' values for an answer that is already concrete: the incumbent an optimiser must beat."""
     values = np.zeros(len(program.lower))
     class_of = {c.job.name: number for number, known in enumerate(formulation.classes) for c in known.members}
     milli: dict[Segment, int] = defaultdict(int)
-    divided = [(view, cells, set(_divided(cells.room))) for view, cells in formulation.views()]
+    divided = [(view, cells, set(_divided(cells.capacity))) for view, cells in formulation.views()]
     for start in starts:
-        way = _way_of(start, class_of[start.candidate.job.name], formulation, room)
+        way = _way_of(start, class_of[start.candidate.job.name], formulation, capacity)
         values[formulation.ways[way]] += 1
         for growth, column in _growth_of(way, formulation):
             values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
-        for column in _flow_columns(start, way, formulation, room):
+        for column in _flow_columns(start, way, formulation, capacity):
             values[column] += 1
         for opened in _opened(start, divided):
             values[formulation.opened[opened]] += 1
@@ -101,7 +101,7 @@ def point_of(starts: Sequence[JobStart], formulation: Formulation, program: Prog
 def starts_of(
     values: Floats,
     formulation: Formulation,
-    room: FreeCapacity,
+    capacity: FreeCapacity,
     candidates: Sequence[StartCandidate],
     shares: Shares,
     fit: Fit | None = None,
@@ -110,23 +110,23 @@ def starts_of(
     order = sorted(_decided(values, formulation), key=lambda decided: decided.hardness)
     tries = []
     for _ in range(TRIES_MAX):
-        left, placed = _place_in_line(order, room, candidates, fit)
+        left, placed = _place_in_line(order, capacity, candidates, fit)
         tries.append((left, placed))
         found = {start.candidate.job.name for start in placed}
         if len(found) == len(order):
             break
-        # Whoever found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
+        # A gang that found no place goes first next time ("squeaky wheel" optimisation; Joslin and Clements, 1999).
         order.sort(key=lambda decided: decided.candidate.job.name in found)
     left, placed = max(tries, key=lambda tried: layer_values(tried[1], formulation.sub_layers, shares))
     return greedy(candidates, left, shares, placed, fit)
 
 
 def _place_in_line(
-    order: Sequence[ProgramStart], room: FreeCapacity, candidates: Sequence[StartCandidate], fit: Fit | None
+    order: Sequence[ProgramStart], capacity: FreeCapacity, candidates: Sequence[StartCandidate], fit: Fit | None
 ) -> tuple[FreeCapacity, tuple[JobStart, ...]]:
-    """Place all; whoever would pass one of its strict queue that found no place gives its own back. With the room left."""
+    """Place all; a gang that would pass one of its strict queue that found no place gives its own back. With the room left."""
     while True:
-        trial = room.copy()
+        trial = capacity.copy()
         placed = tuple(_place_all(order, trial, fit))
         staying = passing_nobody(candidates, [(start.candidate, start.option) for start in placed])
         if len(staying) == len(placed):
@@ -134,12 +134,12 @@ def _place_in_line(
         order = [decided for decided in order if decided.candidate.job.name in staying]
 
 
-def _divided(room: FreeCapacity) -> Iterable[DeviceId]:
-    return (gpu.device for gpus in room.shared.values() for gpu in gpus)
+def _divided(capacity: FreeCapacity) -> Iterable[DeviceId]:
+    return (gpu.device for gpus in capacity.shared.values() for gpu in gpus)
 
 
 def _opened(start: JobStart, divided: Iterable[tuple[Against, Cells, set[DeviceId]]]) -> Iterable[NewlySharedGpus]:
-    """The columns that count the GPUs it divides: one in every view of those whom its reservations hold back."""
+    """The columns that count the GPUs it divides: one in every view of jobs that its reservations hold back."""
     for view, cells, already in divided:
         if view <= start.candidate.against:
             yield from (NewlySharedGpus(view, *known) for known in _newly_divided(start, cells, already))
@@ -149,7 +149,7 @@ def _newly_divided(start: JobStart, cells: Cells, divided: set[DeviceId]) -> Ite
     """The whole GPUs that a start is the first of its view to have a part of; adds them to `divided`."""
     shapes = start.shapes
     for task in start.placed.tasks:
-        shape, node = shapes[task.group], cells.room.index[task.node]
+        shape, node = shapes[task.group], cells.capacity.index[task.node]
         if isinstance(shape, SharedShape) and not divided.issuperset(task.devices):
             divided.update(task.devices)
             cell = cells.cell_of(node)
@@ -158,39 +158,39 @@ def _newly_divided(start: JobStart, cells: Cells, divided: set[DeviceId]) -> Ite
                 yield cell, local.circles
 
 
-def _way_of(start: JobStart, number: int, formulation: Formulation, room: FreeCapacity) -> Way:
-    asked, level = formulation.classes[number].topology, level_of(room, start.placed.tasks)
+def _way_of(start: JobStart, number: int, formulation: Formulation, capacity: FreeCapacity) -> Way:
+    asked, level = formulation.classes[number].topology, level_of(capacity, start.placed.tasks)
     matching = [
         way
         for way in formulation.ways_of_class(number)
         if way.option.gpu_types == start.option.gpu_types
         and not is_wider(level, way.level)
-        and way.pool in (None, _pool_of(start.placed, room))
+        and way.pool in (None, _pool_of(start.placed, capacity))
     ]
     if not matching:
         raise AssertionError(f"no column for {start.candidate.job.name} asking {asked} on {start.option.gpu_types}")
     return matching[0]
 
 
-def _pool_of(placed: PlacedGang, room: FreeCapacity) -> int:
-    return int(room.topology["pool"].of_node[room.index[placed.tasks[0].node]])
+def _pool_of(placed: PlacedGang, capacity: FreeCapacity) -> int:
+    return int(capacity.topology["pool"].of_node[capacity.index[placed.tasks[0].node]])
 
 
-def _flow_columns(start: JobStart, way: Way, formulation: Formulation, room: FreeCapacity) -> Iterable[int]:
+def _flow_columns(start: JobStart, way: Way, formulation: Formulation, capacity: FreeCapacity) -> Iterable[int]:
     """The columns that count what flows into cells, and into parts of these: once for each that it sends there."""
-    for kind, domain in _flows_of(start, way, formulation, room):
+    for kind, domain in _flows_of(start, way, formulation, capacity):
         yield formulation.flows[kind][domain]
-    for portion in _portions_of(start, way, formulation, room):
+    for portion in _portions_of(start, way, formulation, capacity):
         yield formulation.split.columns[portion]
 
 
 def _flows_of(
-    start: JobStart, way: Way, formulation: Formulation, room: FreeCapacity
+    start: JobStart, way: Way, formulation: Formulation, capacity: FreeCapacity
 ) -> Iterable[tuple[FlowKind, int]]:
     kept = formulation.kept_at(way) is not None
     for number, group in enumerate(start.candidate.job.spec.task_groups):
         tasks = sorted((task for task in start.placed.tasks if task.group == group.name), key=lambda task: task.index)
-        domains = [formulation.cells.domain_of(room.index[task.node]) for task in tasks]
+        domains = [formulation.cells.domain_of(capacity.index[task.node]) for task in tasks]
         growth = GrowthColumn(way, number)
         if growth in formulation.growth:
             yield from ((formulation.kind_of_growth(growth), domain) for domain in domains[group.least :])
@@ -209,7 +209,7 @@ def _flows_of(
                 first += kind.parts[0][2]
 
 
-def _portions_of(start: JobStart, way: Way, formulation: Formulation, room: FreeCapacity) -> Iterable[Portion]:
+def _portions_of(start: JobStart, way: Way, formulation: Formulation, capacity: FreeCapacity) -> Iterable[Portion]:
     """Its tasks in cells that are split, each by what it flows in with."""
     if not formulation.cells.parts:
         return
@@ -220,7 +220,7 @@ def _portions_of(start: JobStart, way: Way, formulation: Formulation, room: Free
         shape, tasks = bare(start.option.shapes[number]), [t for t in start.placed.tasks if t.group == group.name]
         kinds = list(_kinds_of_tasks(way, number, group.least, formulation))
         for place, task in enumerate(sorted(tasks, key=lambda task: task.index)):
-            cell = formulation.cells.cell_of(room.index[task.node])
+            cell = formulation.cells.cell_of(capacity.index[task.node])
             if cell.part is not None:
                 kind = kinds[place] if place < group.least else formulation.kind_of_growth(GrowthColumn(way, number))
                 names = [(known, other) for known, other, _ in kind.parts]
@@ -273,11 +273,11 @@ def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
     return tuple(tasks)
 
 
-def _place_all(decided: Iterable[ProgramStart], room: FreeCapacity, fit: Fit | None) -> Iterable[JobStart]:
+def _place_all(decided: Iterable[ProgramStart], capacity: FreeCapacity, fit: Fit | None) -> Iterable[JobStart]:
     for wanted in decided:
         least = least_tasks(wanted.candidate.job.spec)
         for tasks in dict.fromkeys((wanted.tasks, least)):
-            chosen = place_in_view(room, wanted.candidate, (wanted.option,), fit, tasks, wanted.within)
+            chosen = place_in_view(capacity, wanted.candidate, (wanted.option,), fit, tasks, wanted.within)
             if chosen is not None:
                 yield JobStart(wanted.candidate, *chosen, tasks)
                 break

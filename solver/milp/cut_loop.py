@@ -51,7 +51,7 @@ class ByProgram:
 
     @property
     def leaves_bounds_open(self) -> bool:
-        """There is an answer, and layers that nobody looked into."""
+        """There is an answer, and layers that were not looked into."""
         known = self.solution
         return known is not None and not known.cut_by_clock and any(isinf(layer.bound) for layer in known.reached)
 
@@ -65,10 +65,10 @@ class ByProgram:
 
 @dataclass(slots=True)
 class Deciding:
-    """What a program is run for: who competes in which room, what greedy found, and how hard to try."""
+    """What a program is run for: which candidates compete in which room, what greedy found, and how hard to try."""
 
     formulation: Formulation
-    room: FreeCapacity
+    capacity: FreeCapacity
     candidates: Sequence[StartCandidate]
     shares: Shares
     optimiser: Optimiser
@@ -79,7 +79,7 @@ class Deciding:
     def begin(self, first: tuple[JobStart, ...]) -> Callable[[], ByProgram]:
         """Ask the program, and wait for its answer later; where it has none, `first` stands."""
         program = self.formulation.builder.build()
-        start = point_of(first, self.formulation, program, self.room)
+        start = point_of(first, self.formulation, program, self.capacity)
         for excuse in self.excuses:
             start[excuse.column] = excuse.holds(start)
         waiting = begun(self.optimiser, program, start, self.effort)
@@ -88,7 +88,7 @@ class Deciding:
             solution = waiting()
             if solution is None:
                 return ByProgram(program, None, first)
-            starts = starts_of(solution.values, self.formulation, self.room, self.candidates, self.shares, self.fit)
+            starts = starts_of(solution.values, self.formulation, self.capacity, self.candidates, self.shares, self.fit)
             return ByProgram(program, solution, starts)
 
         return answer
@@ -98,9 +98,9 @@ class Deciding:
 
         Once only where GPUs may be partitioned: there it is not known what finds no place, since some could be made whole.
         """
-        if self.room.partitions:
+        if self.capacity.partitions:
             return self.begin(first)()
-        search, known, cuts = PackingSearch(self.room, STEPS_MAX), self.formulation, 0
+        search, known, cuts = PackingSearch(self.capacity, STEPS_MAX), self.formulation, 0
         while True:
             found = replace(self.begin(first)(), cuts=cuts)
             if found.solution is None or found.solution.cut_by_clock or self._is_reached(found) or cuts == CUTS_MAX:
@@ -165,16 +165,16 @@ class Deciding:
             ]
 
     def _concrete(self, places: Places) -> tuple[JobStart, ...]:
-        """On devices; () where some were not tried. Those whom most reservations hold back find what nobody keeps from them."""
-        (gangs, hosts), room, starts = places, self.room.copy(), []
+        """On devices; () where some were not tried. Gangs that most reservations hold back find what is not kept from them."""
+        (gangs, hosts), capacity, starts = places, self.capacity.copy(), []
         if len(hosts) < len(gangs):
             return ()
         for gang, nodes in sorted(zip(gangs, hosts, strict=True), key=lambda pair: -len(pair[0].candidate.against)):
-            placed = place_at(room, gang.candidate, gang.option, nodes)
+            placed = place_at(capacity, gang.candidate, gang.option, nodes)
             if placed is None:
                 return ()
             starts.append(JobStart(gang.candidate, gang.option, placed, gang.tasks))
-        return greedy(self.candidates, room, self.shares, starts, self.fit)
+        return greedy(self.candidates, capacity, self.shares, starts, self.fit)
 
 
 def wanted_of(values: Floats, formulation: Formulation) -> Wanted:

@@ -2,8 +2,8 @@
 
 A gang is served in one of four manners. `entitled`: others leave for it, so it lies inside its guarantees as a whole. `fair`:
 others leave for it, and it lies inside its fair shares. `displacing`: it stands before lower work of its queue, which holds more
-than it is guaranteed. `free`: nobody leaves for it, so it starts on what is free now. Whoever may lawfully be evicted may leave,
-for whomever, and there is room as on one large node: more than a plan may do (docs/solver.md).
+than it is guaranteed. `free`: no job leaves for it, so it starts on what is free now. Every job that may be evicted may leave,
+for any other, and there is room as on one large node: more than a plan may do (docs/solver.md).
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class Served(NamedTuple):
 
 @dataclass(slots=True)
 class EntitledBound:
-    """The program, and what its columns mean. `room`: what is free now; `freeable`: what there is if all leave who may."""
+    """The program, and what its columns mean. `capacity`: free now; `freeable`: what there is if all jobs leave that may."""
 
     candidates: Sequence[StartCandidate]
     layers: Sequence[SubLayer]
     shares: Shares
-    room: FreeCapacity
+    capacity: FreeCapacity
     freeable: Freeable
     builder: ProgramBuilder = field(default_factory=ProgramBuilder)
     columns: dict[Served, int] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class EntitledBound:
     def _inside(
         self, served: Sequence[tuple[JobStart, Manner | None]], gone: Sequence[tuple[QueueName, Charge]]
     ) -> dict[Segment, int]:
-        """Milli-GPU inside guarantees, beside those of who displaces lower work: its queue holds these first."""
+        """Milli-GPU inside guarantees, beside those of jobs that displace lower work: their queue holds these first."""
         milli, displaced = dict[Segment, int](), list[tuple[QueueName, Charge]]()
         for start, manner in served:
             if manner in ("displacing", None):
@@ -198,11 +198,11 @@ class EntitledBound:
     def _free(self, gpu_type: GpuType, gpus: int) -> int:
         """How many tasks of so many GPUs find room now."""
         if (gpu_type, gpus) not in self._slots:
-            self._slots[gpu_type, gpus] = int(self.room.slots(Shape(gpus), gpu_type).sum())
+            self._slots[gpu_type, gpus] = int(self.capacity.slots(Shape(gpus), gpu_type).sum())
         return self._slots[gpu_type, gpus]
 
     def _rows_of_room(self) -> None:
-        """Slots by size of tasks, as in solver/milp/capacity: of what is free, and once all have left who may."""
+        """Slots by size of tasks, as in solver/milp/capacity: of what is free, and once all jobs have left that may."""
         sizes = sorted({(task[0], task[1]) for known in self.columns for task in known.ask.tasks})
         slots = {ask: [(size, ask.slots(*size)) for size in sizes] for ask in {known.ask for known in self.columns}}
         terms: dict[tuple[GpuType, int], dict[int, float]] = {size: {} for size in sizes}
@@ -219,10 +219,10 @@ class EntitledBound:
 
     def _rows_of_max(self) -> None:
         for line, terms in self._charged(lambda _: True).items():
-            room = self.shares.left_under_max(line)
-            if room is not None:
+            left = self.shares.left_under_max(line)
+            if left is not None:
                 gone = [(column, -1.0) for column in self._leaving_below(line)]
-                self.builder.at_most(summed([*terms, *gone]), room / MILLI_PER_GPU)
+                self.builder.at_most(summed([*terms, *gone]), left / MILLI_PER_GPU)
 
     def _leaving_below(self, line: QuotaLine) -> Iterator[int]:
         if line in self.leaving:
@@ -247,13 +247,13 @@ class EntitledBound:
         return terms
 
     def _columns_inside(self, entitled: Loosening) -> None:
-        """GPUs of each segment that lie inside guarantees, as the layers count them, beside those of who displaces lower work."""
-        takers: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
+        """GPUs of each segment that lie inside guarantees, as the layers count them, beside jobs that displace lower work."""
+        asking: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
         for served, column in self.columns.items():
             for gpu_type, milli in served.ask.charge if served.manner != "displacing" else ():
-                takers[served.segment(gpu_type)].append((column, -milli / MILLI_PER_GPU))
+                asking[served.segment(gpu_type)].append((column, -milli / MILLI_PER_GPU))
         lines: dict[QuotaLine, list[tuple[int, float]]] = defaultdict(list)
-        for segment, terms in sorted(takers.items()):
+        for segment, terms in sorted(asking.items()):
             path = self.shares.tree.lines(segment.queue, segment.gpu_type)
             most = min(map(entitled.most, path), default=0)
             if most > 0:
@@ -266,7 +266,7 @@ class EntitledBound:
             self.builder.at_most(summed([*terms, *((column, -factor) for column, factor in more)]), left)
 
     def _rows_of_displacing(self, entitled: Loosening) -> None:
-        """Who displaces lower work is inside, beside all others who are, once that has left.
+        """A job that displaces lower work is inside, beside all others that are, once that has left.
 
         The first of them was not inside as things stood: all get less than what leaves and what it got. (Of two types it may have
         been inside one.)

@@ -24,7 +24,7 @@ Free = tuple[tuple[int, int, int], ...]
 """Whole GPUs, CPU and memory that are free on each node."""
 
 State = tuple[Free, ...]
-"""What is free to each view (those whom the same reservations hold back), in the order of the views."""
+"""What is free to each view (jobs that the same reservations hold back), in the order of the views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class _Task(NamedTuple):
 class PackingSearch:
     """Looks for places in one room. `steps`: nodes that may still be tried for tasks, over all questions."""
 
-    room: FreeCapacity
+    capacity: FreeCapacity
     steps: int
     _views: dict[Against, FreeCapacity] = field(default_factory=dict)
 
     def places(self, gangs: Sequence[PackingRequest]) -> tuple[Hosts, ...] | None:
         """Nodes for all of them together; None: there are none. Raises TooManyWaysError, and ValueError for parts of GPUs."""
-        if self.room.partitions or any(gang.asks_for_parts for gang in gangs):
+        if self.capacity.partitions or any(gang.asks_for_parts for gang in gangs):
             raise ValueError("parts of GPUs are not tried")
         order = sorted(range(len(gangs)), key=lambda number: gangs[number].hardness)
         views = sorted({NOBODY, *(gang.candidate.against for gang in gangs)}, key=sorted)
@@ -81,14 +81,14 @@ class PackingSearch:
         return None if hosts is None else tuple(place for _, place in sorted(zip(order, hosts, strict=True)))
 
     def view(self, against: Against) -> FreeCapacity:
-        """The room as those see it whom these reservations hold back."""
+        """The room as jobs see it that these reservations hold back."""
         if against not in self._views:
-            self._views[against] = seen(self.room, against)
+            self._views[against] = seen(self.capacity, against)
         return self._views[against]
 
     def _free(self, against: Against) -> Free:
-        room = self.view(against)
-        columns = (room.free_gpus.tolist(), room.free_cpu.tolist(), room.free_memory.tolist())
+        capacity = self.view(against)
+        columns = (capacity.free_gpus.tolist(), capacity.free_cpu.tolist(), capacity.free_memory.tolist())
         return tuple(zip(*columns, strict=True))
 
     def _side_by_side(
@@ -121,14 +121,14 @@ class PackingSearch:
                 yield tuple(hosts), after
 
     def _domains(self, gang: PackingRequest) -> Iterator[list[int]]:
-        open_nodes = [node for node, is_open in enumerate(self.room.open_nodes.tolist()) if is_open]
+        open_nodes = [node for node, is_open in enumerate(self.capacity.open_nodes.tolist()) if is_open]
         if gang.pool is not None:
-            pools = self.room.topology["pool"].of_node
+            pools = self.capacity.topology["pool"].of_node
             open_nodes = [node for node in open_nodes if pools[node] == gang.pool]
         if gang.level is None:
             yield open_nodes
             return
-        of_node = self.room.topology[gang.level].of_node.tolist()
+        of_node = self.capacity.topology[gang.level].of_node.tolist()
         for domain in sorted({of_node[node] for node in open_nodes}):
             yield [node for node in open_nodes if of_node[node] == domain]
 
@@ -156,13 +156,13 @@ class PackingSearch:
     def _candidates(
         self, gang: PackingRequest, tasks: Sequence[_Task], before: tuple[int, ...], domain: Sequence[int]
     ) -> Iterator[int]:
-        """Nodes that type, set, bundle and spreads allow; alike tasks in ascending order, since it doesn't matter who is where."""
+        """Nodes that type, set, bundle and spreads allow; alike tasks ascending, since which is where doesn't matter."""
         task, alike = tasks[len(before)], [(t, n) for t, n in zip(tasks, before, strict=False)]
         mates = [node for other, node in alike if (other.group, other.bundle) == (task.group, task.bundle)]
-        of_node = self.room.topology[task.within].of_node if task.within and mates else None
-        allowed = self.room.sets.get(nodes_of(task.shape))
+        of_node = self.capacity.topology[task.within].of_node if task.within and mates else None
+        allowed = self.capacity.sets.get(nodes_of(task.shape))
         for node in domain:
-            if (task.gpu_type not in (None, self.room.nodes[node].gpu_type)) or (mates and node < mates[-1]):
+            if (task.gpu_type not in (None, self.capacity.nodes[node].gpu_type)) or (mates and node < mates[-1]):
                 continue
             if allowed is not None and not allowed[node]:
                 continue
@@ -183,7 +183,7 @@ class PackingSearch:
         return sum(self._domain(spread.level, other) == there for other in before) >= spread.max_per_domain
 
     def _domain(self, level: SpreadLevel, node: int) -> int:
-        return node if level == "node" else int(self.room.topology[level].of_node[node])
+        return node if level == "node" else int(self.capacity.topology[level].of_node[node])
 
 
 def _tasks(gang: PackingRequest) -> list[_Task]:

@@ -6,7 +6,7 @@ inside fair shares; `y` whether all of a class that stands in line start; `o` wh
 trust domain; `x` what a queue weighs above what it does not lend; `u` tasks in parts of split cells. There is no column per
 node or per alike job.
 Rows: no class starts more gangs than it has; every `a` finds its `w`; slots per cell; bundles in closer domains; max,
-guarantee and fair share of every queue on the path; what is not lent; in strict queues nobody before those ahead of it.
+guarantee and fair share of every queue on the path; what is not lent; in strict queues no job before those ahead of it.
 Layers: entitled demand, fair shares, what is left over, each by sub-layer; fit; weights of GPU types (docs/solver.md: formulas).
 """
 
@@ -55,7 +55,7 @@ class Formulation:
     entitled: dict[Segment, int] = field(default_factory=dict)
     fair: dict[Segment, int] = field(default_factory=dict)
     all_started: dict[int, int] = field(default_factory=dict)
-    takers: tuple[DemandColumn, ...] = ()
+    demands: tuple[DemandColumn, ...] = ()
     lending: LendingRows = field(init=False)
     split: Split = field(init=False)
     _seen: dict[Against, Cells] = field(default_factory=dict)
@@ -65,25 +65,25 @@ class Formulation:
     def __post_init__(self) -> None:
         self.lending = LendingRows(self.builder, self.shares)
         self.split = Split(self.builder, self.cells, self._cells_of)
-        asked, topology = {known.topology for known in self.classes}, self.cells.room.topology
+        asked, topology = {known.topology for known in self.classes}, self.cells.capacity.topology
         self._ladders = {each: ladder(topology, each) for each in asked}
 
     def state(self) -> None:
         """Write all columns, rows and layers."""
         self._columns_for_ways()
-        self.takers = tuple(self._takers())
+        self.demands = tuple(self._demand_columns())
         demand = self._demand_by_kind()
-        for kind, takers in demand.items():
+        for kind, asking in demand.items():
             self.flows[kind] = self._columns_for_flow(kind)
             flowing = [(column, -1.0) for column in self.flows[kind].values()]
-            self.builder.equal(summed([*takers, *flowing]), 0.0)
+            self.builder.equal(summed([*asking, *flowing]), 0.0)
         self.split.state(self.flows)
         self._growth_near_its_gangs(demand)
         for view, cells in self.views():
             flows = {kind: columns for kind, columns in self.flows.items() if kind.against >= view}
             CapacityRows(self.builder, view, cells, flows, self.split.columns, self.opened).state()
         self._quota_rows()
-        self.lending.state(self.takers)
+        self.lending.state(self.demands)
         self.all_started = LineRows(self.builder, self.classes, self.ways).state()
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
         self.fair = self._columns_inside(self.shares.fair_room, binds=False)
@@ -127,14 +127,14 @@ class Formulation:
         return FlowKind(self.kept_at(way), way.pool, (part,), self.classes[way.job_class].against)
 
     def views(self) -> Iterable[tuple[Against, Cells]]:
-        """Each set of reservations that holds somebody back, with the cells of the room beside what they keep."""
+        """Each set of reservations that holds a job back, with the cells of the room beside what they keep."""
         for view in sorted({NOBODY, *(known.against for known in self.classes)}, key=sorted):
             yield view, self._cells_of(view)
 
     def _cells_of(self, view: Against) -> Cells:
         if view not in self._seen:
             cells = self.cells
-            self._seen[view] = Cells(seen(cells.room, view), cells.level, cells.parts) if view else cells
+            self._seen[view] = Cells(seen(cells.capacity, view), cells.level, cells.parts) if view else cells
         return self._seen[view]
 
     def kept_at(self, way: Way) -> Level | None:
@@ -188,7 +188,7 @@ class Formulation:
                 hosts = [(columns[domain], most) for columns, most in hosts_of if domain in columns]
                 self.builder.at_most(summed([(column, 1.0), *hosts, *alike]), 0.0)
 
-    def _takers(self) -> Iterable[DemandColumn]:
+    def _demand_columns(self) -> Iterable[DemandColumn]:
         for way, column in self.ways.items():
             known, worth = self.classes[way.job_class], way.option.worth
             unfit, inside_only = misfit(worth, way.option, way.strain), known.is_inside_only(way.option)
@@ -229,7 +229,7 @@ class Formulation:
     def _ways(self, number: int, job_class: JobClass, option: Option) -> Iterable[Way]:
         for level, strain in self._ladders[job_class.topology]:
             if level == "pool" and is_wider(level, self.cells.level):
-                pools = range(len(self.cells.room.topology["pool"].names))
+                pools = range(len(self.cells.capacity.topology["pool"].names))
                 yield from (Way(number, option, level, pool, strain) for pool in pools)
             else:
                 yield Way(number, option, level, None, strain)
@@ -261,9 +261,9 @@ class Formulation:
     def _quota_rows(self) -> None:
         terms: dict[QuotaLine | CapLine, list[tuple[int, float]]] = defaultdict(list)
         room_of: dict[QuotaLine | CapLine, int] = {}
-        for taker in self.takers:
-            for line, amount, room in self._caps(taker.job_class, taker.charge, taker.beside):
-                terms[line].append((taker.column, amount / _unit(line)))
+        for demand in self.demands:
+            for line, amount, room in self._caps(demand.job_class, demand.charge, demand.beside):
+                terms[line].append((demand.column, amount / _unit(line)))
                 room_of[line] = room
         for line, room in room_of.items():
             self.builder.at_most(summed(terms[line]), room / _unit(line))
@@ -275,14 +275,14 @@ class Formulation:
         """
         columns: dict[Segment, int] = {}
         inside: dict[QuotaLine, list[tuple[int, float]]] = defaultdict(list)
-        for segment, takers in sorted(by_segment(self.takers).items()):
+        for segment, asking in sorted(by_segment(self.demands).items()):
             lines = self.shares.tree.lines(segment.queue, segment.gpu_type)
-            room = min(room_of(line) for line in lines)
+            left = min(room_of(line) for line in lines)
             must = binds and not segment.may_borrow
-            if not room and not must:
+            if not left and not must:
                 continue
-            column = columns[segment] = self.builder.column(room / MILLI_PER_GPU, integer=False)
-            tied = summed([(column, 1.0), *((way, -gpus) for way, gpus in takers)])
+            column = columns[segment] = self.builder.column(left / MILLI_PER_GPU, integer=False)
+            tied = summed([(column, 1.0), *((way, -gpus) for way, gpus in asking)])
             if must:
                 self.builder.equal(tied, 0.0)
             else:
@@ -294,18 +294,20 @@ class Formulation:
         return columns
 
     def _layers(self) -> None:
-        weight = {(taker.layer, taker.job_class.band): taker.job_class.weight for taker in self.takers}
+        weight = {(demand.layer, demand.job_class.band): demand.job_class.weight for demand in self.demands}
         for kind, columns, exact in ((ENTITLED, self.entitled, True), (FAIR, self.fair, False)):
             for layer in self.sub_layers:
                 inside = {segment: column for segment, column in columns.items() if segment.sub_layer == layer}
                 terms = {column: weight[segment.sub_layer, segment.band] for segment, column in inside.items()}
                 self.builder.maximise(f"{kind}{layer}", terms, exact=exact)
         for layer in self.sub_layers:
-            mine = {known.column: known.job_class.weight * known.worth for known in self.takers if known.layer == layer}
+            mine = {
+                known.column: known.job_class.weight * known.worth for known in self.demands if known.layer == layer
+            }
             self.builder.maximise(f"{LEFTOVER}{layer}", mine)
-        self.builder.maximise(FIT, {taker.column: -taker.misfit for taker in self.takers})
+        self.builder.maximise(FIT, {demand.column: -demand.misfit for demand in self.demands})
         self.builder.maximise(
-            TYPE_WEIGHT, {known.column: -known.excess_weight for known in self.takers if known.excess_weight}
+            TYPE_WEIGHT, {known.column: -known.excess_weight for known in self.demands if known.excess_weight}
         )
 
 

@@ -89,7 +89,7 @@ def _begin_at(model: highspy.Highs, point: Floats) -> None:
 
 
 def _is_looked_into(effort: Effort, size: int, objective: Objective) -> bool:
-    """No answer depends on layers that are not branched over: only who asks for bounds has them looked into."""
+    """No answer depends on layers that are not branched over: only a caller that asks for bounds has them looked into."""
     if effort.bounding:
         return objective.exact or size <= ALL_BOUNDED_COLUMNS_MAX
     return size <= ALL_BRANCHED_COLUMNS_MAX

@@ -27,7 +27,7 @@ class Hints:
         """The nodes for the next gang that is served this way; None: any."""
         cells = self.formulation.cells
         if not cells.parts and way.pool is not None:
-            mask: Mask = cells.room.topology["pool"].of_node == way.pool
+            mask: Mask = cells.capacity.topology["pool"].of_node == way.pool
             return mask
         if not cells.parts and not self.formulation.kept_at(way):
             return None

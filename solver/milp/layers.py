@@ -117,7 +117,7 @@ class Layers:
         return Reached(value, max(bound, value))
 
     def leave(self, objective: Objective) -> Reached:
-        """What the best point reaches in a layer that nobody looks into."""
+        """What the best point reaches in a layer that is not looked into."""
         return Reached(self._value(objective), np.inf)
 
     def _value(self, objective: Objective) -> float:
@@ -153,7 +153,7 @@ class Layers:
 
 
 class QuietHighs(highspy.Highs):
-    """From 1.16 on HiGHS prints who it is once its callbacks are set, which `highspy.Highs()` does before it can be told not to."""
+    """From 1.16 on HiGHS prints a banner once its callbacks are set, which `highspy.Highs()` does before it can be told not to."""
 
     def enableCallbacks(self) -> None:  # noqa: N802  # by that name HiGHS calls it
         """As before, once it has been told."""

@@ -31,12 +31,12 @@ class LendingRows:
     columns: dict[QuotaLine, int] = field(default_factory=dict)
     _started: dict[QuotaLine, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
 
-    def state(self, takers: Iterable[DemandColumn]) -> None:
+    def state(self, demands: Iterable[DemandColumn]) -> None:
         """Write them for every type of which anything is kept back."""
-        for taker in takers:
-            for gpu_type, milli in taker.charge.items():
-                line = QuotaLine(taker.job_class.queue, gpu_type)
-                self._started[line].append((taker.column, milli / MILLI_PER_GPU))
+        for demand in demands:
+            for gpu_type, milli in demand.charge.items():
+                line = QuotaLine(demand.job_class.queue, gpu_type)
+                self._started[line].append((demand.column, milli / MILLI_PER_GPU))
         before = QuotaHeadroom(self.shares).weights
         for gpu_type, weight in before.total.items():
             roots = [QuotaLine(root.name, gpu_type) for root in self.shares.tree.children.get(None, ())]

@@ -26,7 +26,7 @@ class LineRows:
     ways: Mapping[Way, int]
 
     def state(self) -> dict[int, int]:
-        """Write them all; returns the column `y` of each class that somebody stands behind."""
+        """Write them all; returns the column `y` of each class that others stand behind."""
         columns: dict[int, list[tuple[Way, int]]] = {}
         for way, column in self.ways.items():
             columns.setdefault(way.job_class, []).append((way, column))
@@ -44,7 +44,7 @@ class LineRows:
     def _in_line(self) -> Iterator[tuple[int, int]]:
         """Pairs of a class and one ahead of it in its strict queue, nearest first.
 
-        Whom a class would delay, those who take the same behind it would delay too: so its pairs
+        What a class would delay, classes behind it that take the same would delay too: so its pairs
         end at the first that takes the same.
         """
         lines: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What is left of guarantees or fair shares as others leave, for a program that leaves open who does."""
+"""What is left of guarantees or fair shares as others leave, for a program that leaves open which jobs do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Loosening:
     """What is left of nested lines as others leave: linear in the columns `leaving`, and never less than it can be.
 
     What is left, the limit less min(limit, use), is convex in the use: it lies below the straight line between what it is if
-    nobody leaves and if everybody does.
+    no job leaves and if all do.
     """
 
     shares: Shares
@@ -24,7 +24,7 @@ class Loosening:
     _known: dict[QuotaLine, tuple[int, int, list[tuple[int, float]]]] = field(default_factory=dict)
 
     def left(self, line: QuotaLine) -> tuple[float, list[tuple[int, float]]]:
-        """GPUs that are left if nobody leaves, and what each column of those who do adds."""
+        """GPUs that are left if no job leaves, and what each column of leaving ones adds."""
         limit = self.limits.get(line, 0)
         now, _, terms = self._inside(line)
         return (limit - now) / MILLI_PER_GPU, terms

@@ -85,7 +85,7 @@ class Effort:
 class Reached:
     """What one layer reached, and the most that any point could reach in it, given what the layers before it reached.
 
-    The bound of a layer that nobody looked into is infinite.
+    The bound of a layer that was not looked into is infinite.
     """
 
     value: float
@@ -94,7 +94,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Values of all columns, one result per objective, who computed them, and whether a clock cut the work short."""
+    """Values of all columns, one result per objective, what computed them, and whether a clock cut the work short."""
 
     values: Floats
     reached: tuple[Reached, ...]

@@ -25,20 +25,17 @@ from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import MigShape, Shape
-from solver.model.snapshot import charged
 from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
 from solver.placement.placement import PlacedGang, least_tasks, place, realised
 from solver.placement.starts import JobStart, held_by
 from solver.placement.strain import strain_of
 from solver.policy.policy import SolverLimits
-from solver.policy.tree import QuotaLine
 from solver.preemption.consolidation import ABOUT, Move, still
 from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
-from solver.quota.entitlement import charge_of_tasks
 from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
@@ -110,7 +107,7 @@ class PreemptionDecision:
             self.tier,
             making.attempts,
             making.policy.scheduling.evictions,
-            self._firm_used(),
+            making.firm_used(),
             len(making.gone),
             families,
             making.moving.candidates(self._gpu_types(), making.attempts.room, making.gone),
@@ -246,19 +243,6 @@ class PreemptionDecision:
         means[~self.making.givers.stays] = UNLAWFUL
         return means
 
-    def _firm_used(self) -> Mapping[QuotaLine, int]:
-        """Milli-GPU that not preemptible work holds, by every queue on its path."""
-        making, used = self.making, defaultdict[QuotaLine, int](int)
-        tree, types = making.attempts.headroom.shares.tree, making.snapshot.gpu_types
-        held = [(job, charge_of_tasks(tasks, types)) for job, tasks in charged(making.snapshot)]
-        for job, charge in (*held, *making.served):
-            known = making.policy.priority_class(job)
-            if known is not None and not known.preemptible:
-                for kind, milli in charge.items():
-                    for line in tree.lines(job.spec.queue, kind):
-                        used[line] += milli
-        return used
-
     def _realised(self, values: Floats) -> tuple[list[ServedJob], list[MovingJob]]:
         """Who is served, and who moves, each with its nodes."""
         nodes = self._nodes(values)
@@ -297,7 +281,10 @@ class PreemptionDecision:
                 free, count = slots[kind.slot, cell], round(values[column])
                 nodes[kind] += free[:count]
                 del free[:count]
-            nodes[kind].sort(key=lambda node: (*self._where(room, node), node))
+            # Those that come first have what is free now.
+            free_now = self.making.attempts.room.free_gpus
+            apart = kind.tied_to is None
+            nodes[kind].sort(key=lambda node: (-int(free_now[node]) * apart, *self._where(room, node), node))
         return nodes
 
     @staticmethod

@@ -7,8 +7,8 @@ of 8, 4, 2 and 1 that can be split, so that a bundle kept whole is worth what a 
 by which expected tasks may use their type, and by whether their free CPU suffices for the GPUs that are free there.
 
 How much will come is not known. So prices are averages over `OUTLOOKS`: the mix repeated until it asks for so many times
-the free GPUs. Tasks bound to some GPU types count `BOUND_MORE` times: who leaves scarce types alone too late can't
-make up for it, who does so too early can.
+the free GPUs. Tasks bound to some GPU types count `BOUND_MORE` times: leaving scarce types alone too late can't be
+made up for, doing so too early can.
 
 An Optimiser answers with values of columns and not with dual values: it is given the dual program.
 """
@@ -66,7 +66,7 @@ Kind = tuple[int, int, tuple[GpuType, ...]]
 class _Market:
     """One program being stated: columns of the primal are lists of (row, factor), with their worth."""
 
-    room: FreeCapacity
+    capacity: FreeCapacity
     kinds: Mapping[Kind, tuple[float, float, float]]
     group_of_node: Ints
     types_of_group: list[GpuType]
@@ -91,15 +91,15 @@ class _Market:
         self.columns.append((worth, [(row, factor) for row, factor in entries if factor]))
 
     def _supply(self) -> None:
-        room = self.room
-        for node in np.flatnonzero(room.open_nodes).tolist():
-            group, whole = int(self.group_of_node[node]), int(room.free_gpus[node])
-            self.limits["cpu", group] += max(0, int(room.free_cpu[node])) / CORE
-            self.limits["memory", group] += max(0, int(room.free_memory[node])) / GIB
+        capacity = self.capacity
+        for node in np.flatnonzero(capacity.open_nodes).tolist():
+            group, whole = int(self.group_of_node[node]), int(capacity.free_gpus[node])
+            self.limits["cpu", group] += max(0, int(capacity.free_cpu[node])) / CORE
+            self.limits["memory", group] += max(0, int(capacity.free_memory[node])) / GIB
             for bundle in self.bundles:
                 self.limits["whole", group, bundle] += whole // bundle
                 whole %= bundle
-            for gpu in room.shared.get(node, ()):
+            for gpu in capacity.shared.get(node, ()):
                 if gpu.healthy and gpu.free_milli > 0:
                     self.limits["left", group, int(self.level[gpu.free_milli])] += 1.0
 
@@ -135,24 +135,24 @@ class _Market:
 
 
 def fit_for(
-    snapshot: Snapshot, room: FreeCapacity, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
+    snapshot: Snapshot, capacity: FreeCapacity, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
 ) -> Fit | None:
-    """What chooses among places that are otherwise alike; None where nobody asks for a part of a GPU: best fit does there."""
-    expected = expected_of(snapshot.jobs, room.gpu_types, sharing)
+    """What chooses among places that are otherwise alike; None where no job asks for a part of a GPU: best fit does there."""
+    expected = expected_of(snapshot.jobs, capacity.gpu_types, sharing)
     if not expected.has_fractions:
         return None
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)
-    return Fit.of(expected, prices_of(room, expected, optimiser, effort) if optimiser else None, room)
+    return Fit.of(expected, prices_of(capacity, expected, optimiser, effort) if optimiser else None, capacity)
 
 
-def prices_of(room: FreeCapacity, expected: Expected, optimiser: Optimiser, effort: Effort) -> Prices | None:
+def prices_of(capacity: FreeCapacity, expected: Expected, optimiser: Optimiser, effort: Effort) -> Prices | None:
     """The prices of a room's free capacity; None where nothing is free or expected, or the optimiser gave no answer."""
-    parts = sum(max(0, gpu.free_milli) for gpus in room.shared.values() for gpu in gpus)
-    free = int(room.free_gpus.sum()) * MILLI_PER_GPU + parts
+    parts = sum(max(0, gpu.free_milli) for gpus in capacity.shared.values() for gpu in gpus)
+    free = int(capacity.free_gpus.sum()) * MILLI_PER_GPU + parts
     wanted = sum(need.all_milli * count for need, count in expected.tasks.items())
     if not free or not wanted:
         return None
-    market = _market(room, expected)
+    market = _market(capacity, expected)
     market.state()
     return _solved(market, free / wanted, optimiser, effort)
 
@@ -185,7 +185,7 @@ def _solved(market: _Market, repeats: float, optimiser: Optimiser, effort: Effor
 def _read(market: _Market, price: Mapping[Row, float]) -> Prices:
     """Prices of rows, in GPUs, as prices of what nodes have, in milli-GPU."""
     groups = len(market.types_of_group)
-    gpus_max = max(len(node.gpus) for node in market.room.nodes)
+    gpus_max = max(len(node.gpus) for node in market.capacity.nodes)
     whole, divided = np.zeros((groups, gpus_max + 1)), np.zeros((groups, MILLI_PER_GPU + 1))
     for group in range(groups):
         for count in range(gpus_max + 1):
@@ -201,13 +201,13 @@ def _read(market: _Market, price: Mapping[Row, float]) -> Prices:
     return Prices(market.group_of_node, whole * scale, divided * scale, cpu * scale, memory * scale)
 
 
-def _market(room: FreeCapacity, expected: Expected) -> _Market:
+def _market(capacity: FreeCapacity, expected: Expected) -> _Market:
     kinds = _kinds(expected)
     sizes = sorted({milli for _, milli, _ in kinds if milli})
     largest = max(gpus for gpus, _, _ in kinds)
-    group_of_node, types_of_group = _groups(room, expected)
+    group_of_node, types_of_group = _groups(capacity, expected)
     return _Market(
-        room,
+        capacity,
         kinds,
         group_of_node,
         types_of_group,
@@ -230,21 +230,23 @@ def _kinds(expected: Expected) -> dict[Kind, tuple[float, float, float]]:
     }
 
 
-def _groups(room: FreeCapacity, expected: Expected) -> tuple[Ints, list[GpuType]]:
+def _groups(capacity: FreeCapacity, expected: Expected) -> tuple[Ints, list[GpuType]]:
     """The group of each node, and a GPU type of each group, which stands for all that the same tasks may use."""
     wishes = sorted({need.gpu_types for need in expected.tasks if need.gpu_types})
-    able = [tuple(gpu_type in wish for wish in wishes) for gpu_type in room.gpu_types]
-    free = room.free_gpus * MILLI_PER_GPU
-    for node, gpus in room.shared.items():
+    able = [tuple(gpu_type in wish for wish in wishes) for gpu_type in capacity.gpu_types]
+    free = capacity.free_gpus * MILLI_PER_GPU
+    for node, gpus in capacity.shared.items():
         free[node] += sum(max(0, gpu.free_milli) for gpu in gpus if gpu.healthy)
     sharers = [(need, count) for need, count in expected.tasks.items() if need.uses_gpus]
     cpu = sum(need.cpu * count for need, count in sharers)
     milli = sum(need.all_milli * count for need, count in sharers)
-    rich = (free <= ENOUGH_GPU_MILLI) | (room.free_cpu * milli > free * cpu)
-    keys = [(able[kind], bool(enough)) for kind, enough in zip(room.type_of_node.tolist(), rich.tolist(), strict=True)]
+    rich = (free <= ENOUGH_GPU_MILLI) | (capacity.free_cpu * milli > free * cpu)
+    keys = [
+        (able[kind], bool(enough)) for kind, enough in zip(capacity.type_of_node.tolist(), rich.tolist(), strict=True)
+    ]
     ordered = sorted(set(keys))
     index = {key: number for number, key in enumerate(ordered)}
-    types = [room.gpu_types[able.index(key[0])] for key in ordered]
+    types = [capacity.gpu_types[able.index(key[0])] for key in ordered]
     return np.array([index[key] for key in keys], dtype=np.int64), types
 
 

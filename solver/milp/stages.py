@@ -1,7 +1,7 @@
 """A good point of a large program without branching over all of it: relax and fix.
 
-One exact layer after the other is branched over while the takers of those below are parts of a whole, and those of the layers
-above stay as they were chosen (Pochet and Wolsey, Production Planning by Mixed Integer Programming, 2006, section 3.6).
+One exact layer after the other is branched over while the served columns of those below are parts of a whole, and those above stay
+as they were chosen (Pochet and Wolsey, Production Planning by Mixed Integer Programming, 2006, section 3.6).
 docs/solver.md says what it gains and takes.
 """
 
@@ -38,12 +38,12 @@ BRANCHING = {
 class Stages:
     """Improves on a point of a program in its exact layers.
 
-    `takers`: whole columns that count in a layer; `flows`: those that say where takers go.
+    `served`: whole columns that count in a layer; `flows`: those that say where these go.
     """
 
     models: Models
     layers: tuple[Objective, ...] = field(init=False)
-    takers: Mask = field(init=False)
+    served: Mask = field(init=False)
     flows: Mask = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,8 +52,8 @@ class Stages:
         counted = np.zeros(len(program.lower), dtype=bool)
         for objective in program.objectives:
             counted[objective.columns] = True
-        self.takers = counted & program.integer
-        self.flows = self._tied(self.takers) & ~self.takers
+        self.served = counted & program.integer
+        self.flows = self._tied(self.served) & ~self.served
 
     def improve(self, best: Floats) -> Floats:
         """A point that is better in the first exact layer in which they differ, or the same."""
@@ -77,15 +77,15 @@ class Stages:
         program, model = self.models.program, self.models.copy(reduced=True)
         for name, value in BRANCHING.items():
             model.setOptionValue(name, value)
-        whole, fixed = program.integer & ~self.takers & ~self.flows, np.zeros(len(program.lower), dtype=bool)
+        whole, fixed = program.integer & ~self.served & ~self.flows, np.zeros(len(program.lower), dtype=bool)
         make_whole(model, ~whole, whole=False)
         for objective in self.layers[:proven]:
             self.models.lock(model, objective, objective.value(best))
-            whole |= self._made_whole(model, whole, self._takers_of(objective))
+            whole |= self._made_whole(model, whole, self._served_of(objective))
         point = None
         for objective, following in zip(self.layers[proven:], (*self.layers[proven + 1 :], None), strict=True):
-            mine = self._takers_of(objective)
-            whole |= self._made_whole(model, whole, mine if following else self.takers | self.flows)
+            mine = self._served_of(objective)
+            whole |= self._made_whole(model, whole, mine if following else self.served | self.flows)
             self.models.aim(model, objective, following, AHEAD / self._most(following) if following else 0.0)
             point = self.models.branched(model)
             if point is None:
@@ -99,18 +99,18 @@ class Stages:
         """What nothing can exceed in a layer; at least one GPU."""
         return max(1.0, float(objective.coefficients.clip(min=0) @ self.models.program.upper[objective.columns]))
 
-    def _made_whole(self, model: highspy.Highs, whole: Mask, takers: Mask) -> Mask:
-        """These takers and where they go are whole from now on."""
-        more = (takers | (self._tied(takers) & self.flows)) & ~whole
+    def _made_whole(self, model: highspy.Highs, whole: Mask, served: Mask) -> Mask:
+        """These served columns and where they go are whole from now on."""
+        more = (served | (self._tied(served) & self.flows)) & ~whole
         make_whole(model, more, whole=True)
         return more
 
-    def _takers_of(self, objective: Objective) -> Mask:
+    def _served_of(self, objective: Objective) -> Mask:
         """Those that share a row with a column that counts in this layer."""
         program = self.models.program
         counted = np.zeros(len(program.lower), dtype=bool)
         counted[objective.columns] = True
-        return self._beside(counted, np.ones(len(program.row_lower), dtype=bool)) & self.takers
+        return self._beside(counted, np.ones(len(program.row_lower), dtype=bool)) & self.served
 
     def _tied(self, columns: Mask) -> Mask:
         """Whole columns that follow from these: they share an equation."""

@@ -44,7 +44,7 @@ class StartDecision:
 
     @property
     def certificate(self) -> Certificate:
-        """That of a round in which nobody leaves."""
+        """That of a round in which no job leaves."""
         return with_layers(self.by, self.layers())
 
 
@@ -58,35 +58,35 @@ class PendingDecision:
 
 def begin(
     candidates: Sequence[StartCandidate],
-    room: FreeCapacity,
+    capacity: FreeCapacity,
     shares: Shares,
     limits: SolverLimits,
     optimiser: Optimiser | None,
     fit_of: Callable[[], Fit | None] = lambda: None,
 ) -> PendingDecision:
-    """Choose who starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
+    """Choose what starts: the greedy answer, or the program's where that is better in the first layer in which they differ.
 
     The program is asked where there is something to choose, and its answer waited for later. `fit_of`: what chooses among places
-    that are otherwise alike, where somebody could have one.
+    that are otherwise alike, where a job could have one.
     """
-    able = able_to_start(candidates, room, shares)
+    able = able_to_start(candidates, capacity, shares)
     fit = fit_of() if able else None
-    choice = _Choice(able, room, shares, limits, greedy(able, room.copy(), shares, fit=fit))
+    choice = _Choice(able, capacity, shares, limits, greedy(able, capacity.copy(), shares, fit=fit))
     if optimiser is None or not choice.is_open:
         answer = choice.greedy_answer()
         return PendingDecision(False, lambda: answer)
     formulation, effort = choice.stated(choice.contending), choice.effort
-    deciding = Deciding(formulation, room, able, shares, optimiser, effort, fit)
+    deciding = Deciding(formulation, capacity, able, shares, optimiser, effort, fit)
     waiting = partial(deciding.until_placed, choice.first) if effort.exact else deciding.begin(choice.first)
     return PendingDecision(True, lambda: choice.better_of_both(waiting(), formulation))
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """What there is to choose: those who are able to start, where, and whom of them greedy starts `first`."""
+    """What there is to choose: the jobs that are able to start, where, and which of them greedy starts `first`."""
 
     able: tuple[StartCandidate, ...]
-    room: FreeCapacity
+    capacity: FreeCapacity
     shares: Shares
     limits: SolverLimits
     first: tuple[JobStart, ...]
@@ -119,15 +119,15 @@ class _Choice:
 
     @cached_property
     def contending(self) -> tuple[StartCandidate, ...]:
-        """Those whom the program chooses among."""
+        """The candidates that the program chooses among."""
         started = {start.candidate.job.name for start in self.first}
-        return self.able if self.effort.exact else contenders(self.able, started, self.shares, self.room)
+        return self.able if self.effort.exact else contenders(self.able, started, self.shares, self.capacity)
 
     def stated(self, candidates: Sequence[StartCandidate]) -> Formulation:
-        """The program of who of these starts."""
+        """The program of which of these start."""
         classes = classes_of(candidates)
         level = closest_cell_level(classes) if self.effort.exact else cell_level(classes)
-        formulation = Formulation(classes, Cells(self.room, level), self.shares, self.sub_layers)
+        formulation = Formulation(classes, Cells(self.capacity, level), self.shares, self.sub_layers)
         formulation.state()
         return formulation
 
@@ -151,7 +151,7 @@ class _Choice:
         def proof() -> Proof:
             of_all = formulation if all_contend else self.stated(self.able)
             program = of_all.builder.build()
-            return Proof(answer.certificate, program, point_of(starts, of_all, program, self.room), self.effort)
+            return Proof(answer.certificate, program, point_of(starts, of_all, program, self.capacity), self.effort)
 
         return replace(answer, proof=proof)
 
@@ -176,11 +176,11 @@ class _Choice:
 
 
 def able_to_start(
-    candidates: Sequence[StartCandidate], room: FreeCapacity, shares: Shares
+    candidates: Sequence[StartCandidate], capacity: FreeCapacity, shares: Shares
 ) -> tuple[StartCandidate, ...]:
     """Candidates that could start if they were alone. The others can't in any answer, since starts only take room.
 
-    Nor can those who would delay such a one in a strict queue.
+    Nor can jobs that would delay such a one in a strict queue.
     """
     headroom, users = QuotaHeadroom(shares), UserRoom(shares.users)
     known: dict[Footprint, bool] = {}
@@ -188,7 +188,7 @@ def able_to_start(
     def has_place(candidate: StartCandidate, option: Option) -> bool:
         footprint = footprint_of(candidate, option)
         if footprint not in known:
-            known[footprint] = fits(room, candidate, option)
+            known[footprint] = fits(capacity, candidate, option)
         return known[footprint]
 
     def alone(candidate: StartCandidate) -> bool:

@@ -25,7 +25,7 @@ Part = tuple[Shape, GpuType, int]
 class FlowKind:
     """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`.
 
-    `against`: whose reservations hold it back.
+    `against`: the holders of reservations that hold it back.
     """
 
     level: Level | None
@@ -72,12 +72,12 @@ class DemandColumn:
     beside: HostUse
 
 
-def by_segment(takers: Iterable[DemandColumn]) -> dict[Segment, list[tuple[int, float]]]:
+def by_segment(demands: Iterable[DemandColumn]) -> dict[Segment, list[tuple[int, float]]]:
     """For each segment the columns that take GPUs of it, with the GPUs that one of each takes."""
     segments: dict[Segment, list[tuple[int, float]]] = defaultdict(list)
-    for taker in takers:
-        for gpu_type, milli in taker.charge.items():
-            known = taker.job_class
-            segment = Segment(not taker.inside_only, taker.layer, known.band, known.queue, gpu_type)
-            segments[segment].append((taker.column, milli / MILLI_PER_GPU))
+    for demand in demands:
+        for gpu_type, milli in demand.charge.items():
+            known = demand.job_class
+            segment = Segment(not demand.inside_only, demand.layer, known.band, known.queue, gpu_type)
+            segments[segment].append((demand.column, milli / MILLI_PER_GPU))
     return segments

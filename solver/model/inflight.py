@@ -25,7 +25,7 @@ StopStage = Literal["waits-to-save", "saves", "ends"]
 
 
 class Intent(Document, frozen=True):
-    """One thing asked of the backend whose outcome is not known yet.
+    """One thing asked of the backend, with its outcome not known yet.
 
     The id (`start/JOB/ATTEMPT`) names the fact to make true, so that asking twice is harmless. A `stop` has a `purpose` and a
     `stage`, reached at `staged_at` (None: when it was asked); one that evicts may have a `beneficiary`.
@@ -65,7 +65,7 @@ _DECLARED = "reservation:"
 
 
 def declared_holder(name: str) -> JobName:
-    """For whom the devices of a Reservation document are kept, as if it were a job."""
+    """The holder for which the devices of a Reservation document are kept, as if it were a job."""
     return JobName(f"{_DECLARED}{name}")
 
 
@@ -78,7 +78,7 @@ class Reservation(Document, frozen=True):
     """The devices kept from `start` for the waiting gang `holder`, for as long as it may run; `until` None: for ever.
 
     Before `start` others may use them, if they will have ended by then. `holder` may stand for a Reservation document
-    (`declared_holder`): then they are kept until `until` from all who may not use them, and its tasks only say where.
+    (`declared_holder`): then they are kept until `until` from all jobs that may not use them, and its tasks only say where.
     """
 
     holder: JobName
@@ -99,8 +99,8 @@ class Reservation(Document, frozen=True):
 class Repartitioning(Document, frozen=True):
     """A GPU that was asked to have exactly these MIG instances (None: to be whole), and has not confirmed it.
 
-    Numbered by `attempt` within the GPU; who executes orders does none that is older than one it has done. Once the deadline
-    is over, nobody knows what the GPU is partitioned into, and nothing new is placed on it.
+    Numbered by `attempt` within the GPU; a backend executes no order that is older than one it has done. Once the deadline
+    is over, it is not known what the GPU is partitioned into, and nothing new is placed on it.
     """
 
     node: NodeName
@@ -191,5 +191,5 @@ class InFlight(Document, frozen=True):
 
     @property
     def evictions(self) -> tuple[Intent, ...]:
-        """Who has been asked to leave, to wait again."""
+        """Jobs that have been asked to leave, to wait again."""
         return tuple(intent for intent in self.intents if intent.evicts)

@@ -36,14 +36,14 @@ def profile_on(model_name: str, name: str) -> MigProfile | None:
 
 @lru_cache(maxsize=1024)
 def geometry_of(instances: tuple[MigInstance, ...], model_name: str) -> Geometry:
-    """A GPU's instances, each once; those that its model does not have are left out, and used by nobody."""
+    """A GPU's instances, each once; instances that its model does not have are left out, and no task uses them."""
     known = ((profile_on(model_name, instance.profile), instance.start) for instance in instances)
     there = dict.fromkeys(PlacedInstance(start, profile) for profile, start in known if profile)
     return tuple(sorted(there, key=lambda placed: placed.start))
 
 
 def near_profiles(model: MigModel, name: str) -> tuple[str, ...]:
-    """What somebody who wrote an unknown name may have meant."""
+    """What an unknown name may have been meant to be."""
     return tuple(get_close_matches(name, [profile.name for profile in model.profiles]))
 
 

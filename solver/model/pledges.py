@@ -11,7 +11,7 @@ from solver.model.inflight import InFlight, Intent
 from solver.model.workload import JobName, TaskPlacement
 
 Pledged = frozenset[tuple[NodeName, DeviceId]]
-"""GPUs, each with its node. Until they are partitioned they are nobody else's."""
+"""GPUs, each with its node. Until they are partitioned no other job gets them."""
 
 NOTHING: Pledged = frozenset()
 
@@ -32,7 +32,7 @@ def pledged_by(intent: Intent, gpus: Mapping[tuple[NodeName, DeviceId], Gpu]) ->
 
 
 def pledges_in(nodes: Iterable[Node], in_flight: InFlight) -> dict[JobName, Pledged]:
-    """All of that, by who was promised it."""
+    """All of that, by the job that it was promised to."""
     if not in_flight.nominations:
         return {}
     gpus = {(node.name, gpu.id): gpu for node in nodes for gpu in node.gpus}

@@ -177,7 +177,7 @@ class Instant(Quantity):
 def days_from_civil(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 in the proleptic Gregorian calendar (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 
-    Written out because the core may not import `datetime`, whose `now` is a clock.
+    Written out because the core may not import `datetime`, which has a clock, `now`.
     """
     shifted = year - (month <= 2)
     era, year_of_era = divmod(shifted, 400)

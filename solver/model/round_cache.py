@@ -1,7 +1,7 @@
 """What a round takes over from the one before it: results of pure functions, beside all that they were worked out from.
 
 A result is handed out again only where everything it depends on is equal to what it was; so a round decides the same with what is
-kept as without, whatever was decided with it before. Whoever decides rounds makes a `RoundCache` and hands it to each.
+kept as without, whatever was decided with it before. A caller that decides rounds makes a `RoundCache` and hands it to each.
 """
 
 from __future__ import annotations

@@ -44,14 +44,14 @@ class Shape(Document, frozen=True):
 
 
 TrustDomain = NewType("TrustDomain", str)
-"""Who may meet on one GPU: queues whose jobs trust each other."""
+"""Trust domains: queues with jobs that may meet on one GPU."""
 
 SharingMode = Literal["mps", "time-slicing"]
 """How tasks share a GPU: side by side through NVIDIA's MPS, or in turns."""
 
 
 class Circle(NamedTuple):
-    """A pool whose GPUs a task may share, its trust domain there, and how they are shared."""
+    """A pool in which a task may share GPUs, its trust domain there, and how they are shared."""
 
     pool: str
     domain: TrustDomain
@@ -78,7 +78,7 @@ def nodes_of(shape: Shape) -> str:
 
 
 class SharedShape(ServedShape, frozen=True):
-    """A shape whose part of a GPU is settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
+    """A shape with its part of a GPU settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
 
     milli: int = 0
     circles: tuple[Circle, ...] = ()
@@ -104,7 +104,7 @@ class SharedShape(ServedShape, frozen=True):
 
 
 class MigShape(ServedShape, frozen=True):
-    """A shape whose MIG profile is settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
+    """A shape with its MIG profile settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
 
     model: str = ""
     milli: int = 0

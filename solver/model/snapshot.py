@@ -36,7 +36,7 @@ class Snapshot(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
 
     @cached_property
     def digest(self) -> str:
-        """The snapshot's name: what a plan says it was made from. Worked out once: who decides and who judges both ask for it."""
+        """The snapshot's name: what a plan says it was made from. Worked out once: the solver and the checker both ask for it."""
         return digest(self)
 
     @property
@@ -51,7 +51,7 @@ class Snapshot(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
 
 
 def charged(snapshot: Snapshot) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]]]:
-    """Who is charged for what: a job for what it holds; once it is being evicted, or waits, for what it was promised."""
+    """What each job is charged for: what it holds; once it is being evicted, or waits, for what it was promised."""
     leaving = {(intent.job, intent.attempt) for intent in snapshot.in_flight.evictions}
     promised = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
     for job in snapshot.jobs:

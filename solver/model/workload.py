@@ -212,7 +212,7 @@ class JobSpec(Document, frozen=True):
     container: Container | None = None
 
     def __post_init__(self) -> None:
-        """Settle with how few replicas a service starts, so that whoever reads it counts the same."""
+        """Settle with how few replicas a service starts, so that every reader counts the same."""
         if self.type == "service" and any(group.min_replicas is None for group in self.task_groups):
             settled = (
                 group if group.min_replicas is not None else msgspec.structs.replace(group, min_replicas=1)

@@ -44,7 +44,7 @@ class CapacityPrefilter:
         self._counted = _Counted([way for way in ways if way not in self._in_parts], room, fresh)
 
     def now(self) -> list[StartCandidate]:
-        """Who does, as the room is."""
+        """The candidates that do, as the room is."""
         self._slots[self._whole] = self._counted.now()
         for (shape, gpu_type), number in self._in_parts.items():
             self._slots[number] = self._room.offer(shape, gpu_type, fresh=self._fresh).total

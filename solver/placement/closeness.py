@@ -27,7 +27,7 @@ NESTED: tuple[Level, ...] = ("block", "rack", "island")
 
 @dataclass(frozen=True, slots=True)
 class DomainLimit:
-    """How many more tasks each domain of one spread takes. Whoever chooses nodes counts them here."""
+    """How many more tasks each domain of one spread takes. A caller that chooses nodes counts them here."""
 
     of_node: Ints
     left: Ints

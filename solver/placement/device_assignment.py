@@ -1,4 +1,4 @@
-"""Assigns devices to tasks whose nodes are chosen: GPUs, shares of them, MIG instances."""
+"""Assigns devices to tasks on chosen nodes: GPUs, shares of them, MIG instances."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ free (best fit). Prices are those of `solver/milp/prices`; without them only the
 smallest node name, then to the smallest device.
 
 No GPU is divided for what may share one at the same price: then the divided GPU is taken that is left fullest, whatever
-fragments. How much of it nobody could use is a guess of what comes; that one whole GPU less is left is none.
+fragments. How much of it no job could use is a guess of what comes; that one whole GPU less is left is none.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Fit:
         return float((self._worth(nodes, nodes.whole, nodes.left) + hosts) @ counts)
 
     def _sharing(self, room: FreeCapacity, ways: Sequence[Way], most: float) -> Spot | None:
-        """The divided GPU that a task leaves fullest, of those whose price is at most `most`; of alike ones on the fullest node."""
+        """The divided GPU that a task leaves fullest, of those priced at `most` or less; of alike ones on the fullest node."""
         spots = []
         for alike in _alike(tuple(ways)):
             known, states = self._costs[alike.takes], self._states.of_node

@@ -60,7 +60,7 @@ class Expected:
 
     @property
     def has_fractions(self) -> bool:
-        """Somebody asks for a part of a GPU; else all that is free is free as whole GPUs."""
+        """Some job asks for a part of a GPU; else all that is free is free as whole GPUs."""
         return any(need.milli for need in self.tasks)
 
     @cached_property
@@ -89,7 +89,7 @@ class Expected:
         GPU that is divided (0: none).
         """
         _, share = self._frequent
-        if not len(share):  # Nobody asks for a GPU.
+        if not len(share):  # No job asks for a GPU.
             return np.zeros(len(whole))
         gpus, need_cpu, need_memory, thresholds, which, fits_type = self._table
         whole_milli = whole * MILLI_PER_GPU

@@ -49,8 +49,8 @@ PASSES: tuple[tuple[Eligible, Growing], ...] = (
     ),
     (lambda *_: True, partial(grow_all, lines=None)),
 )
-"""Who is served in each pass: wholly entitled gangs, partly entitled ones, those wholly and those partly inside their fair
-share, then everybody; and who grows once they are: whoever can inside guarantees, then inside fair shares, then at all."""
+"""What is served in each pass: wholly entitled gangs, partly entitled ones, those wholly and those partly inside their fair
+share, then all; and those that grow then: all that can inside guarantees, then inside fair shares, then at all."""
 
 
 def greedy(
@@ -85,9 +85,9 @@ def greedy(
 
 @dataclass(frozen=True, slots=True)
 class _HandedOut:
-    """What is left while a round hands out room: to queues, to users, and past those who stand in line.
+    """What is left while a round hands out room: to queues, to users, and past jobs in line.
 
-    `full`: for whom there is no room any more, whoever asks; `hopeless`: the likenesses of whom that is so in every way.
+    `full`: ways for which there is no room any more; `hopeless`: the likenesses for which there is none in any way.
     """
 
     headroom: QuotaHeadroom
@@ -130,7 +130,7 @@ class _HandedOut:
 def _pass(
     waiting: Iterable[StartCandidate], room: FreeCapacity, handed_out: _HandedOut, eligible: Eligible, fit: Fit | None
 ) -> Iterator[JobStart]:
-    # Room and headroom only shrink, and who stands in line stays ahead: what one could not have, none of its like can have
+    # Room and headroom only shrink, and jobs in line stay ahead: what one could not have, none of its like can have
     # later in the same pass.
     without: set[int] = set()
     for candidate in waiting:

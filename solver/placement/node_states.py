@@ -18,7 +18,7 @@ from solver.model.shape import Shape, SharedShape, TrustDomain
 
 
 class DividedGpu(NamedTuple):
-    """What is left of a divided GPU, and for whom; nothing where it is broken or over-full."""
+    """What is left of a divided GPU, and for which domain; nothing where it is broken or over-full."""
 
     left_milli: int
     domain: TrustDomain | None

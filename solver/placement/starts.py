@@ -46,7 +46,7 @@ class JobStart:
 
     @property
     def queue(self) -> QueueName:
-        """Who is charged."""
+        """The queue that is charged."""
         return self.candidate.job.spec.queue
 
     @property

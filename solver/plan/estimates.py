@@ -26,7 +26,7 @@ class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
 
 
 class EndUnknown(Estimate, frozen=True, tag="end-unknown"):
-    """Jobs hold what it could use, and nobody knows until when: they have no limit, or should have ended already."""
+    """Jobs hold what it could use, and it is not known until when: they have no limit, or should have ended already."""
 
     without_limit: int
     overdue: int = 0

@@ -1,4 +1,4 @@
-"""What would help a job that waits, for each reason that binds it; also where that is not in the hands of who asks."""
+"""What would help a job that waits, for each reason that binds it; also where its user can't change it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def what_would_help(reasons: Iterable[AnyReason]) -> tuple[str, ...]:
 
 
 def _of_policy(reason: AnyReason) -> str:
-    """What the queue's owners or those above it could change, or whom the job waits for."""
+    """What the queue's owners or those above it could change, or which jobs it waits for."""
     match reason:
         case QuotaMax():
             return _of_max(reason)

@@ -16,7 +16,7 @@ class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):
 
 
 class MigGeometryReason(Reason, frozen=True, tag="mig-geometry"):
-    """How GPUs are partitioned leaves too little. `profile` "": whole GPUs, of which some are partitioned for nobody.
+    """How GPUs are partitioned leaves too little. `profile` "": whole GPUs, of which some are partitioned with all instances idle.
 
     So many tasks fit as GPUs are partitioned, with the changes that are left in this hour, and with any number of changes.
     """

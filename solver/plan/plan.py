@@ -45,7 +45,7 @@ class Release(Document, frozen=True, tag_field="step", tag="release"):
 class Repartition(Document, frozen=True, tag_field="step", tag="repartition"):
     """GPU `device` has exactly these MIG instances; None: it is whole, and not in MIG mode.
 
-    `destroys`: those of its instances that go; nobody uses them. Binds of the same plan may use what is made.
+    `destroys`: those of its instances that go; no task uses them. Binds of the same plan may use what is made.
     """
 
     node: NodeName
@@ -61,7 +61,7 @@ EvictedBy = Literal["move", "reclaim", "preempt", "turn", "straddle", "drain", "
 class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
 
-    Nobody is the beneficiary where a rule wants it: a queue drains, a lowered limit is to be kept, or a gang's reservation is due.
+    There is no beneficiary where a rule wants it: a queue drains, a lowered limit is to be kept, or a gang's reservation is due.
     `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
     """
 
@@ -270,7 +270,7 @@ class LayerResult(Document, frozen=True, omit_defaults=False):
 
 
 class Certificate(Document, frozen=True, omit_defaults=False):
-    """How good the plan is and who says so. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds.
+    """How good the plan is, and by what proof. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds.
 
     `mode`: as the policy has it. `cut_by_clock`: the optimiser met its time limit, or gave no answer. `cuts`: combinations of
     starts that an exact round forbade its program, because they find no place.

@@ -1,4 +1,4 @@
-"""What a policy says of GPUs that are used in parts: who may share one, and how a pool is partitioned by MIG."""
+"""What a policy says of GPUs that are used in parts: which queues may share one, and how a pool is partitioned by MIG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from solver.model.workload import QueueName
 
 
 class TrustGroup(Document, frozen=True):
-    """Queues, with all that are below them, whose fractions may meet on one GPU."""
+    """Queues, with all that are below them: their fractions may meet on one GPU."""
 
     name: str
     queues: tuple[QueueName, ...]
@@ -31,13 +31,13 @@ class SharingPolicy(Document, frozen=True):
 
 
 MigMode = Literal["fixed", "bounded", "free"]
-"""Who decides how GPUs are partitioned: the document, a round among the document's layouts, or a round."""
+"""What decides how GPUs are partitioned: the document, a round among the document's layouts, or a round."""
 
 
 class MigChanges(Document, frozen=True):
     """How often a round may partition GPUs anew: `per_pool_per_hour` GPUs.
 
-    `drain` never: only what nobody uses is touched. entitled: for work inside its guarantee others may have to leave a GPU first.
+    `drain` never: only what is idle is touched. entitled: for work inside its guarantee others may have to leave a GPU first.
     """
 
     per_pool_per_hour: int = 8
@@ -66,5 +66,5 @@ class MigGeometry(Document, frozen=True):
 
     @property
     def drains(self) -> bool:
-        """Whether somebody may have to leave a GPU so that it can be partitioned anew."""
+        """Whether jobs may have to leave a GPU so that it can be partitioned anew."""
         return self.mode != "fixed" and (self.changes or MigChanges()).drain == "entitled"

@@ -16,7 +16,7 @@ class Guardrails(Document, frozen=True):
 
     `max_evicted_jobs` counts those made smaller too. `max_quota_cut_percent` is of what a queue's `guaranteed` or `max` was.
     `min_convergence`: the least time that jobs must have where a `max` is set below what their queue holds.
-    `four_eyes`: patterns of paths that nobody changes alone. `require_plan`: which changes need a plan that somebody accepted.
+    `four_eyes`: patterns of paths that no user changes alone. `require_plan`: which changes need a plan that a user accepted.
     """
 
     max_evicted_jobs: int | None = None

@@ -40,13 +40,13 @@ Rule = Literal["drain", "converge", "return"]
 `return`: it runs on what is reserved for a gang of the queue, which starts soon."""
 
 Evictable = Literal["none", "preemptible", "all"]
-"""Which running jobs may have to leave where a limit was lowered below what is held: nobody, or who may."""
+"""Which running jobs may have to leave where a limit was lowered below what is held: none, or those that may."""
 
 
 class Convergence(Document, frozen=True):
     """How a `max` that was lowered below what runs comes to be kept again.
 
-    For `within` from when it was found broken, jobs only end by themselves; from then `evict` says who has to leave.
+    For `within` from when it was found broken, jobs only end by themselves; from then `evict` says which have to leave.
     """
 
     within: Duration = Duration(86_400_000)

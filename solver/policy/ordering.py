@@ -12,15 +12,15 @@ OrderBy = Literal["priority", "fifo", "shortest", "least-served", "gittins"]
 
 
 class Turns(Document, frozen=True):
-    """Jobs take turns: running ones give way to those that come before them. `max_wait`: who waited for so long comes first."""
+    """Jobs take turns: running ones give way to jobs that come before. `max_wait`: jobs that waited for so long come first."""
 
     max_wait: Duration = Duration(7 * 86_400_000)
 
 
 class Ordering(Document, frozen=True):
-    """How a queue serves its own jobs. `strict`: nobody starts who would delay one that comes earlier and waits.
+    """How a queue serves its own jobs. `strict`: no job starts that would delay one that comes earlier and waits.
 
-    `turns` None: what runs stays. A queue whose jobs take turns is strict: who has no turn would only be evicted again.
+    `turns` None: what runs stays. A queue that takes turns is strict: a job without its turn would only be evicted again.
     """
 
     by: OrderBy = "priority"
@@ -34,5 +34,5 @@ class Ordering(Document, frozen=True):
 
     @property
     def in_line(self) -> bool:
-        """Whether nobody may delay one that comes earlier."""
+        """Whether no job may delay one that comes earlier."""
         return self.strict or self.turns is not None

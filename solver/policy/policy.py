@@ -51,7 +51,7 @@ class Quota(Document, frozen=True):
 
 
 class QueueAccess(Document, frozen=True):
-    """Who may submit to a queue, and who administers it: subjects such as `group:vision`. Rounds do not read it."""
+    """The submitters and admins of a queue: subjects such as `group:vision`. Rounds do not read it."""
 
     submitters: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
@@ -194,8 +194,8 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
 
     @cached_property
     def digest(self) -> str:
-        """Names the policy by its meaning for rounds: where a line stands in a file, who may submit, and what a change may do
-        and in which images jobs run do not count."""
+        """Names the policy by its meaning for rounds: where a line stands in a file, which users may submit, what a change may
+        do, and in which images jobs run do not count."""
         return digest(_without_origins(self))
 
     @property
@@ -205,7 +205,7 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
 
     @property
     def takes_turns(self) -> bool:
-        """Whether the mere passing of time may end somebody's turn."""
+        """Whether the mere passing of time may end a job's turn."""
         return any(queue.ordering is not None and queue.ordering.turns is not None for queue in self.queues)
 
     def queue(self, name: str) -> Queue | None:

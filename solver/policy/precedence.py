@@ -1,6 +1,6 @@
-"""Who comes before whom, running or waiting, in queues that go by what running a job on would cost (`ordering.turns`, `gittins`).
+"""The order of jobs, running or waiting, in queues that go by what running a job on would cost (`ordering.turns`, `gittins`).
 
-The costs are worked out in queueing/costs; below 0 costs whoever has waited for `maxWait`.
+The costs are worked out in queueing/costs; a job that has waited for `maxWait` costs less than 0.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Who comes before whom where queues go by cost, and whose turn it is where they take turns (queueing/rotation)."""
+    """Which job comes before which where queues go by cost, and which has its turn where they take turns (queueing/rotation)."""
 
     places: Mapping[JobName, QueuePlace] = field(default_factory=dict)
     in_turn: frozenset[JobName] = frozenset()
 
     def yields(self, running: JobName, preemptor: JobName) -> bool:
-        """Whether a running job gives way to one whose turn it is: alike in SLO class and value, it costs more to run on."""
+        """Whether a running job gives way to one that has its turn: alike in SLO class and value, it costs more to run on."""
         if preemptor not in self.in_turn or running not in self.places:
             return False
         mine, theirs = self.places[running], self.places[preemptor]

@@ -1,4 +1,4 @@
-"""What a Reservation document says: which capacity is kept, for whom, and from when until when."""
+"""What a Reservation document says: which capacity is kept, for which queue or users, and from when until when."""
 
 from __future__ import annotations
 

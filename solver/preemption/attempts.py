@@ -138,9 +138,8 @@ class Attempts:
         if request.tier == "fair" and request.candidate.is_inside_only(option):
             return False
         gone = leaving.get(queue, {})
-        if request.displaces:
-            return all(gone.get(gpu_type, 0) >= milli for gpu_type, milli in option.charge.items())
-        return lies_inside(self.headroom, request.tier, queue, option.charge, gone)
+        # Lower work stands behind it: `could_displace` has said so.
+        return request.displaces or lies_inside(self.headroom, request.tier, queue, option.charge, gone)
 
     def could_displace(self, request: PlacementRequest, lower: Leaving) -> bool:
         """Whether the preemptor would be inside its share, if all of this lower work of its queue stood behind it."""

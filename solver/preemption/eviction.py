@@ -6,7 +6,8 @@ the least harm up. A preemptor is nominated for the devices it will have; it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -14,13 +15,14 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
-from solver.model.snapshot import Snapshot
+from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import Job, JobName, QueueName
 from solver.placement.placement import PlacedGang, has_place, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
 from solver.policy.reclaim import may_reclaim_fair_share, reclaim_within
+from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch, Move
 from solver.preemption.fewest import Fewest
@@ -29,7 +31,7 @@ from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.preemption.unserved import Alike, Unserved
 from solver.queueing.demand import StartCandidate
-from solver.quota.entitlement import Charge
+from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.fairshare import fairer
 from solver.quota.host_guarantees import HeldAlone
 from solver.quota.users import beside_least
@@ -55,6 +57,7 @@ class Preemptor:
     displacing: dict[JobName, Tier] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
+    _firm_before: Counter[QuotaLine] | None = None
     _within: dict[QueueName, Duration] = field(default_factory=dict)
     givers: Givers = field(init=False)
 
@@ -89,7 +92,9 @@ class Preemptor:
         requests = self._wishes(candidate, preemptor, tier)
         inside = [request for request in requests if self.attempts.lies_inside(request, {})]
         allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
-        found, claimed = self._as_it_is(allowed) if inside else self._before_lower_work(requests, preemptor)
+        found, claimed = self._as_it_is(allowed or self._firm(candidate, tier))
+        if found is None and not inside:
+            found, claimed = self._before_lower_work(requests, preemptor)
         if requests and found is None:
             found = next(self._with_harm(requests, allowed, preemptor, tier), None)
         if found is None:
@@ -141,6 +146,49 @@ class Preemptor:
         requests = (PlacementRequest(candidate, option, tier) for option in candidate.options)
         return [request for request in requests if self.attempts.lies_inside(request, most)]
 
+    def _firm(self, candidate: StartCandidate, tier: Tier) -> list[PlacementRequest]:
+        """The ways in which a job that is not preemptible lies inside its guarantees beside other such work alone."""
+        known = self.policy.priority_class(candidate.job)
+        if tier != "entitled" or known is None or known.preemptible:
+            return []
+        guaranteed, used = self.attempts.headroom.shares.guaranteed, self.firm_used()
+        tree, queue = self.attempts.headroom.shares.tree, candidate.job.spec.queue
+        requests = [PlacementRequest(candidate, option, tier, displaces=True) for option in candidate.options]
+        return [
+            request
+            for request in requests
+            if sum(request.option.charge.values())
+            and all(
+                milli <= guaranteed.get(line, 0) - used.get(line, 0)
+                for kind, milli in request.option.charge.items()
+                for line in tree.lines(queue, kind)
+            )
+            and self.attempts.is_below_limits(request, {})
+        ]
+
+    def firm_used(self) -> Mapping[QuotaLine, int]:
+        """Milli-GPU that not preemptible work holds, by every queue on its path, with what this round gave to such."""
+        tree, used = self.attempts.headroom.shares.tree, Counter(self._firm_held())
+        for job, charge in self.served:
+            if self._is_firm(job):
+                for kind, milli in charge.items():
+                    used.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
+        return used
+
+    def _firm_held(self) -> Mapping[QuotaLine, int]:
+        if self._firm_before is None:
+            tree, types = self.attempts.headroom.shares.tree, self.snapshot.gpu_types
+            self._firm_before = Counter[QuotaLine]()
+            for job, tasks in charged(self.snapshot):
+                if self._is_firm(job):
+                    for kind, milli in charge_of_tasks(tasks, types).items():
+                        self._firm_before.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
+        return self._firm_before
+
+    def _is_firm(self, job: Job) -> bool:
+        known = self.policy.priority_class(job)
+        return known is not None and not known.preemptible
+
     def _as_it_is(
         self, requests: Sequence[PlacementRequest]
     ) -> tuple[PreemptionResult, FreeCapacity] | tuple[None, None]:
@@ -168,11 +216,11 @@ class Preemptor:
             return found, claimed
         patient = replace(preemptor, overdue=False)
         for request in before:
-            victims = self._each_lawful(self.givers.own(patient), request, patient)
-            found = Fewest(self.attempts).find(request, victims)
-            if found and self._keeps_to_limits(found, patient):
-                return found, None
-            self._refused |= found is not None
+            for victims in self._each_lawful(self.givers.own(patient), request, patient):
+                found = Fewest(self.attempts).find(request, victims)
+                if found and self._keeps_to_limits(found, patient):
+                    return found, None
+                self._refused |= found is not None
         return None, None
 
     def keep(self, start: JobStart) -> bool:
@@ -239,27 +287,38 @@ class Preemptor:
         # Where taking from others would not be fair, its own queue may still make room.
         for side in self._sides(preemptor, tier):
             for request in requests:
-                found = Fewest(self.attempts).find(request, self._each_lawful(side, request, preemptor))
-                if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
-                    yield found
-                self._refused |= found is not None
+                for lawful in self._each_lawful(side, request, preemptor):
+                    found = Fewest(self.attempts).find(request, lawful)
+                    if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
+                        yield found
+                    self._refused |= found is not None
 
-    def _each_lawful(self, side: VictimSet, request: PlacementRequest, preemptor: PreemptorJob) -> VictimSet:
-        """Of some who may give way those whose leaving alone is neither unfair nor too much for what is gained."""
-        if request.tier == "fair":
-            side = self.givers.fairly(side, request, self.attempts.headroom)
+    def _each_lawful(self, side: VictimSet, request: PlacementRequest, preemptor: PreemptorJob) -> Iterator[VictimSet]:
+        """Of some who may give way those whose leaving is neither unfair nor too much for what is gained.
+
+        For a fair share first what queues hold above theirs; then any whose leaving alone would do.
+        """
         min_gain = self.policy.scheduling.evictions.min_gain
-        if preemptor.overdue or not min_gain:
-            return side
-        return self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
+        if not preemptor.overdue and min_gain:
+            side = self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
+        if request.tier == "entitled":
+            yield side
+            return
+        yield self.givers.above_shares(side, request, self.attempts.headroom)
+        yield self.givers.fairly(side, request, self.attempts.headroom)
 
     def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
-        """Everybody who may have to give way for a preemptor, then those of its own queue alone."""
+        """Everybody who may have to give way for a preemptor, first without work of its own queue that is itself inside; then
+        those of its own queue alone.
+        """
         if self.may_reclaim(preemptor, tier):
-            everybody = self.givers.everybody(preemptor, straddling=tier == "entitled")
+            straddling = tier == "entitled"
+            everybody = self.givers.everybody(preemptor, straddling=straddling)
             if preemptor.exceeds:
                 # What it asks for beyond its GPUs' share may come free with GPUs alone.
                 yield self.givers.with_gpus(everybody)
+            if straddling:
+                yield self.givers.own_inside_last(preemptor, straddling=True)
             yield everybody
         yield self.givers.own(preemptor)
 

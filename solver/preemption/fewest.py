@@ -20,7 +20,7 @@ from solver.preemption.counting import Counting, can_count, could_fit, says_it_a
 from solver.preemption.givers import VictimSet, charges_of
 from solver.preemption.trial import PlacementRequest, PreemptionResult
 from solver.quota.allocation_table import RemovedHolders
-from solver.quota.victims import Victim, gangs_first
+from solver.quota.victims import MEANS, Victim, gangs_first
 
 ALL_SPARED_MAX = 64
 """Victims of which each is tried without; of more, where each trial seeks a place, first those on nodes that it would not use."""
@@ -42,8 +42,10 @@ class Fewest:
         if can_count(request):
             countable = evictable.countable[evictable.holders_of(places)]
             found = self._by_counting(request, places[countable])
-            if found or (says_it_all(request, attempts.soon) and evictable.countable[side.leaving & useful].all()):
+            if says_it_all(request, attempts.soon) and evictable.countable[side.leaving & useful].all():
                 return found
+            if found:
+                return self._with_parts(found, places, countable)
         matters = self._mattering(request)
         victims = [evictable.victim(place) for place in places[matters[evictable.holders_of(places)]].tolist()]
         found = attempts.attempt(request, victims) if victims else None
@@ -55,6 +57,27 @@ class Fewest:
         victims = [self.attempts.evictable.victim(place) for place in side.places[matters].tolist()]
         found = self.attempts.attempt(request, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
+
+    def _with_parts(self, found: PreemptionResult, places: Ints, countable: Mask) -> PreemptionResult:
+        """What was found by counting, or less harmful victims some of which hold parts of GPUs."""
+        worst = max((self._place_of(victim) for victim in found.victims), default=-1)
+        less = places[places <= worst]
+        if countable[: len(less)].all():
+            return found
+        evictable = self.attempts.evictable
+        victims = [
+            evictable.victim(place)
+            for place in less[self._mattering(found.request)[evictable.holders_of(less)]].tolist()
+        ]
+        other = self.attempts.attempt(found.request, victims) if victims else None
+        if other is None:
+            return found
+        other = self._spare(self._shortest(other, victims)[1])
+        return min(found, other, key=lambda known: sorted((v.harm for v in known.victims), reverse=True))
+
+    def _place_of(self, victim: Victim) -> int:
+        evictable = self.attempts.evictable
+        return evictable.place_of(evictable.allocations.number_of(victim.holder), MEANS.index(victim.means))
 
     def _lacks_gpus(self, request: PlacementRequest, side: VictimSet) -> bool:
         """Whether the preemptor asks for more whole GPUs of a type than there are anywhere once all of these have left."""

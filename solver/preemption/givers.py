@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.workload import JobName, QueueName
+from solver.policy.tree import QuotaLine
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.trial import PlacementRequest
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom
 from solver.quota.fairshare import to_spare
-from solver.quota.victims import PreemptorJob, Victim
+from solver.quota.victims import INSIDE, PreemptorJob, Victim
 
 
 def charges_of(victims: Iterable[Victim]) -> dict[QueueName, dict[GpuType, int]]:
@@ -101,6 +102,18 @@ class Givers:
 
         return self._left((self.evictable.likeness(preemptor), straddling), found)
 
+    def own_inside_last(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
+        """Those of all other queues, and of the preemptor's own all that does not lie inside its queue's share."""
+
+        def found() -> Ints:
+            evictable, own = self.evictable, self.evictable.of_its_own(preemptor)
+            depth = len(evictable.rules.tree.path(preemptor.job.spec.queue)) - 1
+            inside = evictable.rules.standing[evictable.holders_of(own), depth] == INSIDE
+            others = self.everybody(preemptor, straddling=straddling).places
+            return np.setdiff1d(others, own[inside], assume_unique=True)
+
+        return self._left((self.evictable.likeness(preemptor), straddling, "own inside last"), found)
+
     def loans(self, preemptor: PreemptorJob) -> VictimSet:
         """Those of all other queues that borrow; what protects them holds, however long the preemptor has waited."""
 
@@ -122,8 +135,41 @@ class Givers:
                 fair[held.own[queue]] = True
                 for giver, spare in to_spare(headroom, queue, gpu_type):
                     fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
+                for line in self._at_share(headroom, queue, gpu_type):
+                    fair[held.below[line.queue]] &= ~held.has[held.below[line.queue], number]
                 may &= fair | self.evictable.rules.host.alone
         return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
+
+    def _at_share(self, headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType) -> Iterator[QuotaLine]:
+        """The lines beside a queue's path that hold no more than their fair share: they give nothing for another's."""
+        tree = self.evictable.rules.tree
+        path = tree.path(queue)
+        for line, _ in tree.upwards(gpu_type):
+            used = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+            if line.queue not in path and used <= headroom.shares.fair.get(line, 0):
+                yield line
+
+    def above_shares(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
+        """Of some who may give way as many as their queues hold above their fair shares, the least harmful first.
+
+        So who is at its share is passed over, and no search ends with it (DESIGN section 5, amendment 6).
+        """
+        held, tree = self.evictable.allocations, self.evictable.rules.tree
+        numbers, path = self.evictable.holders_of(side.places), tree.path(request.candidate.job.spec.queue)
+        kept: Mask = np.ones(len(numbers), dtype=bool)
+        for place, gpu_type in enumerate(held.gpu_types):
+            charge = held.charge[numbers, place]
+            if gpu_type not in request.option.charge or not charge.any():
+                continue
+            # What each queue gives is bounded before what the queue above it gives.
+            for line, _ in tree.upwards(gpu_type):
+                if line.queue not in path:
+                    below = held.below[line.queue]
+                    there = np.flatnonzero((numbers >= below.start) & (numbers < below.stop) & kept & (charge > 0))
+                    used = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+                    above = used - headroom.shares.fair.get(line, 0)
+                    kept[there] = _first_within(charge[there], above)
+        return side._replace(places=side.places[kept])
 
     def with_gpus(self, side: VictimSet) -> VictimSet:
         """Of some who may give way those that have GPUs."""
@@ -153,3 +199,10 @@ class Givers:
             charges, gpus = Charges(self.evictable.allocations, leaving), self.evictable.gpus_of(leaving)
             known = self._known[key] = self._asked, VictimSet(places[left], leaving, charges, gpus)
         return known[1]
+
+
+def _first_within(charge: Ints, most: int) -> Mask:
+    """Of charges in their order those that together are no more than `most`; what is too large by itself is passed over."""
+    fits = charge <= most
+    within: Mask = fits & (np.cumsum(np.where(fits, charge, 0)) <= most)
+    return within

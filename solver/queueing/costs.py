@@ -1,4 +1,4 @@
-"""What running a job on would cost, for queues that go by that: whoever costs least comes first (`ordering.by`, `ordering.turns`).
+"""What running a job on would cost, for queues that go by that: the least cost is first (`ordering.by`, `ordering.turns`).
 
 Costs are GPU-milliseconds until something is expected to end (gittins), those had so far (least-served), or the milliseconds
 left (shortest). Starting costs the policy's `restartCost` on top, so that a running job goes before a waiting one that is
@@ -23,7 +23,7 @@ from solver.policy.tree import QueueTree
 from solver.queueing.gittins import NEIGHBOURS, Lived, indices
 
 LONG_AGO = 1e18
-"""More than any instant in ms: what makes the cost of those who waited for too long negative."""
+"""More than any instant in ms: what makes the cost of jobs that waited for too long negative."""
 
 
 def places_in(snapshot: Snapshot, policy: Policy, tree: QueueTree) -> dict[JobName, QueuePlace]:

@@ -1,10 +1,10 @@
 """What wants to start this round: each pending job with its place in the order and the GPU types it may use.
 
 Order (DESIGN section 5): SLO class, then the rank of the job's priority value (queueing/ranks) among its own queue's waiting
-values, so that no team outranks another by writing larger numbers; inside such a sub-layer the jobs whose waiting has lifted
+values, so that no team outranks another by writing larger numbers; inside such a sub-layer the jobs that waiting has lifted
 them by the most bands, and in one band the queue furthest below its guarantee first, counting what its earlier jobs would
 already take; then, above guarantees, the queue with the least dominant share by weight (quota/dominance).
-Who of one queue is earlier is the queue's own affair (queueing/turns); nothing here ever turns its order round.
+Which job of one queue is earlier is the queue's own affair (queueing/turns); nothing here ever turns its order round.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StartCandidate:
 
     `likeness` is the same number for jobs of one queue that ask for the same (and are one user's, where that matters):
     what one can't have, none of them can. `inside_only`: it may start only inside its guarantee at every level. `strict`: it
-    may not delay one of its queue that comes earlier and waits. `against`: the holders whose reservations hold it back.
+    may not delay one of its queue that comes earlier and waits. `against`: the holders of reservations that hold it back.
     """
 
     job: Job
@@ -194,7 +194,7 @@ def _turns(
     """Sort keys for one queue's jobs, given in its own order; they rise along it, so that merging queues keeps it.
 
     Position: how far the queue would be when the job's turn comes, towards its guarantee and above it.
-    The highest age band does not ask: there only jobs submitted earlier come first, so nobody new can pass one that reached it.
+    The highest age band does not ask: there only jobs submitted earlier come first, so no new job passes one that reached it.
     """
     standing = _Standing(members[0].spec.queue, shares)
     before: Seniority | None = None

@@ -11,7 +11,7 @@ from solver.model.quantities import Duration
 from solver.model.workload import Job, QueueName
 
 HISTORY_JOBS = 2000
-"""Ended jobs whose run times are looked at in a round, the last submitted: enough neighbours for all that lately arrived."""
+"""Ended jobs of which run times are looked at in a round, the last submitted: enough neighbours for all that lately arrived."""
 
 ENDED_MIN = 10
 """Jobs of a queue and class that must have ended before anything is expected of the next."""

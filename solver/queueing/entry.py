@@ -1,4 +1,4 @@
-"""What a queue lets in: the classes that it takes, whether it is on hold, and who may borrow there."""
+"""What a queue lets in: the classes that it takes, whether it is on hold, and which jobs may borrow there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def on_hold(tree: QueueTree, name: QueueName) -> tuple[Queue, ...]:
 
 
 def draining(tree: QueueTree, name: QueueName) -> Queue | None:
-    """The queue on a path whose running jobs have to leave, if there is one; the nearest."""
+    """The queue on a path that drains, if there is one; the nearest."""
     return next((queue for queue in _path(tree, name) if queue.stop_policy == "HoldAndDrain"), None)
 
 

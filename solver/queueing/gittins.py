@@ -1,4 +1,4 @@
-"""Who is worth running next where nobody knows how long jobs run: the Gittins index, from what their neighbours have run.
+"""Which job is worth running next where it is not known how long jobs run: the Gittins index, from what their neighbours have run.
 
 The index of a job is the most, over all spans ahead, of (chance that it ends within the span) / (time it is expected to run in
 it): serving the highest first makes the mean time to completion least (J. Gittins, "Bandit Processes and Dynamic Allocation
@@ -56,7 +56,7 @@ def indices(jobs: Sequence[Lived]) -> list[float]:
 
 
 def _hazards(ran: Floats, ended: npt.NDArray[np.bool_], rows: npt.NDArray[np.intp]) -> Floats:
-    """How many end per ms, for each row and bucket, of those who ran for as long as the row's job has already."""
+    """How many end per ms, for each row and bucket, of jobs that ran for as long as the row's job has already."""
     lower = np.maximum(_LOWER, ran[rows, None])
     span = np.maximum(0.0, _UPPER - lower)
     endings = np.full(lower.shape, PRIOR_JOBS)

@@ -22,7 +22,7 @@ from solver.quota.entitlement import Charge, Inside, Shares
 from solver.quota.victims import BORROWED, gangs_of, protected
 
 Loans = Mapping[JobName, Reservation]
-"""Who runs on what is reserved for another, and that reservation; of several the first to begin."""
+"""Jobs that run on what is reserved for another, and that reservation; of several the first to begin."""
 
 
 def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares) -> Loans:

@@ -25,14 +25,14 @@ RANKS_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class _Valued:
-    """A waiting job whose value counts."""
+    """A waiting job with a value that counts."""
 
     job: Job
     known: PriorityClass
 
     @property
     def line(self) -> tuple[QueueName, SloClass]:
-        """With whom it stands in line: those of its queue and SLO class."""
+        """The line that it stands in: jobs of its queue and SLO class."""
         return self.job.spec.queue, self.known.slo_class
 
 

@@ -1,8 +1,8 @@
-"""Whose turn it is: in a queue whose jobs take turns, those that come first and together fit into what the queue can hold.
+"""Which jobs have their turn: in a queue that takes turns, those that come first and together fit into what the queue can hold.
 
 Running and waiting jobs stand in one line: SLO class, value, cost (queueing/costs). Along it, each has its turn that still
 fits, by the count of GPUs. So it depends on nothing but the line: a job that gives way has no turn itself until the line has
-changed, and that takes running time. While one that has waited for `maxWait` has its turn, nobody behind it that waits has.
+changed, and that takes running time. While one that has waited for `maxWait` has its turn, none behind it that waits has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Standing = tuple[QueuePlace, Job, Sequence[Charge]]
 def with_precedence(
     shares: Shares, snapshot: Snapshot, policy: Policy, waiting: Iterable[tuple[Job, Sequence[Option]]]
 ) -> Shares:
-    """The shares, with who comes first and whose turn it is in queues that go by cost."""
+    """The shares, with the order of jobs, and which have their turn, in queues that go by cost."""
     places = places_in(snapshot, policy, shares.tree)
     if not places:
         return shares
@@ -50,7 +50,7 @@ def _lines(
     waiting: Iterable[tuple[Job, Sequence[Option]]],
     places: dict[JobName, QueuePlace],
 ) -> dict[QueueName, list[Standing]]:
-    """The line of each queue that takes turns: who can't be made to leave first, then by place."""
+    """The line of each queue that takes turns: jobs that can't be made to leave first, then by place."""
     lines: dict[QueueName, list[Standing]] = defaultdict(list)
     settled: dict[QueueName, list[Standing]] = defaultdict(list)
     for holder in holders_of(snapshot, policy):
@@ -72,7 +72,7 @@ def _standing(holder: Holder, places: dict[JobName, QueuePlace]) -> Standing:
 
 
 def _free(snapshot: Snapshot, types: dict[NodeName, GpuType]) -> Counter[GpuType]:
-    """Milli-GPU of open nodes that nobody holds or was promised."""
+    """Milli-GPU of open nodes that are neither held nor promised."""
     free: Counter[GpuType] = Counter()
     for node in snapshot.nodes:
         if node.name in types:

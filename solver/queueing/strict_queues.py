@@ -47,7 +47,7 @@ def may_pass(spec: JobSpec, option: Option, first: Reach) -> bool:
 
 @dataclass(slots=True)
 class Lines:
-    """Who stands in line in each strict queue while a round hands out room. Candidates come in order."""
+    """The jobs in line in each strict queue while a round hands out room. Candidates come in order."""
 
     candidates: Sequence[StartCandidate]
     _waiting: dict[QueueName, dict[JobName, Reach]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Lines:
             self._waiting[candidate.job.spec.queue].pop(candidate.job.name, None)
 
     def blocker(self, candidate: StartCandidate, option: Option) -> JobName | None:
-        """The first one in line whom it would delay, served this way; None: nobody."""
+        """The first one in line that it would delay, served this way; None: it delays none."""
         if candidate.strict:
             for name, reach in self._waiting[candidate.job.spec.queue].items():
                 if name == candidate.job.name:
@@ -75,7 +75,7 @@ class Lines:
 
 
 def behind_nobody(candidates: Iterable[StartCandidate], able: Collection[int]) -> tuple[StartCandidate, ...]:
-    """Those whose likeness is able to start, in the ways that delay nobody of their strict queue who is not."""
+    """Candidates of a likeness that is able to start, in the ways that delay none of their strict queue that is not."""
     stuck: dict[QueueName, dict[Reach, None]] = {}
     likeness: dict[tuple[int, int], int] = {}
     left: list[StartCandidate] = []
@@ -95,7 +95,7 @@ def behind_nobody(candidates: Iterable[StartCandidate], able: Collection[int]) -
 
 
 def first_in_line(waiting: Sequence[StartCandidate]) -> Iterator[StartCandidate]:
-    """Those who could start before all others that wait, with the options in which they delay none of these."""
+    """Candidates that could start before all others that wait, with the options in which they delay none of these."""
     before: dict[QueueName, dict[Reach, None]] = {}
     for candidate in waiting:
         spec = candidate.job.spec
@@ -109,7 +109,7 @@ def first_in_line(waiting: Sequence[StartCandidate]) -> Iterator[StartCandidate]
 def passing_nobody(
     candidates: Sequence[StartCandidate], chosen: Iterable[tuple[StartCandidate, Option]]
 ) -> set[JobName]:
-    """Those chosen that may start beside each other, once whoever would pass one that is not chosen stays behind too."""
+    """Those chosen that may start beside each other, once those that would pass one that is not chosen stay behind too."""
     option_of = {candidate.job.name: option for candidate, option in chosen}
     lines = Lines(candidates)
     for candidate in candidates:

@@ -1,9 +1,9 @@
-"""The order inside each queue: who of its own waiting jobs is served before whom (DESIGN, `ordering.by`).
+"""The order inside each queue: which of its own waiting jobs is served first (DESIGN, `ordering.by`).
 
-One that is boosted is served first of its queue, SLO class and rank; but where jobs take turns a boost has no effect, since who
-starts out of turn would only be evicted again. It is as senior as the one whose place it takes and no more, so among queues its
-own is where it was; and it keeps its time of submission, so that it passes nobody elsewhere who has reached the highest age band.
-Who may evict whom is not asked here, and does not change.
+One that is boosted is served first of its queue, SLO class and rank; but where jobs take turns a boost has no effect, since a job
+that starts out of turn would only be evicted again. It is as senior as the one that it goes before and no more, so among queues
+its own is where it was; and it keeps its time of submission, so that it passes no job elsewhere that has reached the highest age
+band. Which jobs may be evicted is not asked here, and does not change.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def with_those_behind(
     highest: dict[tuple[QueueName, int], int] = {}
     for job in sorted(jobs, key=lambda job: (job.submitted_at, job.name), reverse=True):
         ordering = ordering_of(tree, job.spec.queue)
-        # Who takes turns comes first after `maxWait`; an order of those that wait alone would pass by whose turn it is.
+        # A job that takes turns comes first after `maxWait`; an order of waiting jobs alone would pass by which has its turn.
         mine = 0 if ordering.turns else bands[job.name]
         if ordering.by == "fifo":
             line = (job.spec.queue, slo[job.name])
@@ -88,7 +88,7 @@ def with_those_behind(
 
 
 def _own(job: Job, by: OrderBy, policy: Policy, senior: Seniority, precedence: Precedence) -> tuple[float, int, str]:
-    """What its queue goes by, then submission. In the highest age band only submission counts: nobody new passes there."""
+    """What its queue goes by, then submission. In the highest age band only submission counts: no new job passes there."""
     first: float = 0
     if job.name in precedence.places and senior.bands_left:
         first = precedence.places[job.name].cost

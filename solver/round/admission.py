@@ -76,7 +76,7 @@ class Emptied:
 
     @cached_property
     def sharing(self) -> Sharing:
-        """Who may share a GPU there."""
+        """The trust domain of its tasks there."""
         return sharing_of(self.policy, self.shares.tree, self.nodes)
 
     @cached_property
@@ -86,7 +86,7 @@ class Emptied:
         return Weights.of(self.shares.tree, lending)
 
     def room(self) -> FreeCapacity:
-        """All of it, partitioned as anybody likes."""
+        """All of it, partitioned in any way."""
         unlimited = pool_rules(self.policy, self.snapshot).unlimited()
         return FreeCapacity.empty(self.nodes, mig=unlimited, node_sets=self.node_sets)
 
@@ -109,7 +109,7 @@ class Gate:
 
     @cached_property
     def empty(self) -> FreeCapacity:
-        """The empty cluster. What is counted of it for those who come is forgotten with the round."""
+        """The empty cluster. What is counted of it for jobs that come is forgotten with the round."""
         return self._emptied.room()
 
     def admit(self, job: Job) -> Admission:
@@ -214,10 +214,10 @@ class Gate:
         return self._fits.get(key, lambda: has_place(self.empty, spec, option))
 
     def _never_lent(self, job: Job, option: Option) -> Iterator[AboveMax]:
-        """Where it needs more than the others would leave it, if nobody used anything: who keeps back most."""
+        """Where it needs more than the others would leave it, if no queue used anything: the one that keeps back most."""
         weights, queue = self._emptied.weights, job.spec.queue
         for gpu_type in weights.refused(queue, option.charge):
-            # Where nobody keeps back any, there is too little of it altogether: that never fits.
+            # Where no queue keeps back any, there is too little of it altogether: that never fits.
             keeper, _ = max(weights.keepers(queue, gpu_type), key=lambda known: known[1], default=(None, 0))
             if keeper is None:
                 continue

@@ -1,4 +1,4 @@
-"""The world in the next round, if nothing else happens: who would then have started only to be evicted.
+"""The world in the next round, if nothing else happens: which jobs would then have started only to be evicted.
 
 A job doesn't start on what another waiting job may lawfully take from it in the next round (DESIGN section 5, amendment 3).
 """

@@ -2,7 +2,7 @@
 
 They are served in the order of policy, in which small ones may come before large ones and leave gaps that these do not fit in.
 In decreasing size the gaps are filled: D. S. Johnson et al., "Worst-case performance bounds for simple one-dimensional packing
-algorithms" (1974). Who starts, and how each is served, stays as it is.
+algorithms" (1974). Which jobs start, and how each is served, stays as it is.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _divided(room: FreeCapacity) -> set[DeviceId]:
 
 
 def _may_be_fewer(after: FreeCapacity, before: FreeCapacity, moving: Sequence[JobStart]) -> bool:
-    """Whether GPUs could be spared that were divided: as much as they have is left, where somebody moves or fits in."""
+    """Whether GPUs could be spared that were divided: as much as they have is left, where a task moves or fits in."""
     least = min(sum(start.charge.values()) for start in moving)
     own = {device for start in moving for task in start.placed.tasks for device in task.devices}
     divided = [gpu for gpus in after.shared.values() for gpu in gpus if gpu.healthy]

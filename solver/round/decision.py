@@ -25,7 +25,7 @@ from solver.quota.entitlement import Shares
 from solver.round.tiers import Decision, RoundContext, RoundState
 
 BOUNDED_WAITING_MAX = 10_000
-"""Of more who wait nobody asks how good a round could have been: it takes longer than most rounds may wait, and decides nothing."""
+"""With more waiting jobs no bound is asked for: it takes longer than most rounds may wait, and decides nothing."""
 
 
 def decide_with_evictions(
@@ -38,10 +38,10 @@ def decide_with_evictions(
     reserved: Reserved,
     kept: RoundCache,
 ) -> Decision:
-    """Decide a round tier by tier. `departing`: who is evicted in this round in any case.
+    """Decide a round tier by tier. `departing`: jobs that are evicted in this round in any case.
 
-    The program chooses who starts on what is free; victims are chosen by search. `reserved`: what reservations keep from those
-    whom they hold back.
+    The program chooses what starts on what is free; victims are chosen by search. `reserved`: what reservations keep from jobs
+    that they hold back.
     """
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
     room = FreeCapacity.of(snapshot, sharing.domain, mig, kept=kept)
@@ -67,9 +67,9 @@ def certifying(decision: Decision, optimiser: MonitoredOptimiser | None) -> Call
 
 
 def soon_free(snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, room: FreeCapacity) -> FreeCapacity:
-    """The room there will be when everybody who was asked to stop, and still has time to, has stopped; `room`: that of now.
+    """The room there will be when all jobs that were asked to stop, and still have time to, have stopped; `room`: that of now.
 
-    What is promised is bound in a later round, and nobody holds GPUs for it to be partitioned until then.
+    What is promised is bound in a later round, and no GPUs are held for it to be partitioned until then.
     """
     intents = snapshot.in_flight.intents
     stopping = {intent.job for intent in intents if intent.kind == "stop" and intent.deadline > snapshot.time}

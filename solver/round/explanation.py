@@ -43,7 +43,7 @@ from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
 class RoundExplanation:
     """A decided round, about to be put into words.
 
-    `asked`: the snapshot in which those who are evicted for others have been asked to leave. `leaving`: they, and who departs.
+    `asked`: the snapshot in which jobs that are evicted for others have been asked to leave. `leaving`: these, and departures.
     `grown`: running gangs that get more tasks. `standing_back`: jobs that would start in vain, each with the job that would take
     its GPUs.
     """
@@ -72,7 +72,7 @@ class RoundExplanation:
 
     @property
     def provided(self) -> frozenset[JobName]:
-        """Who starts in this round or has been promised what it will start with: nothing need be reserved for it."""
+        """Jobs that start in this round or were promised what they will start with: nothing need be reserved for it."""
         starts = {start.candidate.job.name for start in self.decision.starts}
         return frozenset(starts | {promise.job.name for promise in self.decision.promises} | self.nominations.jobs)
 
@@ -94,7 +94,7 @@ class RoundExplanation:
         return FutureState.after_round(world, self.policy, shares, started, self._begins, self._after)
 
     def _room_after(self) -> FreeCapacity:
-        """The room without what this round gives to anybody."""
+        """The room without what this round gives out."""
         after = self.decision.room.copy()
         self.decision.take(after)
         for growth in self.grown:
@@ -177,7 +177,7 @@ class RoundExplanation:
             yield _awaits(job, self._waits_for[job.name], EarliestStart(self._begins[job.name]))
 
     def _whom_they_wait_for(self) -> dict[JobName, Collection[JobName]]:
-        """Who must be gone before each of those can begin who were promised something."""
+        """Which jobs must be gone before each job that was promised something can begin."""
         promises = self.decision.nominations
         nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
         parts = held_parts(self.asked, nodes | {node for promise in promises for node, _ in promise.pledged})
@@ -191,7 +191,7 @@ class RoundExplanation:
         return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}
 
     def _when_they_begin(self, waits_for: Mapping[JobName, Collection[JobName]]) -> dict[JobName, Instant]:
-        """When those who were promised something can begin."""
+        """When jobs that were promised something can begin."""
         deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
         return {
             name: max((soonest, *(deadlines.get(holder, soonest) for holder in holders)))
@@ -199,11 +199,11 @@ class RoundExplanation:
         }
 
     def _deadlines(self) -> dict[JobName, Instant]:
-        """Who was asked to leave, in this round or before, and when each is gone at the latest."""
+        """Jobs that were asked to leave, in this round or before, and when each is gone at the latest."""
         return {intent.job: intent.deadline for intent in self.asked.in_flight.intents if intent.kind == "stop"}
 
     def _asked_for(self) -> Mapping[JobName, set[JobName]]:
-        """Who was asked to leave for whom."""
+        """Which job was asked to leave for which."""
         leaving: dict[JobName, set[JobName]] = defaultdict(set)
         for intent in self.asked.in_flight.evictions:
             if intent.beneficiary is not None:
@@ -245,7 +245,7 @@ def _given_up_beside(known: PlannedEviction, carried: HostShares) -> tuple[Cpu, 
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:
-    """Who is where."""
+    """Which jobs are where."""
     found: dict[NodeName, set[JobName]] = defaultdict(set)
     for job in jobs:
         for task in job.placement:
@@ -256,7 +256,7 @@ def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:
 def _holders_of(
     promise: NewNomination, parts: Parts, leaving: Collection[JobName], leaving_from: Mapping[NodeName, set[JobName]]
 ) -> set[JobName]:
-    """Who still holds some of what is promised."""
+    """Jobs that still hold some of what is promised."""
     tasks = promise.start.placed.tasks
     # Where it needs no device of theirs, it waits for their CPU or memory.
     return in_the_way(tasks, parts, leaving, promise.pledged) or set().union(

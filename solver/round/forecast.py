@@ -1,4 +1,4 @@
-"""When the first waiting jobs could start: the rounds to come, played ahead as if what runs ends at its limit and nobody arrives.
+"""When the first waiting jobs could start: the rounds to come, played ahead as if what runs ends at its limit and no job arrives.
 
 Each instant at which something ends gets a greedy round of its own, by the rules of a real one. So where no program
 is needed to do better than greedy, and every job runs exactly to its limit, the forecast is what happens.
@@ -26,7 +26,7 @@ def estimates(
 ) -> dict[JobName, AnyEstimate]:
     """When each of the first waiting jobs could start. `waiting` is in order; `world` is as the round leaves it.
 
-    Who is evicted is asked to leave in the world already. Whoever has a reservation starts when that says at the latest.
+    Jobs that are evicted are asked to leave in the world already. A gang with a reservation starts when that says at the latest.
     """
     held = {reservation.holder: reservation for reservation in reservations if not reservation.is_declared}
     most = world.policy.scheduling.estimated_jobs

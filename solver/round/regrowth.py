@@ -56,7 +56,7 @@ class GangGrowth:
 def growths(
     snapshot: Snapshot, policy: Policy, candidates: Sequence[StartCandidate], decision: Decision
 ) -> tuple[GangGrowth, ...]:
-    """Who grows after a decided round. `snapshot`: the world in which its victims have been asked to leave."""
+    """Which jobs grow after a decided round. `snapshot`: the world in which its victims have been asked to leave."""
     in_line = queues_in_line(candidates, {start.candidate.job.name for start in decision.starts})
     able = [
         (job, (option,))

@@ -1,4 +1,4 @@
-"""How GPUs are partitioned once it is settled who starts and who grows: a step for each GPU that has to change for it."""
+"""How GPUs are partitioned once it is settled which jobs start and grow: a step for each GPU that has to change for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def changes_between(room: FreeCapacity, after: FreeCapacity) -> Iterator[Reparti
 
 
 def kept_promises(room: FreeCapacity, ready: Iterable[Nomination]) -> Iterator[Repartition]:
-    """The GPUs that were promised to who is bound now, and that others had to leave first."""
+    """The GPUs that were promised to jobs that are bound now, and that others had to leave first."""
     for nomination in ready:
         for node, gpu, after in geometries(room, nomination.intent, nomination.pledged):
             if gpu.before != after:

@@ -98,7 +98,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
 class _DecidedRound:
     """A round that is decided: what it was decided on, and what becomes of it.
 
-    `asked`: the world in which those who leave have been asked to. `standing_back`: jobs that were left out, since another would
+    `asked`: the world in which jobs that leave have been asked to. `standing_back`: jobs that were left out, since another would
     take what they get in the next round, each with that job.
     """
 
@@ -174,7 +174,7 @@ def standing_back(
     shares: Shares,
     kept: RoundCache | None = None,
 ) -> tuple[tuple[StartCandidate, ...], Reserved]:
-    """The candidates with whose reservations hold them back, and what these keep: documents, and gangs that wait."""
+    """The candidates with the reservations that hold them back, and what these keep: documents, and gangs that wait."""
     competing_for, declared = {candidate.job.name for candidate in candidates}, document_reservations(snapshot)
     held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
     if not held and not declared:

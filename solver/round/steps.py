@@ -1,4 +1,4 @@
-"""The decision as ordered steps: what is given back and withdrawn, who leaves, who is promised what, and who is bound."""
+"""The decision as ordered steps: what is given back and withdrawn, which jobs leave, are promised something, and are bound."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def steps_of(
 ) -> Iterator[Step]:
     """Releases come first: what a gang that never became ready gives back is free in the next round, not in this one.
 
-    GPUs are partitioned anew before anybody is bound or grows.
+    GPUs are partitioned anew before any job is bound or grows.
     """
     yield from _releases(snapshot)
     for intent in nominations.withdrawn:
         yield Withdraw(intent.job, intent.attempt)
     for known in leaving:
         if known.moves_to:
-            # First: who is told to leave without being told where to go on would wait like anybody who was evicted.
+            # First: a job that is told to leave, and not where to go on, would wait like any job that was evicted.
             yield Nominate(known.job.name, known.job.attempt + 1, known.moves_to, promised_for(known, policy))
     graces = {promise.job.name: [policy.scheduling.evictions.grace] for promise in decision.promises}
     for known in leaving:

@@ -53,10 +53,13 @@ from solver.round.compaction import compacted
 from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
 from solver.round.unneeded_evictions import spared
 
+SPARED_PROMISES_MAX = 100
+"""Promises of rounds in which it is tried whether anybody can stay: each try places all of them anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who starts, who is promised what, and how good that is. `shares` and `room` are those that the starts count against.
+    """Which jobs start, which are promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
     `proof`: states what may be asked to know better how good it is. `displacing`: as in `Preemptor`.
     `is_programmed`: the program chose the victims. `growth`, `growth_promises`: tasks that join running gangs inside their
@@ -80,7 +83,7 @@ class Decision:
         return (*self.promises, *self.growth_promises)
 
     def take(self, room: FreeCapacity) -> None:
-        """Everything that is given to somebody is nobody else's."""
+        """Everything that is given to a job is no other's."""
         for start in (*self.starts, *self.growth):
             room.occupy(start.held)
         for promise in self.nominations:
@@ -89,9 +92,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class RoundContext:
-    """What a round is decided on, with the program and without. `departing`: who is evicted in any case.
+    """What a round is decided on, with the program and without. `departing`: jobs that are evicted in any case.
 
-    `room`: what is free; `soon`: what will be once all who were asked to stop have stopped.
+    `room`: what is free; `soon`: what will be once all jobs that were asked to stop have stopped.
     """
 
     snapshot: Snapshot
@@ -106,7 +109,7 @@ class RoundContext:
 
     @cached_property
     def evictable(self) -> EvictionCandidates:
-        """Who may leave for whom."""
+        """Which jobs may leave, and for which."""
         return EvictionCandidates(EvictionRules.of(self.snapshot, self.policy, self.shares, self.kept), self.kept)
 
 
@@ -114,8 +117,8 @@ class RoundContext:
 class RoundState:
     """A round while it is decided: what is settled already, and what the rest may count on.
 
-    `asked`: who starts on what is free, once that is waited for; `told`: how each answer so far came about; `displacing`: as in
-    `Preemptor`. `confirmed`: who starts as the answer has it, because a tier before this one found nothing better. `gaps`: by
+    `asked`: what starts on what is free, once that is waited for; `told`: how each answer so far came about; `displacing`: as in
+    `Preemptor`. `confirmed`: jobs that start as the answer has it, because a tier before this one found nothing better. `gaps`: by
     layer, how much more the program says could be reached at most.
     """
 
@@ -140,7 +143,7 @@ class RoundState:
 
     @classmethod
     def begin(cls, ground: RoundContext, optimiser: Optimiser | None) -> Self:
-        """Ask who starts on what is free."""
+        """Ask which jobs start on what is free."""
         snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
         room, limits = ground.room.copy(), policy.scheduling.solver
         fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser))
@@ -150,12 +153,12 @@ class RoundState:
         return begun
 
     def ask(self) -> None:
-        """Have the best found for those who wait, on what is free."""
+        """Have the best found for waiting jobs, on what is free."""
         limits = self.ground.policy.scheduling.solver
         self.asked = begin(self.waiting, self.room, self.shares, limits, self.optimiser, self.fit_of)
 
     def end(self) -> Decision:
-        """Wait for who starts, have others leave for who still waits, and pack fractions where they divide fewer GPUs."""
+        """Wait for the starts, have others leave for jobs that still wait, and pack fractions where they divide fewer GPUs."""
         decision = self._decided()
         fit = self.fit_of() if decision.starts else None
         if fit is None:
@@ -164,7 +167,7 @@ class RoundState:
 
     def _decided(self) -> Decision:
         if self.asked.by_program:
-            _ = self.ground.evictable  # Who still waits will need it, and the program takes its time.
+            _ = self.ground.evictable  # Jobs that still wait will need it, and the program takes its time.
         room, answer = self.room, self.answer()
         for tier in TIERS:
             if len(answer.starts) < len(self.waiting) and self.evict_for(tier, answer):
@@ -175,14 +178,14 @@ class RoundState:
             if tier == "entitled" and self.grow(answer):
                 self.ask()
                 answer = self.answer()
-        if self.is_programmed:
+        if 1 < len(self.promises) + len(self.growth_promises) <= SPARED_PROMISES_MAX:
             self._spare(answer)
         if self.promises or self.starts or self.growth or self.growth_promises:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
 
     def _spare(self, answer: StartDecision) -> None:
-        """Have those stay whom nobody needs to leave once all is decided."""
+        """Have jobs stay that need not leave once all is decided."""
         starts = [*self.starts, *self.growth, *answer.starts]
         soon = self.ground.soon.copy()
         for start in starts:
@@ -200,7 +203,7 @@ class RoundState:
         return answer
 
     def evict_for(self, tier: Tier, answer: StartDecision) -> bool:
-        """Promise devices to who still waits inside the tier; returns whether anybody was promised any.
+        """Promise devices to jobs that still wait inside the tier; returns whether any job was promised some.
 
         Sub-layer by sub-layer: what the answer starts inside the tier stays, then the others of the sub-layer are served.
         What the answer starts below the tier is decided anew.
@@ -210,14 +213,19 @@ class RoundState:
         inside = {
             start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
         }
-        # Who can start without harm needs no victims, even where it is outside the tier until somebody has left.
+        # A job that can start without harm needs no victims, even where it is outside the tier until others have left.
         done = covered | self.confirmed
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
             alike = tuple(candidate for candidate in group if candidate.job.name not in done)
+            if tier == "entitled":
+                making.serve_all(list(_overtaken(alike, inside)), tier)
             ousted = {name for name in _names(alike) if name in inside and not making.keep(self._ungrown(inside[name]))}
-            making.serve_all([c for c in alike if c.job.name not in started or c.job.name in ousted], tier)
+            served = _names_of(making.starts) | {promise.job.name for promise in making.promises}
+            left = (c for c in alike if c.job.name not in served)
+            making.serve_all([c for c in left if c.job.name not in started or c.job.name in ousted], tier)
         by_program = covered & _names_of(making.starts)
-        is_new = bool(making.promises) or not by_program <= started
+        # Work that is not preemptible starts inside its guarantee where the answer sees it beyond.
+        is_new = bool(making.promises) or not _names_of(making.starts) <= started
         if is_new:
             self._settle(making)
         self.confirmed = frozenset() if is_new else self.confirmed | by_program
@@ -286,7 +294,7 @@ class RoundState:
         self.shares = _with_more(headroom.shares, headroom, users)
 
     def _by_program(self, tier: Tier, answer: StartDecision) -> tuple[Preemptor, frozenset[JobName]]:
-        """Have the program serve those of whom it knows all rules; returns what it did, and of whom it decided."""
+        """Have the program serve the jobs of which it knows all rules; returns what it did, and of which jobs it decided."""
         making = self._beside_confirmed(answer)
         waiting = (candidate for candidate in self.waiting if candidate.job.name not in self.confirmed)
         able = [candidate for candidate in waiting if can_serve(candidate)]
@@ -334,7 +342,7 @@ class RoundState:
                 yield start
 
     def _ungrown(self, start: JobStart) -> JobStart:
-        """The start at its least size: nobody is evicted so that another can grow."""
+        """The start at its least size: no job is evicted so that another can grow."""
         spec = start.candidate.job.spec
         least = least_tasks(spec)
         sizes = {group.name: count for group, count in zip(spec.task_groups, least, strict=True)}
@@ -360,8 +368,23 @@ class RoundState:
         self.shares = _less_beside(_holding(making.attempts), making.promises)
 
 
+def _overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart]) -> Iterator[StartCandidate]:
+    """Those that would wait though later ones of their queue start, which all together get fewer GPUs: a small job costs its queue
+    no gang.
+    """
+    later = Counter[QueueName]()
+    found = list[StartCandidate]()
+    for candidate in reversed(alike):
+        queue, name = candidate.job.spec.queue, candidate.job.name
+        if name in inside:
+            later[queue] += sum(inside[name].option.charge.values())
+        elif 0 < later[queue] < max((sum(option.charge.values()) for option in candidate.options), default=0):
+            found.append(candidate)
+    yield from reversed(found)
+
+
 def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[JobName]:
-    """Of whom the program decided: of all that it could serve; but it makes no GPU whole that is in MIG mode, as the search may."""
+    """The jobs that the program decided: all that it could serve; but it makes no GPU in MIG mode whole, as the search may."""
     if any(making.attempts.soon.partitions.gpus.values()):
         return frozenset(job.name for job, _ in making.served)
     return frozenset(candidate.job.name for candidate in able)
@@ -387,7 +410,7 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     others = [start for start in served if start.candidate.job.name not in this.displacing]
     values = layer_values(others, sub_layers, held, displacing)
     values = _with_displacing(values, sub_layers, displacing, this.displacing)
-    # What no answer could exceed bounds these values: everybody is preempted, which makes room inside its own queue's guarantee.
+    # What no answer could exceed bounds these values: every job is preempted, which makes room inside its own queue's guarantee.
     allocations = this.ground.evictable.allocations
     everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
@@ -424,7 +447,7 @@ def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...
 def _with_displacing(
     values: Sequence[float], sub_layers: Sequence[SubLayer], starts: Iterable[JobStart], tiers: Mapping[JobName, Tier]
 ) -> tuple[float, ...]:
-    """The layers, with those who displace lower work of their queue: they are inside before that is."""
+    """The layers, with jobs that displace lower work of their queue: they are inside before that is."""
     more, place = list(values), {layer: number for number, layer in enumerate(sub_layers)}
     for start in starts:
         candidate, gpus = start.candidate, sum(start.charge.values()) / MILLI_PER_GPU

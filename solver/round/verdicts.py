@@ -128,7 +128,7 @@ class Waiting:
     ) -> tuple[AnyReason, ...]:
         """What binds a job under every one of its options; () where it could start under one of them.
 
-        `behind`: whom of its strict queue it would delay under each.
+        `behind`: the job of its strict queue that it would delay under each.
         """
         binding = [
             (

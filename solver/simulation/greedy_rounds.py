@@ -50,7 +50,7 @@ class GreedyRounds:
         return cls(world, room, set(world.holders))
 
     def rounds(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, tuple[JobStart, ...]]]:
-        """A round at each instant up to which something has happened, and who starts in it."""
+        """A round at each instant up to which something has happened, and the jobs that start in it."""
         for at in instants:
             if self.world.pass_to(at):
                 starts = self.world.round(at)
@@ -58,7 +58,7 @@ class GreedyRounds:
                 yield at, starts
 
     def gone(self) -> list[JobName]:
-        """Who held something that has ended."""
+        """Ended jobs that held something."""
         return sorted(self._known - self.world.holders.keys())
 
     def changes(self) -> Iterator[Repartition]:

@@ -1,6 +1,6 @@
-"""The rounds to come after a live snapshot: nobody arrives, what runs ends at its limit or as earlier jobs did, nothing breaks.
+"""The rounds to come after a live snapshot: no job arrives, what runs ends at its limit or as earlier jobs did, nothing breaks.
 
-Where few jobs are alive, a round is held whenever something ends. Of a larger cluster only the rounds in which somebody is known to
+Where few jobs are alive, a round is held whenever something ends. Of a larger cluster only the rounds in which a job is known to
 leave are held; those between are played as estimates are (backfill/future_state), greedily and at the instants of `grid_of`.
 A start is told late by at most an eighth of the wait for it. How much is played depends on the snapshot alone, never on a clock.
 """
@@ -57,7 +57,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What came of the rounds: who of those that wait now starts when, and who gives what up in the rounds after the first.
+    """What came of the rounds: which waiting job starts when, and which job gives what up in the rounds after the first.
 
     `after`: the world once the first round has come true. `over`: the limits that were broken before it, by how many milli-GPU;
     `kept`: those of them that are kept again, since when. `clocks`: those that run once it is over. `complete`: until the horizon,
@@ -77,7 +77,7 @@ class Projection:
 
 
 def project(snapshot: Snapshot, plan: Plan, policy: Policy, commit: str) -> Projection:
-    """Play on from a snapshot and the plan of its own round; `commit` is whose lowered limits begin to count.
+    """Play on from a snapshot and the plan of its own round; the lowered limits of `commit` begin to count.
 
     `eta_horizon` says how far. What history expects of jobs stays as the snapshot has it.
     """
@@ -103,7 +103,7 @@ class _Future(Replay):
     """A replay that begins with what is live in a snapshot.
 
     `before`: that snapshot. `over`: limits that are broken in it, and by how much. `broken`: since when each of them is kept.
-    `looked_at`: deadlines for which a round was held. `more`: the last one may have left somebody for the next to evict.
+    `looked_at`: deadlines for which a round was held. `more`: the last one may have left a job for the next to evict.
     `held`, `count`: how many rounds were held, and were played in all.
     """
 
@@ -169,7 +169,7 @@ class _Future(Replay):
         return until
 
     def _few_rounds(self, until: Instant) -> Instant:
-        """Held rounds where somebody is to leave, played ones between them; returns how far they reach."""
+        """Held rounds where a job is to leave, played ones between them; returns how far they reach."""
         now = self.before.time
         while (at := self._next_due(now)) is not None and at <= until:
             self._play(now, at)
@@ -182,7 +182,7 @@ class _Future(Replay):
         return until
 
     def _next_due(self, now: Instant) -> Instant | None:
-        """When somebody is known to have to leave next: a limit is to be kept, or as many left as may in one round."""
+        """When a job is known to have to leave next: a limit is to be kept, or as many left as may in one round."""
         earliest = now.after(self.cadence)
         due = [max(clock.deadline, earliest) for clock in self.clocks if clock.deadline not in self.looked_at]
         return min((*due, earliest) if self.more else due, default=None)
@@ -269,7 +269,7 @@ class _Future(Replay):
         self.clocks = clocks_of(self._seen(stop), self.policy, self.commit)
 
     def _keep_promises(self, now: Instant) -> None:
-        """Who was promised GPUs begins once those have left who were asked to; an instance that is still to be made waits."""
+        """A job that was promised GPUs begins once their holders have left; an instance that is still to be made waits."""
         for name, promise in sorted(self._promises.items()):
             job = self._live.get(name)
             if job is not None and job.phase == "pending" and not any(task.mig for task in promise.tasks):

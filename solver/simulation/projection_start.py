@@ -16,8 +16,8 @@ from solver.model.workload import Job
 def live_after(snapshot: Snapshot) -> Iterator[tuple[Job, Instant | None]]:
     """Every job that is still alive then, by name, and when it ends; None: it holds nothing, or nothing says when.
 
-    Who was asked to leave for others waits again; who was asked to end, or is suspended, is gone. What is past its limit may
-    run for ever.
+    A job that was asked to leave for others waits again; one that was asked to end, or is suspended, is gone. What is past its
+    limit may run for ever.
     """
     ends = EndTimes(snapshot)
     asked: dict[str, Intent] = {intent.id: intent for intent in snapshot.in_flight.intents}

@@ -42,7 +42,7 @@ from solver.round.solve import solve
 from solver.simulation.trace import ReplayedRound, Run, TraceJob
 
 TICK = Duration(1_800_000)
-"""How often it is looked whose turn it is while nothing else happens."""
+"""How often turns are looked at while nothing else happens."""
 
 
 @dataclass(slots=True)
@@ -51,8 +51,8 @@ class Replay:
 
     A round is held when something arrived, ended, or came to accept further GPU types, at most one per `cadence`: what a
     control plane with that debounce would have decided, without its latencies. Where jobs take turns, and some wait, one is
-    also held when somebody has run for as long as its class protects it, and every `tick`. Starting and leaving take no time,
-    and nothing breaks. Who is evicted has done what its checkpoints saved, and takes the policy's restart cost longer when it
+    also held when a job has run for as long as its class protects it, and every `tick`. Starting and leaving take no time,
+    and nothing breaks. An evicted job has done what its checkpoints saved, and takes the policy's restart cost longer when it
     runs again.
     """
 
@@ -104,7 +104,7 @@ class Replay:
         )
 
     def _expected(self) -> tuple[DurationQuantile, ...]:
-        """How long jobs without a limit can be expected to run, where somebody runs without one."""
+        """How long jobs without a limit can be expected to run, where some job runs without one."""
         endless = any(job.placement and job.time_limit is None for job in self._live.values())
         return quantiles(self._ended[-HISTORY_JOBS:], self.policy.scheduling.duration_quantile) if endless else ()
 
@@ -131,7 +131,7 @@ class Replay:
                     yield at
 
     def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
-        """When it may be somebody's turn, though nothing happens."""
+        """When a job may have its turn, though nothing happens."""
         if self.policy.takes_turns and self._ends and any(job.phase == "pending" for job in self._live.values()):
             yield earliest.after(self.tick)
             while self._unprotected and self._unprotected[0] < earliest:
@@ -139,7 +139,7 @@ class Replay:
             yield from self._unprotected[:1]
 
     def _next_loans(self, earliest: Instant) -> Iterator[Instant]:
-        """When what is reserved for gangs has to be asked back, if anybody runs on it."""
+        """When what is reserved for gangs has to be asked back, if a job runs on it."""
         gangs = [held for held in self._reserved.values() if not held.is_declared]
         for job in self._live.values() if gangs else ():
             held = first_on(gangs, job.placement)

@@ -132,7 +132,7 @@ def test_what_fails_is_told_and_rests_and_what_others_do_is_let_be(shipped: Clus
                 assert (await until_ended(api, node)).fate == "failed"
                 await until_told(api, node, "PartitioningFailed")
                 await label(api, node, config="all-1g.10gb", state="success")  # a person does it instead
-                assert "somebody else" in await until_told(api, node, "PartitioningTakenOver")
+                assert "Quorate did not write" in await until_told(api, node, "PartitioningTakenOver")
                 assert (await until_ended(api, node)).fate == "taken-over"
                 await offer(api, node, **{"gpu": None, "mig-1g.10gb": "28"})
                 assert await until_bound(api, space, 1) == {"small": node}  # what is there is used as it is

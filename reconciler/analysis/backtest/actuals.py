@@ -83,7 +83,7 @@ class Actuals:
     def _notes(self, beside: str) -> Iterator[str]:
         yield f"GPUs of the cluster and guarantees, by which fairness is measured, are those of {beside}"
         yield "GPU-hours lost are without starting again, which no record tells, and by the jobs' own schedules of checkpoints"
-        yield "no rounds, no forecasts, and nothing of who could never have run: nobody recorded them"
+        yield "no rounds, no forecasts, and not which jobs could never have run: these were not recorded"
         sent_back = sum(
             attempt.stopped_for == "requeue" and (attempt.ended_at or self.end) < self.end
             for one in self.jobs

@@ -17,7 +17,7 @@ from solver.model.workload import QueueName
 from solver.plan.plan import EvictedBy, ShrunkBy
 
 LostBy = Literal[EvictedBy, ShrunkBy, "recorded"]
-"""By which of the means, or which rule, somebody lost work; `recorded`: it happened, and nobody says by which."""
+"""By which of the means, or which rule, a job lost work; `recorded`: it happened, and it is not known by which."""
 
 
 class Figure(Document, frozen=True):
@@ -95,7 +95,7 @@ class OverTime(Document, frozen=True):
 class FairnessFigures(Document, frozen=True):
     """Jain's index of what queues got of what they were owed, and finish-time fairness of all jobs.
 
-    None where nobody was owed anything, or no job's queue has a guarantee.
+    None where no queue was owed anything, or no job's queue has a guarantee.
     """
 
     jain: float | None = None
@@ -105,7 +105,7 @@ class FairnessFigures(Document, frozen=True):
 class EtaFigures(Document, frozen=True):
     """How good the earliest starts were that jobs were told in the first round in which they waited.
 
-    `judged`: jobs whose forecast can be judged; `undecided`: it lay beyond the end, and they had not started by then;
+    `judged`: jobs with a forecast that can be judged; `undecided`: it lay beyond the end, and they had not started by then;
     `untold`: jobs that were told none. Errors are seconds, positive where a job started later than forecast; of a job that had
     not started by the end, at least the time that it was overdue. `started_by`: the part that had started when it was said to,
     give or take one cadence.

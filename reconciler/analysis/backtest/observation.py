@@ -1,4 +1,4 @@
-"""What is noted of a replay while its rounds are held: who held how much and when, who was evicted, what was forecast."""
+"""What is noted of a replay while its rounds are held: what was held and when, which jobs were evicted, what was forecast."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Observation:
 
 
 def forecast_of(told: AnyEstimate | None) -> Instant | None:
-    """The instant that somebody was told; None: they were told none."""
+    """The instant that a user was told; None: they were told none."""
     return told.at if isinstance(told, EarliestStart) else None
 
 

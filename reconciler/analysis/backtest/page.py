@@ -106,7 +106,7 @@ def _body(simulation: Simulation, listed: Sequence[FigureSection]) -> Iterator[E
             yield _evictions(policy, simulation)
         yield from (_table(section, names) for section in listed if section.title.startswith("Work lost"))
     else:
-        yield tag("p", "Nobody was evicted.")
+        yield tag("p", "No job was evicted.")
     yield tag("h2", "Fairness")
     yield from _fairness(policies)
     yield tag("h2", "Queues")

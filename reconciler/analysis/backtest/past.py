@@ -133,7 +133,7 @@ def _notes(cut: int, never: int, unknown: int, until: Instant) -> Iterator[str]:
 
 
 def _duration(job: RecordedJob, until: Instant) -> Duration | None:
-    """How long it runs: its last attempt, and what earlier ones had saved when they were sent back; None: nobody knows.
+    """How long it runs: its last attempt, and what earlier ones had saved when they were sent back; None: not known.
 
     One that still waits is taken to run for its time limit.
     """

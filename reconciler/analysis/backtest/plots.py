@@ -34,7 +34,7 @@ class Bar(NamedTuple):
 class Axes:
     """A frame with a scale on each side. `x` and `y` give a place between 0 and 1.
 
-    `title` says what is plotted to whoever can't see it.
+    `title` says what is plotted to readers who can't see it.
     """
 
     title: str

@@ -103,7 +103,7 @@ class ReplayOutcome:
         return known, bounds
 
     def _able(self, jobs: Sequence[TraceJob]) -> list[TraceJob]:
-        """Without those that can never run: nobody is owed what can't be."""
+        """Without those that can never run: no queue is owed what can't be."""
         return [one for one in jobs if one.job.name not in self.seen.never]
 
     def _run(self, one: TraceJob) -> Run:
@@ -118,7 +118,7 @@ class ReplayOutcome:
         return sum(stretch.milli * (stretch.end - stretch.start) for stretch in self._stretches(job))
 
     def _waits(self, jobs: Sequence[TraceJob]) -> Distribution:
-        """Seconds to the first start; of who has not started, until the end of the replay at least."""
+        """Seconds to the first start; of a job that has not started, until the end of the replay at least."""
         runs = [self._run(one) for one in jobs]
         known = [run.wait_ms / 1000 for run in runs if run.wait_ms is not None]
         return spread(known, [(self.end - run.submitted_at) / 1000 for run in runs if run.wait_ms is None])

@@ -34,7 +34,7 @@ class Fates(NamedTuple):
 
 
 def fates(found: Review) -> Fates:
-    """Sort the jobs of a review: those who lose the most first, be it work or time, others by name."""
+    """Sort the jobs of a review: those that lose the most first, be it work or time, others by name."""
     sorted_in: dict[str, list[JobChange]] = {kind: [] for kind in Fates._fields}
     for job in found.jobs:
         if job.before in _ANYWAY:
@@ -73,7 +73,7 @@ def _by_round(job: JobChange) -> str | None:
 
 
 def _by_start(job: JobChange) -> str | None:
-    """Who does not start within the horizon starts later than who does."""
+    """A job that does not start within the horizon starts later than one that does."""
     delay_ms = job.delay_ms
     if delay_ms is None:
         if job.starts_before == job.starts_after:

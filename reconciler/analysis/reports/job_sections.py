@@ -1,4 +1,4 @@
-"""What a review says of jobs: who gives something up, who starts, who waits shorter or longer, and why."""
+"""What a review says of jobs: which give something up, start, wait shorter or longer, and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHY = {
     "return": "a reservation is due",
     "overdue": "the tasks were not ready in time",
 }
-"""Means and rules of `EvictedBy` and `ShrunkBy`, as what they say of whoever gets the room, or of the rule itself."""
+"""Means and rules of `EvictedBy` and `ShrunkBy`, as what they say of the job that gets the GPUs, or of the rule itself."""
 
 
 def lost_sections(found: Review, fates: Fates, paths: Paths, when: When) -> Iterator[ReportSection]:
@@ -90,10 +90,10 @@ def _lost_row(job: JobChange, now: Instant, paths: Paths, when: When) -> tuple[W
 
 
 def _for_whom(loss: Loss, paths: Paths) -> Words:
-    """Who gets the room, and by what right; or the rule that asks for it."""
+    """The job that gets the GPUs, and by what right; or the rule that asks for it."""
     why = _WHY.get(loss.why) or UntrustedText(loss.why)
     if loss.by is None:
-        return "nobody: ", why
+        return "no job: ", why
     queue: Words = (" of ", UntrustedText(paths.path(loss.by_queue))) if loss.by_queue else ()
     return UntrustedText(loss.by), *queue, ", which ", why
 

@@ -16,7 +16,7 @@ class Paths:
     names: Mapping[str, tuple[str, ...]]
 
     def path(self, queue: str) -> str:
-        """`research/vision`; just its name where nobody knows its tree."""
+        """`research/vision`; just its name where its tree is not known."""
         return "/".join(self._names(queue))
 
     def is_above(self, document: str, queue: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a review says of documents, queues and GPUs: what is written otherwise, who may have what, and what is left over."""
+"""What a review says of documents, queues and GPUs: what is written otherwise, what each queue may have, and what is left over."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ _FRAGMENTS = ("GPU type", "Free", "Free and of no use to known shapes")
 
 
 def _numbers(title: str, rows: Iterable[tuple[Words, ...]], names: int, headings: tuple[str, ...]) -> ReportSection:
-    """A table whose first columns are names, and all others numbers."""
+    """A table with names in its first columns, and numbers in all others."""
     return ReportSection(title, tuple(rows), headings, frozenset(headings[names:]))
 
 

@@ -51,7 +51,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
 
 
 def _headline(found: Review, sorted_jobs: Fates) -> Words:
-    """Who is worse or better off, the worst first, and nothing of what stays as it is."""
+    """Jobs that are worse or better off, the worst first, and nothing of what stays as it is."""
     said = list(_effects(found, sorted_jobs)) or ["no job fares differently"]
     return UntrustedText(_named(found.base)), " → ", UntrustedText(_named(found.head)), ": ", "; ".join(said)
 
@@ -159,4 +159,4 @@ def _played(ahead: Ahead, when: When) -> str:
     cut = "" if ahead.complete else ", where the limit of work cut them off"
     ends = "ends" if ahead.endless == 1 else "end"
     endless = f"; nothing says when {count(ahead.endless, 'running job')} {ends}" if ahead.endless else ""
-    return f"{rounds}{cut}, with nobody new arriving{endless}."
+    return f"{rounds}{cut}, with no new jobs{endless}."

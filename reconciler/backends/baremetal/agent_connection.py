@@ -13,7 +13,7 @@ from solver.model.cluster import Node, NodeName
 from solver.model.document import encode
 
 UNSENT_BYTES_MAX: Final = 2**26
-"""Who takes so little that this piles up is disconnected, and told everything anew."""
+"""An agent that takes so little that this piles up is disconnected, and told everything anew."""
 CLOSED_WITHIN_S: Final = 1.0
 REASON_MAX: Final = 100
 """Bytes of a close frame's reason (RFC 6455, 5.5.1: 123)."""
@@ -58,11 +58,11 @@ class AgentConnection:
             self._unsent -= len(content)
 
     def abort(self) -> None:
-        """Let go of who does not take it, or says nothing: there is nobody to say goodbye to."""
+        """Let go of an agent that does not take it, or says nothing: no goodbye is sent."""
         self._connection.transport.abort()
 
     async def close(self, code: int, reason: str) -> None:
-        """Let go, if need be without a goodbye: the library waits for ever for who does not take what was sent before it."""
+        """Let go, if need be without a goodbye: the library waits for ever for an agent that takes nothing sent before it."""
         try:
             async with asyncio.timeout(CLOSED_WITHIN_S):
                 await self._connection.close(code, reason[:REASON_MAX])

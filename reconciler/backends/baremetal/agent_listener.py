@@ -1,4 +1,4 @@
-"""Where agents come in: the address that is listened on, and how many may stand there before it is known who they are."""
+"""Where agents come in: the address that is listened on, and how many may stand there before they are known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AgentListener:
         self.connection = Displaceable
 
     def is_news(self, refusal: str) -> bool:
-        """Once a minute for each that is said: anybody may be refused as often as they like."""
+        """Once a minute for each that is said: clients may be refused as often as they like."""
         now_s = self._gate.clock_s()
         if now_s < self._told_again_s.get(refusal, now_s):
             return False

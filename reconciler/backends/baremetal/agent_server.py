@@ -44,7 +44,7 @@ from solver.model.cluster import Node, NodeName
 from solver.model.document import decode
 
 REVOCATIONS_EVERY_S: Final = 5.0
-"""How often the store is asked whether those who are connected are still trusted."""
+"""How often the store is asked whether connected agents are still trusted."""
 
 
 class NotThereError(Exception):
@@ -100,7 +100,7 @@ class AgentServer:
             self._thread.join()
 
     def send(self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]) -> None:
-        """Send to each that is connected; who is not is told by a later order, or by what it reports then."""
+        """Send to each that is connected; one that is not is told by a later order, or by what it reports then."""
         self._do(lambda: self._send(nodes, message))
 
     def ask(self, node: NodeName, message: Callable[[int], ToAgent]) -> Future[Answer]:
@@ -141,7 +141,7 @@ class AgentServer:
         return number
 
     def no_more(self, node: NodeName, number: int) -> None:
-        """Nobody listens to that number now."""
+        """That number is not waited for now."""
         self._do(lambda: self._asked.drop(node, number))
 
     def declare(self) -> None:
@@ -183,7 +183,7 @@ class AgentServer:
             process_request=self._entry.route,
             compression=None,
             ping_interval=None,  # Agents ping, and beat.
-            max_size=join_wire.MESSAGE_BYTES_MAX,  # Until it is known who that is.
+            max_size=join_wire.MESSAGE_BYTES_MAX,  # Until it is known which agent that is.
             close_timeout=CLOSED_WITHIN_S,
         )
         self._opened.set_result(next(iter(server.sockets)).getsockname()[1])
@@ -197,7 +197,7 @@ class AgentServer:
             await self._let_go(dict.fromkeys(self._lines.values(), ""), CloseCode.GOING_AWAY)
 
     async def _send_away(self, tick: int) -> None:
-        """All, where another control plane leads; else who says nothing, and those whose certificates count no more."""
+        """All, where another control plane leads; else silent ones, and those with certificates that count no more."""
         lines = tuple(self._lines.values())
         if not self._leads():
             await self._let_go(dict.fromkeys(lines, "another control plane leads"), NOT_LEADING)
@@ -222,7 +222,7 @@ class AgentServer:
         await self._let_go(refused, BAD_HELLO)
 
     async def _let_go(self, lines: Mapping[AgentConnection, str], code: int) -> None:
-        """All at once, each for a reason: who takes no leave holds up nobody else."""
+        """All at once, each for a reason: one that takes no leave holds up no other."""
         await asyncio.gather(*(line.close(code, reason) for line, reason in lines.items()))
         for line in lines:
             self._gone(line)
@@ -245,7 +245,7 @@ class AgentServer:
                 self._gone(line)
 
     async def _welcomed(self, connection: ServerConnection) -> AgentConnection | None:
-        """The agent's line, once it has said who it is and that agrees with its certificate."""
+        """The agent's line, once it has named itself and that agrees with its certificate."""
         try:
             identity, hello = await self._entry.hello(connection)
         except (UntrustedError, msgspec.MsgspecError, TimeoutError, StoreUnusableError, KeyFileError) as error:

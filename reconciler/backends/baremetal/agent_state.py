@@ -66,7 +66,7 @@ class AgentState:
 
 @dataclass
 class Heard:
-    """How one node stands with whoever listens.
+    """How one node stands with the listener.
 
     `last_s` and `at`: when it was heard of last (when listening began, if never), by the listener's own count of seconds and by
     the wall clock. `whole`: it has told everything since it connected last.
@@ -81,7 +81,7 @@ class Heard:
 
 
 def of_itself(node: NodeName, changes: BackendChanges) -> BackendChanges:
-    """What an agent says of its own node: nobody who has taken one over can speak for another."""
+    """What an agent says of its own node: a node that was taken over can't speak for another."""
     return msgspec.structs.replace(
         changes,
         nodes=tuple(known for known in changes.nodes if known.name == node),

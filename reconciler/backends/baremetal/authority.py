@@ -1,4 +1,4 @@
-"""Who is who between control planes and agents: signs certificates, and says whose one is and whether it counts."""
+"""Identities of control planes and agents: signs certificates, and says which node has one and whether it counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from solver.model.quantities import Duration, Instant
 
 
 class UntrustedError(Exception):
-    """A certificate says of nobody that they are a node: it is another authority's, expired, revoked, or no node's."""
+    """A certificate does not say that its holder is a node: it is another authority's, expired, revoked, or no node's."""
 
 
 class _Serving(NamedTuple):
@@ -70,7 +70,7 @@ class CertificateAuthority:
     def server_context(self) -> ssl.SSLContext:
         """For the agents' port. A client may come without a certificate, to join; with one, it is of an authority trusted here.
 
-        So whoever serves anything else than joining asks `identity_of` about the certificate, and refuses who has none. The context
+        So a server of anything but joining asks `identity_of` about the certificate, and refuses clients without one. The context
         looks after itself: each connection gets the control plane's newest certificate and the authorities trusted then.
         """
         keep_read_buffers_small()
@@ -185,7 +185,7 @@ def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
-    # A resumed session would skip the certificate: whoever comes back after a revocation or an end has to show it.
+    # A resumed session would skip the certificate: an agent that comes back after a revocation or an end has to show it.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     return context

@@ -70,7 +70,7 @@ class AuthorityFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Two who write at once come one after the other."""
+        """Two writers at once come one after the other."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,4 +1,4 @@
-"""The backend whose tasks run on many machines: orders go to the agents of the nodes they are about, reports come back."""
+"""The backend with tasks on many machines: orders go to the agents of the nodes they are about, reports come back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from solver.model.quantities import Duration
 from solver.model.workload import JobName, JobSpec, TaskPlacement
 
 ANSWERED_WITHIN_S: Final = 3.0
-"""An agent answers once its disk has what it must not forget; who takes longer is not waited for."""
+"""An agent answers once its disk has what it must not forget; one that takes longer is not waited for."""
 
 STRAY_GRACE: Final = Duration(30_000)
 _LOGS_REMEMBERED: Final = 10_000
@@ -60,7 +60,7 @@ _LOGS_REMEMBERED: Final = 10_000
 class BareMetalBackend:
     """Implements Backend, Logs and Terminals; threads may share it.
 
-    `claims`: who holds what, by the ledger: which nodes have a part in an attempt is read from there. An order to a node whose
+    `claims`: what each job holds, by the ledger: which nodes have a part in an attempt is read from there. An order to a node whose
     agent is not connected is not kept: it is sent again by a later pass, once the agent is back. `secrets`: what tasks of a job are
     given of secrets now; `spec_of`: what a job says, None where there is no such job.
     """
@@ -173,7 +173,7 @@ class BareMetalBackend:
         return self._held.get((job, attempt)) or self._read_claims().get((job, attempt))
 
     def _nodes_about(self, order: Order) -> set[NodeName]:
-        """A start goes to all whose tasks are in it; what ends or tells, to all that may have a part in the attempt."""
+        """A start goes to all nodes with tasks in it; what ends or tells, to all that may have a part in the attempt."""
         if isinstance(order, StartGang):
             return {task.node for task in order.tasks}
         if isinstance(order, GrowGang):
@@ -198,11 +198,11 @@ class BareMetalBackend:
     def _refuse_stale(self, epoch: Epoch) -> None:
         if epoch < self._fleet.epoch:
             raise StaleEpochError(
-                f"epoch {epoch} is not the newest: agents have seen {self._fleet.epoch}, so somebody else leads now"
+                f"epoch {epoch} is not the newest: agents have seen {self._fleet.epoch}, so another control plane leads now"
             )
 
     def _stop_strays(self, strays: Iterable[Stray]) -> None:
-        """Tasks that a gang which goes on has given up: nobody else would end them. Of attempts that are over the loop does."""
+        """Tasks that a gang which goes on has given up: nothing else would end them. Of attempts that are over the loop does."""
         for stray in strays:
             status, epoch = stray.status, self._announced
             if stray.claimed and epoch:
@@ -222,7 +222,7 @@ class BareMetalBackend:
         return self._asked([node], message)[node]
 
     def _node_of(self, job: JobName, attempt: int, group: str, index: int) -> NodeName | None:
-        """Where a task is, or was last, as long as anybody tells of it."""
+        """Where a task is, or was last, as long as a node tells of it."""
         told = self._fleet.node_of((job, attempt, group, index))
         if told is not None:
             return told
@@ -231,7 +231,7 @@ class BareMetalBackend:
         return next((task.node for task in tasks if (task.group, task.index) == (group, index)), None)
 
     def _find_log(self, task: TaskKey) -> NodeName:
-        """Which agent has the log of a task that nobody tells of any more. Raises KeyError."""
+        """Which agent has the log of a task that no node tells of any more. Raises KeyError."""
         answers = self._asked(self._fleet.nodes_there(), lambda number: ReadLog(number, *task, 0, 1))
         having = {node: answer.content for node, answer in answers.items() if isinstance(answer, LogRead)}
         known = sorted(node for node, content in having.items() if content is not None)

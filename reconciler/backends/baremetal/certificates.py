@@ -141,7 +141,7 @@ def node_certificate(
 ) -> x509.Certificate:
     """For the node that asks. Raises CertificateError."""
     node, key = node_of_request(request), request.public_key()
-    # The generation is in the serial number, above bits that nobody can foretell.
+    # The generation is in the serial number, above bits that can't be foretold.
     serial = generation << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS)
     made = _made(_name(node[:64]), root.subject, key, serial, now, LIFE)  # type: ignore[arg-type]  # `asking` has seen it
     uri = x509.UniformResourceIdentifier(_URI + node)

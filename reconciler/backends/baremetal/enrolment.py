@@ -51,7 +51,7 @@ _JOIN_AGAIN: Final = "Make a token with `quorate agents token NODE` and join aga
 
 
 class Enrolment:
-    """Answers what agents ask who want a certificate. Any thread may call it."""
+    """Answers agents that want a certificate. Any thread may call it."""
 
     def __init__(self, authority: CertificateAuthority, agents: Agents, history: History, clock: Clock) -> None:
         self._authority = authority
@@ -95,7 +95,7 @@ class Enrolment:
         return self._issued(request, identity.generation)
 
     def _proved(self, asked: RenewalAsked) -> NodeIdentity:
-        """Whose certificate it is, where whoever asks has its key. Raises UntrustedError."""
+        """The node of a certificate, if the asking agent has its key. Raises UntrustedError."""
         try:
             certificate = x509.load_pem_x509_certificate(asked.certificate.encode())
             identity, key = self._authority.signed(certificate, LATE), certificate.public_key()
@@ -113,7 +113,7 @@ class Enrolment:
 
 
 async def serve_joining(connection: ServerConnection, joining: Enrolment) -> None:
-    """For a connection to JOIN_PATH: one question, one answer. Whoever does not ask in time is answered nothing."""
+    """For a connection to JOIN_PATH: one question, one answer. An agent that does not ask in time gets no answer."""
     try:
         async with asyncio.timeout(EXCHANGE_S):
             message = await connection.recv(decode=False)

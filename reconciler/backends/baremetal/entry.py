@@ -1,4 +1,4 @@
-"""Who comes through the door: agents with a certificate that counts, and nodes that want one."""
+"""What comes through the door: agents with a certificate that counts, and nodes that want one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Entry:
             return roots_response(connection, self._joining)
         if request.path in (AGENT_PATH, JOIN_PATH):
             return None
-        return connection.respond(HTTPStatus.NOT_FOUND, "Agents connect here, and nobody else.\n")
+        return connection.respond(HTTPStatus.NOT_FOUND, "Only agents connect here.\n")
 
     async def joins(self, connection: ServerConnection) -> bool:
         """Whether this was a node that wanted a certificate; it has been answered."""
@@ -44,7 +44,7 @@ class Entry:
         return True
 
     async def hello(self, connection: ServerConnection) -> tuple[NodeIdentity, Hello]:
-        """Who an agent is, and what it says first. Raises UntrustedError, msgspec.MsgspecError, TimeoutError."""
+        """The identity of an agent, and what it says first. Raises UntrustedError, msgspec.MsgspecError, TimeoutError."""
         certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         if certificate is None:
             raise UntrustedError("it shows no certificate")

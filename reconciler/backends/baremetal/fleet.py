@@ -17,7 +17,7 @@ from solver.model.workload import JobName
 
 TICK_S = 1.0
 _TICK_MAX_S = 3 * TICK_S
-"""A listener that was paused for longer than that heard nobody because it did not listen."""
+"""A listener that was paused for longer than that heard no agent because it did not listen."""
 
 
 class Fleet:
@@ -37,7 +37,7 @@ class Fleet:
 
     @property
     def epoch(self) -> Epoch:
-        """The newest epoch that anybody has seen."""
+        """The newest epoch that was seen."""
         return self._epoch
 
     @property
@@ -57,14 +57,14 @@ class Fleet:
             self._epoch = max(self._epoch, epoch)
 
     def tick(self) -> None:
-        """Somebody listens."""
+        """A listener is there."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             self._listened_s += min(now_s - self._ticked_s, _TICK_MAX_S)
             self._ticked_s = now_s
 
     def away(self) -> None:
-        """This control plane does not lead: agents talk to another. What they told grows old, and whose silence would count?"""
+        """This control plane does not lead: agents talk to another. What they told grows old, and silence means nothing."""
         with self._lock:
             self._nodes.clear()
             self._ticked_s = self._clock.monotonic_s()
@@ -117,17 +117,17 @@ class Fleet:
         return self._those(lambda heard: (job, attempt) in heard.told.attempts)
 
     def node_of(self, task: TaskKey) -> NodeName | None:
-        """Where a task is, or was last; None: nobody tells of it."""
+        """Where a task is, or was last; None: no node tells of it."""
         with self._lock:
             told = [(name, heard.told.tasks[task]) for name, heard in self._nodes.items() if task in heard.told.tasks]
         return max(told, key=lambda one: one[1].growth)[0] if told else None
 
     def nodes_there(self) -> set[NodeName]:
-        """Those whose agent is connected."""
+        """Those with a connected agent."""
         return self._those(lambda heard: heard.connected)
 
     def silent(self, longer_than: Duration) -> set[NodeName]:
-        """Those whose agent is connected and has not been heard of for so long."""
+        """Those with a connected agent that has not been heard of for so long."""
         now_s = self._listened_s
         return self._those(lambda heard: heard.connected and (now_s - heard.last_s) * 1_000 >= longer_than)
 

@@ -1,4 +1,4 @@
-"""Full collections of garbage, seldom: each looks at every object, 1.2 s with 12,500 connections, and nobody is heard meanwhile."""
+"""Full collections of garbage, seldom: each looks at every object, 1.2 s with 12,500 connections, and no agent is heard then."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class JoinToken(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """What the store keeps. The secret is random, so that nobody can find it by this."""
+        """What the store keeps. The secret is random, so that it can't be found by this."""
         return "sha256:" + hashlib.sha256(self.secret.encode()).hexdigest()
 
 

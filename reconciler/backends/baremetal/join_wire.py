@@ -12,7 +12,7 @@ JOIN_PATH: Final = "/join"
 """A WebSocket on the agents' port, without a certificate of the client: one question, one answer, and it is closed."""
 
 ROOTS_PATH: Final = "/authorities"
-"""A plain GET on the same port: the certificates of the authorities, which anybody may read. Whom to believe, the token says."""
+"""A plain GET on the same port: the certificates of the authorities, which any client may read. The token says which to trust."""
 
 MESSAGE_BYTES_MAX: Final = 16_384
 

@@ -1,4 +1,4 @@
-"""Files with private keys: only their owner can read them, and nobody else can put others in their place."""
+"""Files with private keys: only their owner can read them, or put others in their place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_private(path: Path) -> bytes:
     """What is in it. Raises KeyFileError."""
     _require_own_folder(path)
     try:
-        # A link could lead to a file whose permissions are somebody else's to change.
+        # A link could lead to a file with permissions that another user can change.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError as error:
         raise KeyFileError(f"{path}: can't be read: {error.strerror}") from error

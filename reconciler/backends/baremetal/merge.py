@@ -5,7 +5,7 @@ have something of it: those of the claim in the ledger, and those that told of i
 restart would lose.
 
 A node that is not heard of for `lease_s` is not ready, and that is all: what ran there is believed to run. After `lost_after_s`
-its tasks are lost, and nobody waits for its word any more: the gang may begin again elsewhere. The node gets nothing to do
+its tasks are lost, and its word is not waited for any more: the gang may begin again elsewhere. The node gets nothing to do
 before its agent is back and says that nothing runs there but what the ledger knows.
 """
 
@@ -51,7 +51,7 @@ class Stray:
 
 
 class FleetView:
-    """All nodes at one moment, `now_s` by the count of who listens."""
+    """All nodes at one moment, `now_s` by the count of the listener."""
 
     def __init__(
         self, nodes: Mapping[NodeName, Heard], claims: Iterable[Claim], now_s: float, patience: Patience
@@ -65,7 +65,7 @@ class FleetView:
             for attempt, claim in self._claims.items()
             for task in claim.tasks
         }
-        # Whose word is asked for of each attempt and task: the ledger's nodes, and whoever told of a task.
+        # The nodes that are asked about each attempt and task: the ledger's, and those that told of a task.
         self._of_attempts: defaultdict[AttemptKey, set[NodeName]] = defaultdict(set)
         self._of_tasks: defaultdict[TaskKey, set[NodeName]] = defaultdict(set)
         for key, node in (*self._places.items(), *self._told_of()):
@@ -107,11 +107,11 @@ class FleetView:
         return self._silent.get(name, 0) >= self._patience.lost_after
 
     def _heard_of(self, names: Iterable[NodeName]) -> list[NodeName]:
-        """Those whose word can be waited for."""
+        """Those that can be waited for."""
         return [name for name in names if not self._is_lost(name)]
 
     def _matters(self, name: NodeName, attempt: AttemptKey) -> bool:
-        """What a node that is gone told of an attempt that nobody claims helps nobody: it can't be told to forget it."""
+        """What a node that is gone told of an attempt that no job claims is of no use: it can't be told to forget it."""
         return self._nodes[name].connected or attempt in self._claims
 
     def _tasks(self) -> dict[TaskKey, TaskStatus]:
@@ -146,7 +146,7 @@ class FleetView:
             asked = self._of_attempts[key]
             if not all(name in said[key] for name in self._heard_of(asked)):
                 continue
-            # Of a gang whose nodes are all given up nobody is left to say it.
+            # Of a gang with all nodes given up, none is left to say it.
             ends = [done.at for done in said[key].values()] or [self._lost_at(name) for name in asked]
             if ends:
                 yield AttemptStopped(*key, max(ends))
@@ -167,7 +167,7 @@ class FleetView:
 
 
 def _unheard(claim: Claim, task: TaskPlacement, heard: Heard) -> TaskStatus:
-    """A task that nobody has told of."""
+    """A task that no node has told of."""
     return TaskStatus(
         claim.job, claim.attempt, task.group, task.index, task.node, "starting", heard.at, growth=claim.growth
     )

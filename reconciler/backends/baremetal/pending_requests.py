@@ -1,4 +1,4 @@
-"""Who waits for the answer of an agent, by the number of the question."""
+"""What waits for the answer of an agent, by the number of the question."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PendingRequests:
         self._hearing.setdefault(node, {})[number] = hear
 
     def drop(self, node: NodeName, number: int) -> None:
-        """Nobody listens to that any more."""
+        """That is not waited for any more."""
         self._hearing.get(node, {}).pop(number, None)
 
     def answer(self, node: NodeName, answer: Answer) -> None:
-        """A node has answered; nobody may be waiting any more, and nobody hears what another node was asked."""
+        """A node has answered; it may not be waited for any more, and answers to another node's question are dropped."""
         hear = self._hearing.get(node, {}).get(answer.id)
         if hear is not None:
             hear(answer)

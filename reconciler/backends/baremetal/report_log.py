@@ -11,7 +11,7 @@ from reconciler.protocols.backend import BackendChanges, Cursor
 from solver.model.document import Document
 from solver.model.quantities import Instant
 
-# A cursor of an earlier process lies below all of a later one, if its clock does: whoever still holds one gets everything again.
+# A cursor of an earlier process lies below all of a later one, if its clock does: a reader with an old one gets everything again.
 _CHANGES_PER_MS_BITS = 20
 
 

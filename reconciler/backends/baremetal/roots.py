@@ -39,7 +39,7 @@ def signing_roots(roots: Sequence[Root], now: Instant) -> SigningRoots:
 
 
 def roots_in_use(roots: Sequence[Root], now: Instant) -> list[Root]:
-    """Without those of whose certificates none can be good any more, the oldest first."""
+    """Without those that have no good certificates any more, the oldest first."""
     ordered = sorted(roots, key=lambda root: made_at(root.certificate))
     over = sum(made_at(follower.certificate).after(2 * LIFE) <= now for follower in ordered[1:])
     return ordered[over:]

@@ -1,4 +1,4 @@
-"""A terminal of a task on another machine: its agent is asked for each piece that is shown, when there is somebody to see it."""
+"""A terminal of a task on another machine: its agent is asked for each piece that is shown, when a client is there to see it."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ class AgentLine:
         self._heard.put(answer)
         if self._waiting is not None:
             loop, woken = self._waiting
-            with suppress(RuntimeError):  # Whoever read has ended.
+            with suppress(RuntimeError):  # The reader has ended.
                 loop.call_soon_threadsafe(woken.set)

@@ -3,11 +3,11 @@
 The agent connects, and says Hello. A control plane that leads answers Welcome, and Declare, which says what the agent's node is.
 From then on orders come down, each with the leader's epoch; reports, and beats where there is nothing to report, go up.
 Whatever has an `id` is answered by a document with that `id`. An order that is not answered may have been done or not:
-what came of it is in the reports. The first report of each connection is whole, so that whoever listens need know nothing.
+what came of it is in the reports. The first report of each connection is whole, so that the listener need know nothing.
 
 A gang's order goes whole to every node that has a task of it; each agent runs its own node's. `Order.meeting` says at which
 address the control plane believes each node of the gang to be, as its agent told in Hello, and which port rank 0 listens on:
-`meeting_port` of the job and attempt. It follows from those alone: all orders of an attempt say the same, whoever sends them.
+`meeting_port` of the job and attempt. It follows from those alone: all orders of an attempt say the same, by any leader.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Attach(Document, frozen=True, tag=True):
 
 
 class Next(Document, frozen=True, tag=True):
-    """Say what the terminal shows next: one Shown for each, so that who reads slowly is sent no more than they take."""
+    """Say what the terminal shows next: one Shown for each, so that a slow reader is sent no more than it takes."""
 
     id: int
 

@@ -83,7 +83,7 @@ class SimulatedBackend:
             raise BackendUnreachableError(f"the simulated network lost the answer to {name}")
 
     def _arrive_unnoticed(self, arrive: Callable[[Instant], None], epoch: Epoch, at: Instant) -> None:
-        """The sender has long given up: a refusal reaches nobody."""
+        """The sender has long given up: a refusal reaches no sender."""
         if epoch >= self._newest_epoch:
             self._check(epoch)
             arrive(at)

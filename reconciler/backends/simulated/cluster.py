@@ -39,7 +39,7 @@ from solver.model.quantities import Duration, Instant, Memory
 from solver.model.workload import JobName, TaskPlacement
 
 RETRY_PAUSE_MS = 1_000
-"""A task whose node is down begins once the node is up again, and a GPU is partitioned then, looked at this often."""
+"""A task of a node that is down begins once the node is up again, and a GPU is partitioned then, looked at this often."""
 
 _FIGURES_EVERY = Duration(1_000)
 
@@ -393,7 +393,7 @@ class SimulatedTells:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.heard: list[Telling] = []
         self.saved: list[Telling] = []
-        """By tasks whose behaviour `saves`, at the end of the saving."""
+        """By tasks with a behaviour that `saves`, at the end of the saving."""
         self._cluster = cluster
         self._orders: dict[tuple[JobName, int], list[tuple[TellGang, int]]] = {}
         self._told: dict[int, int] = {}
@@ -441,7 +441,7 @@ class SimulatedFigures:
         self._cluster = cluster
 
     def begin(self, number: int, limit: Memory, at: Instant) -> None:
-        """A task begins whose shape asks for so much memory."""
+        """A task begins that asks for so much memory."""
         behaviour = self._cluster.behaviour_of(number)
         if behaviour.memory:
             self._cluster.schedule(at.after(_FIGURES_EVERY), lambda then: self._measure(number, limit, then))

@@ -40,7 +40,7 @@ async def queues_of(reader: Reader) -> QueueListing:
 
 
 def rows(found: QueueListing, parent: str | None = None, depth: int = 0) -> Iterator[list[str]]:
-    """Parents before their children, a line for each GPU type. A queue whose parent is not there stands at the top."""
+    """Parents before their children, a line for each GPU type. A queue without its parent there stands at the top."""
     known = {queue.name for queue in found.items}
     for queue in found.items:
         if (queue.parent if queue.parent in known else None) == parent:

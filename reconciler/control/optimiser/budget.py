@@ -25,11 +25,11 @@ class RoundBudget(ConcurrentOptimiser):
         self._waited_s = 0.0
 
     def for_a_round(self) -> RoundBudget:
-        """One whose time limit is whole."""
+        """One with its whole time limit left."""
         return RoundBudget(self._optimiser, self._clock)
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
-        """The other's answer within what is left now. What it does while nobody waits for it takes nothing from later questions."""
+        """The other's answer within what is left now. What it does before it is waited for takes nothing from later questions."""
         left_s = effort.time_limit_s - margin_s(effort.time_limit_s) - self._waited_s
         if left_s < LEAST_S:
             return lambda: None

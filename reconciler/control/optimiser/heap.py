@@ -1,4 +1,4 @@
-"""Memory that nothing uses any more is given back to the system: the C library keeps it for whoever asks next."""
+"""Memory that nothing uses any more is given back to the system: the C library keeps it for the next request."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What a time limit means to whoever asks and to the child that has to answer: stated once, for both sides."""
+"""What a time limit means to the caller and to the child that has to answer: stated once, for both sides."""
 
 from solver.milp.optimiser import Effort
 
 STOPS_AT = 0.9
-"""The part of its time limit that HiGHS may take, so that what it has found arrives before nobody waits for it any more."""
+"""The part of its time limit that HiGHS may take, so that what it has found arrives before the wait for it is over."""
 
 LATE_S = 0.1
-"""On a busy machine whoever waits is woken so much too late: the longest that was measured (docs/performance.md)."""
+"""On a busy machine a waiting thread is woken so much too late: the longest that was measured (docs/performance.md)."""
 
 
 def margin_s(limit_s: float) -> float:
@@ -15,5 +15,5 @@ def margin_s(limit_s: float) -> float:
 
 
 def orphan_ends_after_s(effort: Effort) -> float:
-    """Seconds from the question until a child ends itself, if nobody has killed it: later than any parent would."""
+    """Seconds from the question until a child ends itself, if it was not killed: later than any parent would."""
     return effort.time_limit_s * 1.1 + 0.2

@@ -3,7 +3,7 @@
 HiGHS overruns its time limit by seconds on large models, and native code can't be interrupted from within. The child
 is started when first needed, kept between rounds, and started anew at once after it had to be killed.
 
-One thread talks with the child, and whoever asks waits for that thread no longer than its time limit: on a busy machine a
+One thread talks with the child, and a caller waits for that thread no longer than its time limit: on a busy machine a
 process that was killed takes a while to die, and a new one to begin.
 """
 
@@ -58,7 +58,7 @@ class _Child(NamedTuple):
 
 
 class KillableOptimiser(ConcurrentOptimiser):
-    """An Optimiser whose failures are answers of None. Threads may share it; they wait for each other.
+    """An Optimiser with failures as answers of None. Threads may share it; they wait for each other.
 
     `report` hears in a sentence why an answer is None; `memory_bytes_max` limits the child's address space.
     Close it, or use it as a context manager.
@@ -78,7 +78,7 @@ class KillableOptimiser(ConcurrentOptimiser):
         self._closing = False
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
-        """Ask the child, which works while nobody waits for it yet; its time runs from now on."""
+        """Ask the child, which works before it is waited for; its time runs from now on."""
         begun = self._talking.submit(self._begin)
         asked = self._talking.submit(self._ask, OptimiserQuestion(program, start, effort), begun)
         return partial(self._answer, asked, monotonic() + effort.time_limit_s, effort.time_limit_s)
@@ -99,7 +99,7 @@ class KillableOptimiser(ConcurrentOptimiser):
                 self._report(REFUSED)
             return solution
         self._report(f"the optimiser {failure}; it was ended and starts anew")
-        self._talking.submit(self._renew)  # Should that fail, whoever asks next is told.
+        self._talking.submit(self._renew)  # Should that fail, the next caller is told.
         return None
 
     def warm_up(self) -> None:

@@ -39,7 +39,7 @@ class OptimiserAnswer(msgspec.Struct, frozen=True):
 
 
 def write_frame(stream: IO[bytes], content: bytes) -> None:
-    """Send one frame. Raises OSError where nobody reads any more."""
+    """Send one frame. Raises OSError where the other end is closed."""
     stream.write(_LENGTH.pack(len(content)) + content)
     stream.flush()
 

@@ -176,7 +176,7 @@ def _array(written: str) -> dict[str, Any]:
 
 
 def _warning(written: str) -> dict[str, Any]:
-    """The steps of a script are nobody that could be sent a signal; the script itself would die of one that it does not expect."""
+    """The steps of a script can't be sent a signal; the script itself would die of one that it does not expect."""
     warned = amounts.warning_signal(written)
     return {"before": f"{warned.before_s}s", **({"signal": warned.signal} if warned.to_script else {})}
 

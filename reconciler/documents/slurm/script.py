@@ -63,7 +63,7 @@ def command_of(text: str, file: str, arguments: Sequence[str], folder: str | Non
     """The command of every task: sh for the variables and the folder, then the script's own interpreter on its text."""
     first, _, _ = text.partition("\n")
     words = first.removeprefix("#!").split()
-    # Who names env wants the program looked for, which is what running it by its name does.
+    # A script that names env wants the program looked for, which is what running it by its name does.
     if words and words[0].rpartition("/")[2] == "env":
         words = [word for word in words[1:] if word != "-S"]
     if not words:

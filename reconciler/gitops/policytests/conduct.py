@@ -50,7 +50,7 @@ def conduct(test: Declaration[PolicyTest], compiled: Compiled, optimiser: Optimi
         world = world_of(test.value, compiled)
     except GivenError as error:
         return _result(test, 0, (test.problem(error.path, "given", error.problem, error.fix),))
-    # Nobody reads in a test when a job might start, and it changes no decision.
+    # A test does not read when a job might start, and it changes no decision.
     scheduling = msgspec.structs.replace(compiled.policy.scheduling, estimated_jobs=0)
     policy = msgspec.structs.replace(compiled.policy, scheduling=scheduling)
     return _judged(test, world, policy, optimiser)

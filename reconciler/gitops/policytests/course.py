@@ -101,7 +101,7 @@ class Course:
         )
 
     def spans(self, after: Duration) -> Iterator[tuple[Instant, int, Held]]:
-        """Each stretch in which nobody's hold changed, from `after` to the end: its first instant, its length in ms."""
+        """Each stretch in which no job's hold changed, from `after` to the end: its first instant, its length in ms."""
         first = self.begins.after(after)
         following = [at for at, _ in self.held[1:]] + [self.ends]
         for (at, held), until in zip(self.held, following, strict=True):

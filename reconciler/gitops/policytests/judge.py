@@ -80,7 +80,7 @@ def _start(statement: Statement, story: Story, course: Course, test: PolicyTest)
     if not story.starts:
         return _Said(f"{name} never starts: {_instead(story, course)}", _told(story, course))
     at, tasks = story.starts[0]
-    # Before the first round nobody can start: who has waited already is counted from there.
+    # Before the first round no job can start: a job that has waited already is counted from there.
     waited = at - max(story.job.submitted_at, course.begins)
     if statement.within is not None:
         if waited > statement.within:

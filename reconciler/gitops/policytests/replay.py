@@ -28,7 +28,7 @@ CADENCE = Duration(30_000)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One round, and who holds what from then until the next. `plan` None: no job was there to decide about."""
+    """One round, and what each job holds from then until the next. `plan` None: no job was there to decide about."""
 
     at: Instant
     snapshot: Snapshot

@@ -26,7 +26,7 @@ BEGINS = Instant.parse("2026-01-05T00:00:00Z")
 """When a test begins that does not say it."""
 
 _FOR_EVER = Duration(100 * 365 * 86_400_000)
-"""How long a job runs whose end nobody says: for longer than any test."""
+"""How long a job runs without a stated end: for longer than any test."""
 
 _NOWHERE = Located({}, {}, {})
 """Pools of a test are no documents of their own."""
@@ -44,7 +44,7 @@ class GivenError(Exception):
 
 @dataclass(frozen=True)
 class PolicyTestWorld:
-    """The cluster as it is when the test begins, who runs on it, and who comes. A job comes with how long it runs."""
+    """The cluster as it is when the test begins, what runs on it, and what comes. A job comes with how long it runs."""
 
     begins: Instant
     nodes: tuple[Node, ...]

@@ -117,7 +117,9 @@ class AsAccepted:
         asked = candidate.in_force.policy.scheduling.guardrails.require_plan if candidate.in_force else "never"
         if asked == "never" or (asked == "evictions" and not Harm.of(fresh)):
             return None
-        message = f"nobody has accepted a plan of {candidate.commit[:12]}, and the policy in force wants one (requirePlan: {asked})"
+        message = (
+            f"no plan was accepted of {candidate.commit[:12]}, and the policy in force wants one (requirePlan: {asked})"
+        )
         return RevisionHold("PlanMissing", f"{message}. {_accepted_by(candidate)}", acceptable=True)
 
 

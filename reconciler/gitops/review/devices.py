@@ -53,7 +53,7 @@ def free_by_type(side: Played) -> Mapping[GpuType, FreeGpus]:
     whole = np.maximum(room.free_gpus, 0)
     expected = expected_of(side.snapshot.jobs, room.gpu_types, sharing)
     free = whole * MILLI_PER_GPU + divided.sum(axis=1)
-    # Instances are no part of the measure: where jobs ask for nothing else, nothing that is free is lost on anybody.
+    # Instances are no part of the measure: where jobs ask for nothing else, nothing that is free is lost.
     wanted = any(need.uses_gpus for need in expected.tasks)
     cpu, memory = room.free_cpu, room.free_memory
     unusable = expected.unusable(room.type_of_node, cpu, memory, whole, divided) if wanted else np.zeros(len(whole))

@@ -25,7 +25,7 @@ _ONE_OF_A_KIND: Mapping[str, Callable[[Operations], AccessPolicy | HealthPolicy 
     "AccessPolicy": lambda operations: operations.access,
     "HealthPolicy": lambda operations: operations.health,
 }
-"""Documents of operations whose names mean nothing, since a cluster has at most one of each."""
+"""Documents of operations with names that mean nothing, since a cluster has at most one of each."""
 
 
 def document_changes(before: Compiled, after: Compiled) -> Iterator[DocumentChange]:
@@ -43,7 +43,7 @@ def document_changes(before: Compiled, after: Compiled) -> Iterator[DocumentChan
 
 
 def place_of(document: str, compiled: Compiled) -> str:
-    """Where a document stands, as `file:line`; "" where nobody wrote it."""
+    """Where a document stands, as `file:line`; "" where it was not written."""
     if document == "SchedulingPolicy":
         return compiled.policy.scheduling.origin
     if document in _ONE_OF_A_KIND:

@@ -17,7 +17,7 @@ from solver.model.document import decode, encode
 from solver.model.snapshot import Snapshot
 
 PATIENCE_S: Final = 1_800.0
-"""Who takes longer hangs."""
+"""A review that takes longer hangs."""
 
 
 def review_apart(snapshot: Snapshot, base: ReviewSide, head: ReviewSide) -> Review:

@@ -48,7 +48,7 @@ class Played:
 def play(snapshot: Snapshot, side: ReviewSide, base: Iterable[Node], optimiser: Optimiser | None) -> Played:
     """Solve the next round, and play those that follow. `base`: see `on_inventory`.
 
-    The estimates that a round makes for those who wait are left out: the rounds to come say when they start.
+    The estimates that a round makes for waiting jobs are left out: the rounds to come say when they start.
     """
     seen, policy = on_inventory(snapshot, side.compiled.nodes, base), side.compiled.policy
     unasked = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
@@ -59,8 +59,8 @@ def play(snapshot: Snapshot, side: ReviewSide, base: Iterable[Node], optimiser: 
 def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], base: Iterable[Node] = ()) -> Snapshot:
     """The snapshot as it will be on a declared inventory: nodes that were seen keep their health, new ones count as ready.
 
-    `base`: the nodes as declared when they were seen. Who was cordoned or in an island though they said nothing of it still is.
-    A revision that declares no nodes at all is taken to leave the inventory to somebody else.
+    `base`: the nodes as declared when they were seen. Nodes cordoned or in an island though they said nothing of it still are.
+    A revision that declares no nodes at all is taken to leave the inventory to others.
     """
     seen, said = ({node.name: node for node in nodes} for nodes in (snapshot.nodes, base))
     nodes = snapshot.nodes

@@ -1,4 +1,4 @@
-"""What can go wrong with a Git repository, sorted by who must act."""
+"""What can go wrong with a Git repository, sorted by what must be done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class GitSourceError(Exception):
 
 
 class FetchFailedError(GitSourceError):
-    """The repository could not be read now. Nobody needs to act yet: it is tried again."""
+    """The repository could not be read now. Nothing needs to be done yet: it is tried again."""
 
 
 class BranchMissingError(GitSourceError):
@@ -28,4 +28,4 @@ class UnknownRevisionError(GitSourceError):
 
 
 class NotReadyToPlanError(GitSourceError):
-    """What a change would do can't be said yet. Nobody needs to act: it is tried again."""
+    """What a change would do can't be said yet. Nothing needs to be done: it is tried again."""

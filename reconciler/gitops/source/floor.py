@@ -1,4 +1,4 @@
-"""The file of allowed signers that a server is started with: keys whose signatures are asked for whatever Git says.
+"""The file of allowed signers that a server is started with: keys of which signatures are asked for whatever Git says.
 
 OpenSSH's format (`ssh-keygen(1)`, ALLOWED SIGNERS), and armored public keys of OpenPGP below or between its lines.
 """
@@ -48,7 +48,7 @@ def _read(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             found = os.fstat(file.fileno())
             if stat.S_IMODE(found.st_mode) & 0o022 or found.st_uid not in (0, os.geteuid()):
-                fix = "Whoever can write it decides who changes the policy: chown it, and chmod 644."
+                fix = "A user who can write it decides which users change the policy: chown it, and chmod 644."
                 raise AllowedSignersError(f"{path}: others can write or own this file", fix)
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
@@ -66,7 +66,7 @@ def _fit(path: Path, block: str) -> str:
 def _key_of(line: str, now: Instant, at: str) -> str:
     """The key of a line; "" where it is not for Git, or not now.
 
-    Git would take the time that the commit states, which whoever has an old key can choose; so the time here is now.
+    Git would take the time that the commit states, which the holder of an old key can choose; so the time here is now.
     """
     parts = _LINE.fullmatch(line.strip())
     if parts is None:

@@ -1,6 +1,6 @@
-"""Asks of a revision that nobody alone changed what needs two people: the guardrail `fourEyes` of the policy in force.
+"""Asks of a revision that no user alone changed what needs two people: the guardrail `fourEyes` of the policy in force.
 
-Who a commit is by is what it says. That is worth as much as its signature, so it is asked for beside signatures.
+A commit's author is what it says. That is worth as much as its signature, so it is asked for beside signatures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHol
 
 @dataclass(frozen=True, slots=True)
 class FourEyes:
-    """The requirement. Each step of the branch's own line is judged: who committed it beside the authors of what it brings."""
+    """The requirement. Each step of the branch's own line is judged: its committer beside the authors of what it brings."""
 
     mirror: GitMirror
     doing: str = "Verifying"

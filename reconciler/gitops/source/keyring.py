@@ -15,7 +15,7 @@ from reconciler.gitops.source.errors import GitSourceError
 from reconciler.gitops.source.hardened_git import git_environment
 
 _GPG_CONF: Final = "batch\nno-tty\nno-autostart\nno-auto-key-retrieve\ntrust-model always\nlock-never\n"
-"""Nothing is fetched, asked or started: `always` since every key in there was listed by who may."""
+"""Nothing is fetched, asked or started: `always` since every key in there was listed by an admin."""
 
 _GPG_LIMIT_S: Final = 60
 

@@ -71,7 +71,7 @@ class GitMirror:
         return self._commit_at(FETCHED)
 
     def mark_applied(self, commit: str) -> None:
-        """Remember a commit, also over a restart, as the one whose policy is in force."""
+        """Remember a commit, also over a restart, as the one with the policy in force."""
         with self._opened() as git:
             git.update_ref(APPLIED, commit)
 
@@ -112,12 +112,12 @@ class GitMirror:
         return tuple(path for path in named.split("\0") if path)
 
     def people(self, step: Step, paths: Sequence[str]) -> tuple[str, frozenset[str]]:
-        """Who committed it, and who are the authors of what it brings that touches these files: e-mail addresses in lower case.
+        """Its committer, and the authors of what it brings that touches these files: e-mail addresses in lower case.
 
         Raises GitSourceError.
         """
         brought = (step.commit, f"^{step.commit}^1") if step.parents else (step.commit,)
-        # A command line has an end; of so many files everybody's commits count.
+        # A command line has an end; of so many files all commits count.
         named = paths if len(paths) <= PATHS_MAX else ()
         with self._opened() as git:
             committer = git.log("-1", "--format=%ce", step.commit)
@@ -169,7 +169,7 @@ class GitMirror:
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
-        """Git in the mirror, which is made if it is not there, while nobody else uses it. Raises GitSourceError."""
+        """Git in the mirror, which is made if it is not there, while no other process uses it. Raises GitSourceError."""
         from git import GitCommandError
 
         try:

@@ -32,8 +32,8 @@ class RevisionHold(NamedTuple):
 class RevisionCandidate:
     """A fetched revision that is to replace the one `applied` last (None: there was none).
 
-    `in_force` is the policy that judges it, never its own. `notes` is what is to be said of it once it is in force; whoever
-    is asked may add to them.
+    `in_force` is the policy that judges it, never its own. `notes` is what is to be said of it once it is in force; each
+    requirement may add to them.
     """
 
     commit: str
@@ -68,7 +68,7 @@ class Acceptance(Protocol):
     """What people have accepted although a requirement holds it."""
 
     def accepted(self, candidate: RevisionCandidate, held: RevisionHold) -> str:
-        """Who accepted exactly this, and why, in a few words; "": nobody did."""
+        """The user that accepted exactly this, and why, in a few words; "": none did."""
 
     def applied(self, candidate: RevisionCandidate) -> None:
         """This revision is in force: what was accepted of it is used up. Idempotent."""
@@ -78,7 +78,7 @@ class NothingAccepted:
     """No person is asked."""
 
     def accepted(self, candidate: RevisionCandidate, held: RevisionHold) -> str:  # noqa: ARG002  (the protocol's signature)
-        """Nobody."""
+        """None."""
         return ""
 
     def applied(self, candidate: RevisionCandidate) -> None:
@@ -121,7 +121,7 @@ class Valid:
 
 
 def by_admin(commit: str) -> str:
-    """What a person does who accepts a revision although a requirement holds it."""
+    """What a user does to accept a revision although a requirement holds it."""
     return f"an admin runs `quorate apply {commit[:12]} --reason TEXT`"
 
 

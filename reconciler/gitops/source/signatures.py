@@ -21,7 +21,7 @@ from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHol
 from reconciler.model.clock import Clock
 
 REASON: Final = "SignatureRefused"
-NOT_ASKED: Final = "its signature was not asked for, since it is the first, and --allowed-signers names nobody"
+NOT_ASKED: Final = "its signature was not asked for, since it is the first, and --allowed-signers names no signer"
 
 _STATUS: Final = "[GNUPG:] "
 _GOOD_OPENPGP: Final = frozenset({"GOODSIG", "VALIDSIG"})
@@ -57,7 +57,7 @@ class Signed:
         commits = _commits_of(candidate.in_force)
         if candidate.applied is not None and candidate.in_force is None and self.allowed is None:
             message = (
-                f"who may sign can't be known: {candidate.applied[:12]}, which was applied, is unreadable now. "
+                f"the allowed signers can't be known: {candidate.applied[:12]}, which was applied, is unreadable now. "
                 f"To accept {candidate.commit[:12]}, {by_admin(candidate.commit)}."
             )
             return RevisionHold("SignersUnknown", message, acceptable=True)
@@ -68,7 +68,7 @@ class Signed:
         return self._unsigned(candidate, commits)
 
     def _unsigned(self, candidate: RevisionCandidate, commits: Commits) -> RevisionHold | None:
-        """The oldest commit that does not count ends it: whoever pushes thousands costs one look."""
+        """The oldest commit that does not count ends it: a push of thousands costs one look."""
         floor = Keys() if self.allowed is None else read_allowed_signers(self.allowed, self.clock.now())
         people = floor.with_(_keys_of(commits.signers))
         trusted = {False: people, True: people.with_(_keys_of(commits.forge_keys))}

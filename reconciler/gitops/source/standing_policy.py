@@ -36,7 +36,7 @@ class StandingPolicy:
         cluster: str | None = None,
     ) -> None:
         """Find the revision applied before a restart, without the network. `requirements` are asked in order; None: history
-        and validity. `cluster`: whose policy, where there are several.
+        and validity. `cluster`: which one's policy, where there are several.
         """
         self._mirror = mirror
         self._branch = branch

@@ -114,7 +114,7 @@ def files_of(git: Any, commit: str) -> Files:
 
 
 def _entries(git: Any, commit: str) -> Generator[tuple[str, bytes, str, int], None, None]:
-    """Path, mode, object id and size of everything that is not a folder, as Git finds it, until nobody asks for more.
+    """Path, mode, object id and size of everything that is not a folder, as Git finds it, until no more is asked for.
 
     A few folders that hold each other many times are thousands of millions of files, so the list is never whole anywhere.
     """
@@ -134,7 +134,7 @@ def _entries(git: Any, commit: str) -> Generator[tuple[str, bytes, str, int], No
 
 @contextmanager
 def _ended(process: Popen[bytes]) -> Iterator[None]:
-    """Whoever asks for no more lets it end, whatever it still had to say."""
+    """A caller that asks for no more lets it end, whatever it still had to say."""
     try:
         yield
     finally:

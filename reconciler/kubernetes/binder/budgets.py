@@ -55,7 +55,7 @@ def forbidden(pods: Iterable[Pod], budgets: Budgets) -> str:
 def _refused(budget: Budget, wanted: int) -> str:
     allowed, name = max(0, budget.status.disruptions_allowed), budget.metadata.name
     if budget.status.observed_generation < budget.metadata.generation:
-        return f"PodDisruptionBudget {name} was changed, and nobody has said yet what it allows"
+        return f"PodDisruptionBudget {name} was changed, and its controller has not said yet what it allows"
     if wanted > allowed:
         return f"PodDisruptionBudget {name} allows {count(allowed, 'eviction')} now, and it takes {wanted}"
     return ""

@@ -1,4 +1,4 @@
-"""Makes evictions true: what was asked of a gang is written on its pods first, and whoever leads goes on from what is written."""
+"""Makes evictions true: what was asked of a gang is written on its pods first, and each leader goes on from what is written."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Evictor:
     async def begin(self, steps: Iterable[EvictionRequest], seen: Seen) -> tuple[Outcome, ...]:
         """Asks for these, and goes on as far as it can now. Raises NotLeaderError.
 
-        Where budgets forbid it nothing is asked, but of who has run for its time limit.
+        Where budgets forbid it nothing is asked, but of a gang that has run for its time limit.
         """
         gangs = {gang.name: gang for gang in seen.cluster.gangs}
         return self._told(await gather(self._asked(step, gangs.get(step.job), seen) for step in steps))
@@ -140,7 +140,7 @@ class Evictor:
             return Outcome(gang.job, "failed", str(error))
 
     async def _first(self, gang: GangEviction, seen: Seen) -> Outcome:
-        """Where nobody has to save anything the request and the end are written as one."""
+        """Where nothing has to be saved the request and the end are written as one."""
         if isinstance(next_moves(gang, self._clock.now())[-1], BeginEviction):
             against = await self._tried(gang)
             if against and gang.may_stay:
@@ -233,7 +233,7 @@ class Evictor:
         return gang._replace(record=msgspec.structs.replace(gang.record, intent=intent, count=len(gang.pods)))
 
     def _unanswered(self, gang: GangEviction) -> list[tuple[str, str]]:
-        """Nobody waits for its hooks any more; what they have answered instead, by the names of pods."""
+        """Its hooks are not waited for any more; what they have answered instead, by the names of pods."""
         errors = [(pod.metadata.name, self._hooks.forget(pod.metadata.uid)) for pod in gang.pods]
         return [(name, error) for name, error in errors if error]
 
@@ -285,7 +285,7 @@ class Evictor:
         return fresh if fresh.metadata.uid == pod.metadata.uid else None
 
     async def _call_off(self, gang: GangEviction, move: CancelEviction, seen: Seen) -> Outcome:
-        """The gang goes on as if nothing had been; first nobody is promised any more what it keeps."""
+        """The gang goes on as if nothing had been; first no job is promised any more what it keeps."""
         self._unanswered(gang)
         whom = gang.intent.beneficiary
         if move.in_vain and whom:

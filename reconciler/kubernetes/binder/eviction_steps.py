@@ -57,14 +57,14 @@ class BeginEviction(NamedTuple):
 
 
 class EvictPods(NamedTuple):
-    """These pods are asked to end, each with so long for it; then the `bearer`, who remembers that they were."""
+    """These pods are asked to end, each with so long for it; then the `bearer`, which remembers that they were."""
 
     pods: tuple[tuple[Pod, Duration], ...]
     bearer: tuple[Pod, Duration] | None
 
 
 class CancelEviction(NamedTuple):
-    """The gang stays. `pods` forget what they were told, the bearer last. `in_vain`: somebody waits for what it holds."""
+    """The gang stays. `pods` forget what they were told, the bearer last. `in_vain`: a job waits for what it holds."""
 
     pods: tuple[Pod, ...]
     why: str
@@ -83,7 +83,7 @@ Move = TellPods | Call | BeginEviction | EvictPods | CancelEviction | Wait
 class GangEviction(NamedTuple):
     """What is known of a gang that was asked to leave. `pods`: those that are to and are there, in the gang's order.
 
-    `forbidden`: what PodDisruptionBudgets say against it. `needed`: somebody waits for what it holds, or a rule wants it.
+    `forbidden`: what PodDisruptionBudgets say against it. `needed`: a job waits for what it holds, or a rule wants it.
     """
 
     job: JobName
@@ -165,7 +165,7 @@ def uids_of(gang: PodGang, step: EvictionRequest) -> frozenset[str] | None:
 def next_moves(gang: GangEviction, now: Instant) -> tuple[Move, ...]:
     """What is to be done now: calls, and one move of another kind after them.
 
-    It follows from what is written and what is there, so that whoever leads goes on with it.
+    It follows from what is written and what is there, so that each leader goes on with it.
     """
     if gang.bearer is None:
         return (Wait("the pod that remembers it is gone"),)

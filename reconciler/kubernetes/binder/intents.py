@@ -1,4 +1,4 @@
-"""What is in flight, read back from what Quorate wrote on pods: who was asked to leave, and what was promised to whom."""
+"""What is in flight, read back from what Quorate wrote on pods: which gangs were asked to leave, and what was promised to which."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 def in_flight_of(cluster: KubernetesCluster, pods: Pods, starts: Iterable[Intent] = ()) -> Found:
     """What a round has to know of earlier ones. `starts`: of gangs that are being bound, as their bindings say.
 
-    What anybody could have written is believed only where it fits the gang that it stands on, and what two gangs were promised is
+    What any client may have written counts only where it fits the gang that it stands on, and what two gangs were promised is
     the first one's. Sorted by gang; equal objects give the same in any order.
     """
     nodes = {node.name for node in cluster.nodes}
@@ -130,7 +130,7 @@ def _how_far(known: EvictionRecord) -> tuple[bool, int, int]:
 def _asked(gang: PodGang, job: Job, evictions: Iterable[EvictionRecord]) -> Iterator[Intent]:
     record = _eviction_record(job, evictions)
     if record is None or (record.limit is not None and record.intent.stage == "saves"):
-        return  # who only knows that its time limit is near runs until then, and rounds know the limit
+        return  # a gang that only knows that its time limit is near runs until then, and rounds know the limit
     if record.intent.kind == "stop":
         yield record.intent
         return
@@ -178,9 +178,9 @@ def _are_tasks_of(job: Job, tasks: Iterable[TaskPlacement], nodes: set[NodeName]
 
 
 def _staying(jobs: Iterable[Job], intents: Iterable[Intent]) -> Counter[DeviceId]:
-    """What is held of each GPU by those who were not asked to leave it.
+    """What is held of each GPU by pods that were not asked to leave it.
 
-    A promise is written before its victims are asked: who dies in between leaves one that nobody makes room for.
+    A promise is written before its victims are asked: a leader that dies in between leaves one that no pod makes room for.
     """
     asked = [intent for intent in intents if intent.kind in ("stop", "shrink")]
     stopping = {(intent.job, intent.attempt) for intent in asked if intent.kind == "stop"}

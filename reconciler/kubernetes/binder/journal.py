@@ -1,4 +1,4 @@
-"""What the first binding of a gang says of all of them, so that whoever leads next can finish or undo what was begun."""
+"""What the first binding of a gang says of all of them, so that the next leader can finish or undo what was begun."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GangBinding(NamedTuple):
 
 
 class StartJournal(NamedTuple):
-    """A gang's start as it was decided at `at`, by the clock of who decided it. Pods have no resourceVersion there."""
+    """A gang's start as it was decided at `at`, by the clock of its leader. Pods have no resourceVersion there."""
 
     job: JobName
     attempt: int
@@ -66,7 +66,7 @@ class JournalTooLongError(ValueError):
 
 
 class JournalUnreadableError(ValueError):
-    """Somebody else has written it, or another version. A person acts: delete the annotation, or the pods of the gang."""
+    """Another program has written it, or another version. A person acts: delete the annotation, or the pods of the gang."""
 
 
 class _Pod(msgspec.Struct, frozen=True, array_like=True):
@@ -147,7 +147,7 @@ def hold_annotations(pod: PodBinding, of: GangBinding | StartJournal) -> dict[st
 
 
 def is_there(pod: Pod, binding: PodBinding, said: Mapping[str, str]) -> bool:
-    """Whether a pod is bound as this says, with these annotations; by whom does not matter."""
+    """Whether a pod is bound as this says, with these annotations; by what does not matter."""
     notes = pod.metadata.annotations
     return pod.spec.node_name == binding.node and all(notes.get(key) == value for key, value in said.items())
 
@@ -155,7 +155,7 @@ def is_there(pod: Pod, binding: PodBinding, said: Mapping[str, str]) -> bool:
 def _plain(text: str) -> bytes:
     if not text.startswith(_COMPRESSED):
         return text.encode()
-    # Bounded: where no fence is installed, anybody may have written it.
+    # Bounded: where no fence is installed, any client may have written it.
     unpacked = zlib.decompressobj().decompress(base64.b64decode(text.removeprefix(_COMPRESSED)), _READ_MAX)
     if len(unpacked) == _READ_MAX:
         raise ValueError(f"more than {_READ_MAX} bytes")

@@ -68,7 +68,7 @@ def nominated_pods(gang: PodGang, pods: Pods, tasks: Iterable[TaskPlacement]) ->
 class Nominator:
     """Writes what rounds promise. It holds nothing itself: what was promised is read back by `intents.in_flight_of`.
 
-    `declared`: where is written what Reservation documents keep; to be read once by who begins to lead.
+    `declared`: where is written what Reservation documents keep; to be read once by a new leader.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Nominator:
     async def _recorded(self, gang: PodGang, steps: Sequence[Keeping], pods: Pods, now: Instant) -> bool:
         """On the pod that has a record already, else on the first, and on no other; False: there is no pod to write it on.
 
-        What pods say of their nodes comes after a promise that is made, and before one that is withdrawn: who goes on after a crash
+        What pods say of their nodes comes after a promise that is made, and before one that is withdrawn: the next leader
         finds in the record what is left to do.
         """
         there = [pod for _, pod in members_of(gang, pods)]

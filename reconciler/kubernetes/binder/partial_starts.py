@@ -52,7 +52,7 @@ class BoundPod(NamedTuple):
 
 
 class ReleasePods(NamedTuple):
-    """Bound pods of a start that is given up, and why in words. Who is marked has the reason written on it already."""
+    """Bound pods of a start that is given up, and why in words. A marked pod has the reason written on it already."""
 
     job: JobName
     attempt: int
@@ -104,7 +104,7 @@ def start_of(journal: StartJournal) -> StartKey:
 
 
 def mark_of(release: ReleasePods) -> str:
-    """The annotation that pods get before they are deleted: whoever leads then goes on with that."""
+    """The annotation that pods get before they are deleted: the next leader goes on with that."""
     return msgspec.json.encode(_Mark(release.job, release.attempt, release.why)).decode()
 
 

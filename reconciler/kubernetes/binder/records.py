@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Document)
 PLAIN_MAX: Final = 1_024
 """Bytes up to which a record stays readable for people. A pod has room for 256 KiB of annotations: 512 tasks are 60 KiB of JSON."""
 READ_MAX: Final = 8 * 2**20
-"""Bytes that a record may unfold to: anybody who may write annotations could have written one that never ends."""
+"""Bytes that a record may unfold to: a client that may write annotations could have written one that never ends."""
 _WRITTEN: Final = {names.EVICT, names.PROMISE}
 _PACKED: Final = "z:"
 
@@ -55,7 +55,7 @@ class EvictionRecord(PodRecord, frozen=True):
 
     @property
     def asks_to_save(self) -> bool:
-        """Who can is to save its work before it leaves."""
+        """A pod that can is to save its work before it leaves."""
         return self.intent.sends_back or self.limit is not None
 
 

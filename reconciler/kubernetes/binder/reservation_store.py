@@ -21,7 +21,7 @@ NAME: Final = "quorate-reservations"
 class DeclaredStore:
     """Reads and writes that ConfigMap. One that is missing keeps nothing: rounds then choose anew, and write it.
 
-    A leader reads it once, and after its own writes: nobody else writes it.
+    A leader reads it once, and after its own writes: nothing else writes it.
     """
 
     def __init__(self, api: Api, leading: LeaderSource, namespace: str, log: FilteringBoundLogger) -> None:
@@ -76,4 +76,4 @@ class DeclaredStore:
         try:
             await self._api.create(CONFIG_MAPS.path(self._namespace), body, self._leading.leadership)
         except ConflictError:
-            self._log.debug("reservations-there", namespace=self._namespace)  # somebody was faster
+            self._log.debug("reservations-there", namespace=self._namespace)  # another was faster

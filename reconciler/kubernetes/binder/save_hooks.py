@@ -59,7 +59,7 @@ def hook_url(pod: Pod, hook: HttpHook, may_be: Callable[[Address], bool] = is_po
 
 
 class Hooks:
-    """Calls hooks beside the passes; used as an async context manager. It may forget: who has not answered is asked again."""
+    """Calls hooks beside the passes; used as an async context manager. It may forget: a pod without an answer is asked again."""
 
     def __init__(
         self,
@@ -105,13 +105,13 @@ class Hooks:
             self._calls[uid].add_done_callback(lambda done: self._over(uid, done))
 
     def forget(self, uid: str) -> str:
-        """Nobody waits for the pod's answer any more; returns why there was none yet, as far as one was tried for."""
+        """The pod's answer is not waited for any more; returns why there was none yet, as far as one was tried for."""
         if call := self._calls.pop(uid, None):
             call.cancel()
         return self._errors.pop(uid, "")
 
     def forget_others(self, uids: Collection[str]) -> None:
-        """Nobody waits for the answers of any but these pods."""
+        """Only the answers of these pods are waited for."""
         for uid in {*self._calls, *self._errors}.difference(uids):
             self.forget(uid)
 

@@ -80,7 +80,7 @@ class StartRecovery:
         self._binder.forget([*found.nothing, *(whole.start for whole in found.whole)])
 
     async def _released(self, release: ReleasePods) -> None:
-        """First the mark on each, so that whoever leads next goes on; only then is any of them deleted."""
+        """First the mark on each, so that the next leader goes on; only then is any of them deleted."""
         mark = {names.RELEASE: mark_of(release)}
         versions = await asyncio.gather(
             *(self._noted(pod, {} if pod.uid in release.marked else mark) for pod in release.pods)
@@ -105,7 +105,7 @@ class StartRecovery:
         return str(answer["metadata"]["resourceVersion"])
 
     async def _deleted(self, pod: BoundPod, version: str | None) -> None:
-        """Only as we have written it. A DELETE can't say who sends it: the fence goes by the stamp on the pod, which is ours.
+        """Only as we have written it. A DELETE can't name its sender: the fence goes by the stamp on the pod, which is ours.
 
         One that others have written to since is stamped again, a few times; then the next pass does.
         """

@@ -32,7 +32,7 @@ TRIES_MAX = 5
 BACKOFF_S = 0.2
 """Before the second try, and twice as much before each later one; the jitter takes up to half of it away."""
 RETRY_AFTER_MAX_S = 30.0
-"""A server that is busy for longer is an error: whoever asked may have better to do than to wait."""
+"""A server that is busy for longer is an error: the caller may have better to do than to wait."""
 ANSWER_S = 30.0
 """An answer takes no longer. A list is asked for in pages; 60 s is what an API server gives a request itself."""
 CONNECT_S = 10.0
@@ -104,7 +104,7 @@ class Api:
         return _decoded(path, await self._done("DELETE", path, body, check=check), dict[str, Any])
 
     async def stream(self, path: str, parameters: Mapping[str, str], silence_s: float) -> AsyncGenerator[bytes]:
-        """Whole lines as they come, several at a time, until the server ends it; to be closed by who stops reading.
+        """Whole lines as they come, several at a time, until the server ends it; to be closed by a reader that stops.
 
         One try. UnreachableError if nothing comes for `silence_s`.
         """
@@ -124,7 +124,7 @@ class Api:
                         async for lines in _whole_lines(response.content):
                             yield lines
                     finally:
-                        # Who stops reading leaves now: a polite end of TLS would go on for a while, with nobody to wait for it.
+                        # A reader that stops leaves now: a polite end of TLS would go on for a while, and is not waited for.
                         if response.connection and response.connection.transport:
                             response.connection.transport.abort()
                     return
@@ -219,7 +219,7 @@ class Api:
         bearer: str,
         media: str | None = None,
     ) -> aiohttp.client._RequestContextManager:
-        if self._session.closed:  # whoever is still at work then has been told to end
+        if self._session.closed:  # what is still at work then has been told to end
             raise UnreachableError(f"{method} {path}: the session is over", sent=False)
         headers = _headers(bearer)
         if body is not None:

@@ -1,4 +1,4 @@
-"""The sockets of a session, so that none outlives it: whoever is cut off takes leave of a server that may not answer any more."""
+"""The sockets of a session, so that none outlives it: a cut-off request takes leave of a server that may not answer any more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sockets:
         return made
 
     async def ended(self) -> None:
-        """Return once none is open any more. aiohttp ends TLS politely, and waits for nobody where a request was cut off."""
+        """Return once none is open any more. aiohttp ends TLS politely, and does not wait where a request was cut off."""
         for _ in range(TURNS_MAX):
             left = [one for one in self._made if one.fileno() >= 0]
             if not left:

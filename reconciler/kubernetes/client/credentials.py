@@ -1,4 +1,4 @@
-"""Where the API server is and as whom to speak to it: tokens are fetched anew before they end, and once after a 401."""
+"""Where the API server is and as which user to speak to it: tokens are fetched anew before they end, and once after a 401."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Credentials:
         return self._version != before
 
     def _renewed(self) -> asyncio.Future[None]:
-        """One renewal for all that wait; whoever stops waiting stops it for none of the others."""
+        """One renewal for all that wait; a caller that stops waiting stops it for none of the others."""
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
         return asyncio.shield(self._renewing)

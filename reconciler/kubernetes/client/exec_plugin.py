@@ -104,7 +104,7 @@ class ExecPlugin(ExecProvider):
             problem = f"printed more than {ANSWER_BYTES_MAX >> 20} MiB and was killed"
             raise self._error(problem, b"", "Run it by hand: nothing else may be on its standard output") from error
         finally:
-            # Its children too: they would hold the pipes. Also where whoever waited for it was cut off.
+            # Its children too: they would hold the pipes. Also where the waiting caller was cut off.
             with suppress(ProcessLookupError):
                 os.killpg(process.get_pid(), signal.SIGKILL)
             await output.exited.wait()

@@ -6,15 +6,15 @@ from typing import Protocol
 
 
 class Leader(Protocol):
-    """Who leads now."""
+    """The present leader."""
 
     @property
     def stamp(self) -> dict[str, str]:
-        """The annotations that say under whom, and under which epoch, something is written."""
+        """The annotations that say under which leader, and under which epoch, something is written."""
 
 
 class LeaderSource(Protocol):
-    """An election, as those see it who write."""
+    """An election, as writers see it."""
 
     def leadership(self) -> Leader:
         """To be asked right before each write. Raises NotLeaderError (reconciler.protocols.ledger) where none may be sent now."""

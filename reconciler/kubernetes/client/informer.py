@@ -89,7 +89,7 @@ _EVENTS = msgspec.json.Decoder(_Event)
 class Informer(Generic[T]):
     """All objects of a resource, decoded as `kind`: a Struct of the fields that are needed takes a fraction of a dict's memory.
 
-    `changes()` keeps it up to date for as long as somebody reads it; one reader at a time. `heard` is called each time that the
+    `changes()` keeps it up to date for as long as it is read; one reader at a time. `heard` is called each time that the
     server says something, if only that nothing has changed.
     """
 
@@ -138,7 +138,7 @@ class Informer(Generic[T]):
 
         A connection that breaks is taken up where it was; where the server has forgotten that, a new list's differences are told.
         Raises NotAllowedError, NotFoundError (the server does not know the kind), UnreadableError: a person has to act. What is
-        held stays, and who asks for changes again is told how a new list differs from it.
+        held stays, and a reader that asks for changes again is told how a new list differs from it.
         """
         while True:
             try:

@@ -135,7 +135,7 @@ class KindWatch(Generic[T]):
                 refusals.append(refused)
                 if self._watched.lists:
                     break  # it is there, under this name
-        # A kind that nobody lets us read may be there or not: to say that it is not would be less.
+        # A kind that we may not read may be there or not: to say that it is not would be less.
         return next((one for one in refusals if not isinstance(one, NotFoundError)), refusals[0])
 
     async def _follow(self, resource: Resource) -> None:

@@ -1,4 +1,4 @@
-"""Who leads: processes take one Lease in turn, so that at most one of them writes at a time."""
+"""Leader election: processes take one Lease in turn, so that at most one of them writes at a time."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Election:
     """One candidate. `holder` is told apart from every other process that ever was one, also from this one's predecessor.
 
     `api` is a session of its own: a renewal must not wait for its turn behind thousands of bindings. Others' clocks are
-    not trusted: a holder is gone once its record has not changed for its whole duration by the clock of who watches it.
+    not trusted: a holder is gone once its record has not changed for its whole duration by the watcher's clock.
     `leads` is called each time it begins to lead.
     """
 
@@ -131,7 +131,7 @@ class Election:
         self._seen: _Spec | None = None
         self._seen_s = 0.0
         self._epoch: Epoch | None = None
-        """Ours, from when the Lease was taken until somebody else has it."""
+        """Ours, from when the Lease was taken until another has it."""
         self._version = ""
         """The resourceVersion under which we hold it; empty where that has to be looked at first."""
         self._led: Leadership | None = None
@@ -175,17 +175,17 @@ class Election:
             self._version = ""
             self._log.warning("lease-not-asked", error=str(silent) or type(silent).__name__)
         except (ConflictError, NotFoundError):
-            # Somebody was faster, or has touched it: what is there now is looked at the next time.
+            # Another was faster, or has touched it: what is there now is looked at the next time.
             self._version = ""
         except KubernetesError as refused:
             if not self._was_there:
                 raise
-            # A server that has just begun, or can't ask who this is, refuses what it will allow: others may lead meanwhile.
+            # A server that has just begun, or can't ask for this identity, refuses what it will allow: others may lead meanwhile.
             self._version = ""
             self._log.warning("lease-not-asked", error=str(refused))
 
     async def _stood(self) -> None:
-        """As one of those who wait."""
+        """As one of those that wait."""
         lease = await self._looked()
         if not self._is_free():
             return
@@ -213,7 +213,7 @@ class Election:
         self._lead(epoch, sent_s)
 
     def _lead(self, epoch: Epoch, sent_s: float) -> None:
-        # From before it was sent: when the server got it, nobody here knows, but not earlier.
+        # From before it was sent: when the server got it is not known here, but not earlier.
         self._led = Leadership(self._holder, epoch, sent_s + self._timing.writes_s)
         if not self._leads.is_set():
             self._leads.set()
@@ -235,7 +235,7 @@ class Election:
         return lease
 
     def _is_free(self) -> bool:
-        """Whether nobody holds it any more; one that was deleted counts as held by who had it, for as long as it had it."""
+        """Whether it is held no more; one that was deleted counts as held by its last holder, for as long as that had it."""
         if self._seen is None or not self._seen.holder_identity:
             return True
         return self._clock.monotonic_s() - self._seen_s >= self._duration_s(self._seen)

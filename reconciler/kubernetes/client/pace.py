@@ -1,4 +1,4 @@
-"""How many requests leave in a second: never more than configured, whoever asks."""
+"""How many requests leave in a second: never more than configured, for all callers together."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class _Status(msgspec.Struct, frozen=True):
 async def execute(api: Api, pod: tuple[str, str], container: str, command: Sequence[str]) -> None:
     """Returns once the command has ended with 0; takes as long as it does. Raises CommandFailedError, KubernetesError.
 
-    Whoever stops waiting does not stop the command.
+    A caller that stops waiting does not stop the command.
     """
     # Without something to write to there is no stream, and without a stream nothing is run.
     parameters = [("container", container), ("stdout", "true"), *(("command", word) for word in command)]
@@ -40,7 +40,7 @@ async def execute(api: Api, pod: tuple[str, str], container: str, command: Seque
             if message.type is aiohttp.WSMsgType.BINARY and message.data[:1] == bytes([_ENDED]):
                 ended = _read(message.data[1:])
                 if ended.status != "Success":
-                    raise ExecFailedError(ended.message[:_SHOWN_MAX] or "it failed, and nobody says how")
+                    raise ExecFailedError(ended.message[:_SHOWN_MAX] or "it failed, without a message")
                 return
     raise UnreachableError(f"websocket {path}: it broke off before the command had ended")
 

@@ -1,4 +1,4 @@
-"""What an API server, or the way to it, may answer instead of what was asked for, sorted by who must act."""
+"""What an API server, or the way to it, may answer instead of what was asked for, sorted by what must be done."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class KubernetesActuator:
         kept = [step for step in plan.steps if isinstance(step, Nominate | Withdraw | Reserve | Unreserve)]
         before = [intent for intent in sight.intents if intent.kind == "nominate"]
         unkept = {found.job for found in await self.promises.keep(kept, gangs, sight.pods, before)}
-        # Nobody leaves for whom nothing is kept then: others would take it.
+        # No job leaves for one that nothing is kept for then: others would take it.
         leaving = [
             step
             for step in plan.steps
@@ -180,7 +180,7 @@ class KubernetesActuator:
     async def _marked(self) -> bool:
         """Write to one of our pods: a mirror that shows this shows all that was done before. False: it shows no pod of ours.
 
-        A watch may hang while the lease is renewed, so that who begins to lead may not know what was bound by others for minutes.
+        A watch may hang while the lease is renewed, so that a new leader may not know what was bound by others for minutes.
         """
         for key, uid in self._ours():
             if await self._touched(key, uid):

@@ -1,4 +1,4 @@
-"""How the pods of gangs stand, for those who ask about one: nothing in a pass needs it, and a cluster has thousands of gangs."""
+"""How the pods of gangs stand, for callers that ask about one: nothing in a pass needs it, and a cluster has thousands of gangs."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class ClusterCache:
         """What claims have, and may have."""
         self._followed: list[KindWatch[Any]] = []
         self.changed = asyncio.Event()
-        """Something that rounds could go by is not as it was; to be cleared by who waits for it."""
+        """Something that rounds could go by is not as it was; to be cleared by the waiting task."""
         self.nodes = self.watch(
             (NODES,), KubeNode, lambda node: self.devices.node(node.before, node.after), needed=True
         )

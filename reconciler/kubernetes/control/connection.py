@@ -40,7 +40,7 @@ Beside = Callable[[Api, Election], Coroutine[None, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class ClusterConnection:
-    """Where it is, as who to speak, how often, and under which Lease, held how.
+    """Where it is, as which user to speak, how often, and under which Lease, held how.
 
     `roll_forward_s`: how long a gang that was begun has until it is whole. `mig_configs`: namespace and name of the MIG manager's
     ConfigMap.
@@ -76,7 +76,7 @@ async def acting_plane(
             # What it all means takes seconds the first time, in which no lease could be renewed.
             mirror.cluster()
             path = LEASES.path(where.namespace, where.lease)
-            # Nothing in the cluster changes by it: without that, who comes to lead would wait for the next poll.
+            # Nothing in the cluster changes by it: without that, a new leader would wait for the next poll.
             wake = mirror.changed.set
             election = Election(of_lease, where.holder, clock, log, where.timing, path, leads=wake)
             teller = Teller(of_telling, election.leadership, clock, log, where.holder)

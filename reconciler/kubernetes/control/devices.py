@@ -60,7 +60,7 @@ class Devices:
         return tuple(gang for gang in done if gang is not None)
 
     async def give_back(self, pods: Pods) -> int:
-        """What nobody needs any more is free; how many claims."""
+        """What is not needed any more is free; how many claims."""
         await gather(self._voided(key) for key in sorted(self._unknown))
         by_uid = {pod.metadata.uid: pod for pod in pods.values()}
         found = releases(self.seen.stock.claims, by_uid, self._waiting | _begun(pods), self.clock.now())
@@ -133,7 +133,7 @@ def _begun(pods: Pods) -> set[str]:
             try:
                 found |= {one.uid for one in read(text).pods}
             except JournalUnreadableError:
-                continue  # who finishes or releases the gang says so
+                continue  # what finishes or releases the gang says so
     return found
 
 

@@ -16,7 +16,7 @@ Wishes = Mapping[str, "ProposedStep"]
 
 
 class ProposedStep(NamedTuple):
-    """A step that nobody makes true: the kind of its event, for whom it would be done, and more of it in words."""
+    """A step that is not made true: the kind of its event, the job it would be for, and more of it in words."""
 
     event: str
     cause: str

@@ -35,7 +35,7 @@ WORKING = ("pending", "rebooting")
 def enforceable(policy: Policy, cluster: KubernetesCluster, nodes: Iterable[KubeNode]) -> Policy:
     """The policy as it can be kept where a device plugin offers the GPUs.
 
-    Nobody leaves for a geometry there, since a node is changed as a whole; and what pools have of which the policy says nothing is
+    No job leaves for a geometry there, since a node is changed as a whole; and what pools have of which the policy says nothing is
     used as it is.
     """
     divided = [node for node in cluster.nodes if any(gpu.instances for gpu in node.gpus)]
@@ -77,7 +77,7 @@ def geometry_of(policy: Policy, sight: Sight, nodes: Iterable[KubeNode], now: In
     unwell = {node.name for node in sight.cluster.nodes if not all(gpu.healthy for gpu in node.gpus)}
     kept = {name: barred or _why_kept(wires[name], changes.get(name), now) for name in rules}
     kept |= {name: "some of its GPUs are not healthy" for name in rules if name in unwell}
-    kept |= {name: "somebody uses, or was promised, some of its GPUs" for name in rules if name in used}
+    kept |= {name: "some of its GPUs are in use, or promised" for name in rules if name in used}
     busy = frozenset(name for name in rules if wires[name].metadata.labels.get(names.MIG_STATE) in WORKING)
     return Geometry(rules, wires, changing, {name: why for name, why in kept.items() if why}, busy)
 
@@ -96,14 +96,14 @@ def _why_kept(node: KubeNode, change: MigChange | None, now: Instant) -> str:
     if fate is None:
         return "its GPUs are being partitioned"
     if fate == "taken-over":
-        return f"somebody else has written {names.MIG_CONFIG}; take the annotation {names.MIG} away to let Quorate do it again"
+        return f"another program has written {names.MIG_CONFIG}; take the annotation {names.MIG} away to let Quorate do it again"
     if fate != "made" and now < (change.ended_at or now).after(REST):
         return f"its change to {change.config} has come to nothing ({fate}) a short while ago"
     return ""
 
 
 def used_nodes(sight: Sight, among: Collection[NodeName]) -> frozenset[NodeName]:
-    """Nodes on which anybody has a GPU, whoever's pod it is, or on which a gang is to have one."""
+    """Nodes on which a pod of any owner has a GPU, or on which a gang is to have one."""
     used = {NodeName(pod.spec.node_name) for pod in sight.pods.values() if _uses_gpu(pod, among)}
     tasks = [task for intent in sight.intents for task in intent.tasks]
     tasks += [task for held in sight.reservations for task in held.tasks]
@@ -138,7 +138,7 @@ def _as_known(node: Node, known: Geometry, coming: MigChange | None) -> Node:
         )
         node = msgspec.structs.replace(node, gpus=gpus, gpu_type=coming.gpu_type)
     elif node.name in known.busy:
-        node = msgspec.structs.replace(node, cordoned=True)  # nobody knows what it will have
+        node = msgspec.structs.replace(node, cordoned=True)  # it is not known what it will have
     return msgspec.structs.replace(node, keeps_geometry=True) if node.name in known.kept else node
 
 

@@ -24,7 +24,7 @@ FROM_THE_BEGINNING: Final = Instant(0)
 
 class _Known(NamedTuple):
     """A gang when it was looked at last. `holding`: uids of its pods on nodes; `evicted`: some were sent away, and it is not whole
-    since; `controllers`: who made its pods.
+    since; `controllers`: what made its pods.
     """
 
     gang: PodGang
@@ -142,7 +142,7 @@ class JobHistory:
             record = msgspec.structs.replace(
                 record, attempts=(*record.attempts, Attempt(from_then, max(at, from_then)))
             )
-        # Nobody knows how a gang ended that was never seen by this process.
+        # It is not known how a gang ended that was never seen by this process.
         how = None if not last else "failed" if is_evicted_now else ended_as(last)
         self._put(msgspec.structs.replace(record, ended_at=max(at, _free_from(record)), ended_as=how))
         self._gone[known.gang.name] = known.controllers
@@ -213,7 +213,7 @@ def _closed(record: RecordedJob, at: Instant, why: StopPurpose | None) -> Record
 
 
 def _sent_back(record: RecordedJob) -> RecordedJob:
-    """Its pods were deleted without a word and are made anew: somebody sent it back, and nobody says who."""
+    """Its pods were deleted without a word and are made anew: it was sent back, and it is not known by what."""
     if not record.attempts or record.attempts[-1].stopped_for is not None:
         return record
     *earlier, last = record.attempts
@@ -239,7 +239,7 @@ def _last_of(gang: PodGang, pods: Pods) -> list[Pod | None]:
 
 
 class EndedGangs:
-    """Looks at the cluster in every pass of one leader; a gang that ended while nobody led is not known.
+    """Looks at the cluster in every pass of one leader; a gang that ended while none led is not known.
 
     Gangs that run at the first look count from when their kubelets began them, without attempts that were over by then.
     """
@@ -248,7 +248,7 @@ class EndedGangs:
         self._history = JobHistory(since=FROM_THE_BEGINNING)
 
     def look(self, now: Instant, gangs: Mapping[JobName, PodGang], pods: Pods) -> tuple[Ended, ...]:
-        """Who has ended since the last look. One that comes back and ends again is told again, with what it ran in all."""
+        """Gangs that have ended since the last look. One that comes back and ends again is told again, with what it ran in all."""
         self._history.look(now, gangs, pods)
         ended = tuple(found for job in self._history.take_ended() for found in _ended(job))
         if ended:

@@ -37,5 +37,5 @@ def times_up(sight: Sight, policy: Policy, now: Instant) -> Iterator[TimeUp]:
 
 
 def with_idle_limits(policy: Policy) -> Iterable[str]:
-    """The classes whose idle limits nobody keeps where jobs are pods: what they do is not measured."""
+    """The classes with idle limits that are not kept where jobs are pods: what they do is not measured."""
     return [known.name for known in policy.priority_classes if known.idle_limit is not None]

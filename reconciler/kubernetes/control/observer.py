@@ -67,7 +67,7 @@ class Observer:
         self._saved_s = float("-inf")
 
     def keep_round(self, record: RoundRecord) -> int | None:
-        """Keep a round that says something else than the one before: nobody makes its steps true, so the next has them again."""
+        """Keep a round that says something else than the one before: its steps are not made true, so the next has them again."""
         meaning = meaning_of(record.plan)
         if meaning == self._meaning:
             return None

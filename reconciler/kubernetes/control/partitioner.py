@@ -58,7 +58,7 @@ _WORDS: Final[dict[Fate, str]] = {
     "made": "is partitioned as config {} says",
     "failed": "could not be partitioned as config {} says: its MIG manager says why",
     "overdue": "does not show what config {} says, and should by now: see its MIG manager and device plugin",
-    "taken-over": "has another config than {} by somebody else's hand, and is left to them",
+    "taken-over": "has another config than {}, which Quorate did not write, and is left alone",
 }
 
 _REASONS: Final[dict[Fate, str]] = {
@@ -116,9 +116,9 @@ class MigPartitioner:
     _refused: dict[NodeName, Instant] = field(default_factory=dict)
     """Nodes for which no config was found, and when."""
     _follows: Mapping[str, str] = field(default_factory=dict)
-    """As whom it has looked at what leaders before have written."""
+    """The holder as which it has looked at what leaders before have written."""
     _waiting: set[JobName] = field(default_factory=set)
-    """Who was told that it waits for a node."""
+    """Jobs that were told that they wait for a node."""
 
     async def follow(self, node: Callable[[NodeName], KubeNode | None]) -> None:
         """Once in each epoch: what leaders before have written has to be seen too. Raises KubernetesError."""
@@ -164,7 +164,7 @@ class MigPartitioner:
         return ready
 
     async def _relabel(self, plan: Plan, sight: Sight) -> frozenset[NodeName]:
-        """Those on which no GPU is to be given to anybody now."""
+        """Those on which no GPU is to be given out now."""
         unready = {*sight.geometry.changing, *self._sent}
         spent: Counter[str] = Counter()
         for name, wish in wishes_of(plan, sight):
@@ -219,7 +219,7 @@ class MigPartitioner:
             slots=choice.slots,
             before=(*made_lately(before, now), Made(now, choice.changed)),
         )
-        # What the state says is of the config before: nobody is to take it for that of this one.
+        # What the state says is of the config before: it is not to be taken for that of this one.
         return await self._write(wire, change, {names.MIG_CONFIG: choice.config, names.MIG_STATE: None})
 
     async def _write(self, wire: KubeNode, change: MigChange, labels: dict[str, str | None]) -> bool:

@@ -146,7 +146,7 @@ async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:
 
 
 async def _with_geometry(plane: PodPlane, policy: Policy, sight: Sight) -> Sight:
-    """Who only looks has not read which configs there are: what a round wants of a node is what would be asked for."""
+    """An observer has not read which configs there are: what a round wants of a node is what would be asked for."""
     nodes = [node for _, node in plane.mirror.nodes.items()]
     if plane.hands:
         return await plane.hands.partitioner.looked(policy, sight, nodes)

@@ -51,7 +51,7 @@ class PolicyPublication:
             try:
                 await self._look(mirror, leading)
             except (NoPolicyError, NotLeaderError):
-                pass  # nothing to show yet, or somebody else shows it
+                pass  # nothing to show yet, or another process shows it
             except (KubernetesError, GitSourceError) as error:
                 self._tell(str(error))
             await self._sleep(LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""Takes the passes of a cluster of pods: when its objects change, when somebody wakes it, and at a steady poll."""
+"""Takes the passes of a cluster of pods: when its objects change, when it is woken, and at a steady poll."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class PodRunner:
         try:
             done, self.sight = await one_pass(plane)
         except NotLeaderError as other:
-            plane.mirror.cluster()  # so that whoever leads next needs no seconds for what has changed since
+            plane.mirror.cluster()  # so that the next leader needs no seconds for what has changed since
             return replace(self.status, condition="standing-by", message=str(other))
         except INTERRUPTIONS as error:
             return status_after(self.status, error)

@@ -11,7 +11,7 @@ from solver.model.quantities import Instant
 
 EVICTED: Final = frozenset(
     {
-        # Kubernetes (core/v1): kube-scheduler's preemption, and whoever asks the Eviction API, as Quorate and `kubectl drain` do.
+        # Kubernetes (core/v1): kube-scheduler's preemption, and clients of the Eviction API, as Quorate and `kubectl drain` do.
         ("DisruptionTarget", "True", "PreemptionByScheduler"),
         ("DisruptionTarget", "True", "EvictionByEvictionAPI"),
         # Volcano (pkg/scheduler/cache, the default evictor), before it deletes the pod.
@@ -22,7 +22,7 @@ EVICTED: Final = frozenset(
 
 
 def is_evicted(pod: Pod) -> bool:
-    """Whether somebody sent it away for others."""
+    """Whether it was sent away for others."""
     return any((known.type, known.status, known.reason) in EVICTED for known in pod.status.conditions)
 
 
@@ -36,7 +36,7 @@ def ended_as(pods: Collection[Pod | None]) -> Ended:
 
 
 def ended_at(pods: Iterable[Pod | None], now: Instant) -> Instant:
-    """When the last of them ended: since when it is not ready; where nobody says it, now."""
+    """When the last of them ended: since when it is not ready; where it is not said, now."""
     said = [
         Instant.parse(known.last_transition_time)
         for pod in pods
@@ -54,11 +54,11 @@ def ran_from(pods: Collection[Pod | None]) -> Instant | None:
 
 
 def all_run_since(pods: Iterable[Pod]) -> Instant | None:
-    """When the last of those that are on nodes was started; None: nobody says it."""
+    """When the last of those that are on nodes was started; None: it is not said."""
     started = (pod.status.start_time for pod in pods if pod.holds)
     return max((Instant.parse(time) for time in started if time), default=None)
 
 
 def controllers_of(pods: Iterable[Pod]) -> frozenset[str]:
-    """Who made them and will make them anew, by uid."""
+    """What made them and will make them anew, by uid."""
     return frozenset(owner.uid for pod in pods for owner in pod.metadata.owner_references if owner.controller)

@@ -110,7 +110,7 @@ def _coming(
             try:
                 planned |= {one.name: one for one in read(text).pods}
             except JournalUnreadableError:
-                continue  # who finishes or releases the gang says so: partial_starts.py
+                continue  # what finishes or releases the gang says so: partial_starts.py
     waiting = [(member, planned[pod.metadata.name]) for member, pod in there.items() if pod.metadata.name in planned]
     return {
         (member.group, member.task_index): _placement(member, binding, nodes[binding.node])

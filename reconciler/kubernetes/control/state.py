@@ -83,7 +83,7 @@ class KubernetesState:
         return before != revision
 
     def look(self, epoch: Epoch, sight: Sight) -> None:
-        """Learn from what is there: who has ended, who was asked to leave and is not on record, who is gone for good.
+        """Learn from what is there: what has ended, was asked to leave and is not on record, or is gone for good.
 
         `epoch`: in which the cluster is led. What went on while others led is not known, and not guessed.
         """
@@ -96,7 +96,7 @@ class KubernetesState:
             self._keep_ended(ended)
         for intent in sight.intents:
             if intent.kind == "stop" and intent.evicts and not self._knows(intent.job, intent.asked_at):
-                # Who asked it died before that was on record.
+                # The leader that asked it died before that was on record.
                 why = f"it was asked to leave at {intent.asked_at}, as its pods say"
                 self.note(EVICTED, intent.job, why, state="checkpointing", attempt=intent.attempt, purpose="evict")
         self._forget({job for job in self._evictions if job not in gangs}, now)
@@ -109,7 +109,7 @@ class KubernetesState:
     def accrue(
         self, policy: Policy, claims: Iterable[Claim], queues: dict[JobName, QueueName], nodes: Iterable[Node]
     ) -> None:
-        """Bring past use up to date, where the policy lets it count: before a pass changes who holds what."""
+        """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold."""
         holders = ((queues[claim.job], claim) for claim in claims)
         accrue(self.ledger, self._epoch, self.clock.now(), policy, holders, nodes)
 

@@ -1,4 +1,4 @@
-"""Pods as jobs on record, for those who ask the API: what the last pass saw, read only, since the API server is where they are."""
+"""Pods as jobs on record, for callers of the API: what the last pass saw, read only, since the API server is where they are."""
 
 from __future__ import annotations
 

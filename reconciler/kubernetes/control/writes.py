@@ -1,4 +1,4 @@
-"""A session that knows the newest of its own writes to pods, so that nobody decides on a view that is older."""
+"""A session that knows the newest of its own writes to pods, so that nothing is decided on an older view."""
 
 from __future__ import annotations
 

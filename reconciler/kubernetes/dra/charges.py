@@ -25,7 +25,7 @@ class ClaimCharge(NamedTuple):
 
 
 class _Cost(NamedTuple):
-    """What an alternative of a request costs. `number` None: of what, nobody can say how many."""
+    """What an alternative of a request costs. `number` None: it can't be said how many."""
 
     number: int | None
     profiles: frozenset[str]

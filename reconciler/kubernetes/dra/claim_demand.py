@@ -67,7 +67,7 @@ class ClaimDemand(NamedTuple):
 
 
 class RefusedClaimError(Exception):
-    """A claim can't be kept, whatever there is. A person acts: whoever wrote it."""
+    """A claim can't be kept, whatever there is. Its author must act."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal))

@@ -1,4 +1,4 @@
-"""How claims stand: which ones a pod needs, whether their devices are ready for it, and what nobody needs any more. Pure."""
+"""How claims stand: which ones a pod needs, whether their devices are ready for it, and what is not needed any more. Pure."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def readiness(claim: ResourceClaim, now: Instant, limit: Duration = BINDING_LIMI
 def releases(
     claims: Iterable[ResourceClaim], pods: Mapping[str, Pod], underway: Collection[str], now: Instant
 ) -> tuple[ClaimRelease, ...]:
-    """Of claims that Quorate gave devices: what nobody needs any more, sorted.
+    """Of claims that Quorate gave devices: what is not needed any more, sorted.
 
     `pods` by uid. `underway`: uids of pods that have no node yet and are about to have one: those that this process is binding,
-    and those of journals. What a pod has that is not bound and not about to be is given back, whoever reserved it before.
+    and those of journals. What a pod has that is not bound and not about to be is given back, whatever reserved it before.
     """
     found = [release for claim in claims if is_ours(claim) and (release := _release(claim, pods, underway, now))]
     return tuple(sorted(found, key=lambda release: release.claim.key))

@@ -23,7 +23,7 @@ from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.ledger import NotLeaderError
 
 Answer = Literal["done"] | Failure
-"""What became of a claim. `gone`: this claim is no more, or is leaving. `conflict`: somebody gave it other devices. `stale-leader`:
+"""What became of a claim. `gone`: this claim is no more, or is leaving. `conflict`: it got other devices elsewhere. `stale-leader`:
 we do not lead. `refused`: a person has to act. `unsent`: nothing was done. `unknown`: look later."""
 
 TRIES_MAX = 4
@@ -65,7 +65,7 @@ class Claims:
     async def allot(self, wanted: Allotment) -> ClaimOutcome:
         """The finalizer first, then devices and the pod in one write.
 
-        A claim that has exactly that is done, so that it may be asked for again. An allocation with nobody bound to it is
+        A claim that has exactly that is done, so that it may be asked for again. An allocation with no pod bound to it is
         the record of what was begun: see standing.releases.
         """
         claim = wanted.claim
@@ -96,7 +96,7 @@ class Claims:
     async def release(self, wanted: ClaimRelease) -> ClaimOutcome:
         """Pods that are over are taken off; with the last of them the devices, and then the finalizer.
 
-        The claim has to be as it was seen: who reserves it meanwhile keeps it, and the next pass looks again.
+        The claim has to be as it was seen: a pod that reserves it meanwhile keeps it, and the next pass looks again.
         """
         claim = wanted.claim
         try:

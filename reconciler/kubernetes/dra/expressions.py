@@ -39,7 +39,7 @@ COMPILED_MAX = 1_000
 
 
 class SelectorError(Exception):
-    """An expression can't be compiled, or fails on a device. A person acts: whoever wrote the claim or the class."""
+    """An expression can't be compiled, or fails on a device. The author of the claim or the class must act."""
 
 
 class DeviceTraits(NamedTuple):

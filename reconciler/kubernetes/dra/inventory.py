@@ -38,7 +38,7 @@ class GpuDevice(NamedTuple):
 
 
 Use = Literal["ours", "others", ""]
-"""Who uses a device: claims that Quorate gave it to, others, or nobody."""
+"""What uses a device: claims that Quorate gave it to, others, or none."""
 
 
 def gpu_device(device: Device) -> GpuDevice | None:

@@ -183,7 +183,7 @@ class PodClaims:
             others = [node for node in self.stock.published.nodes if node.metadata.name not in ever]
             nodes = tuple(node for node in self.stock.published.nodes if node.metadata.name in ever)
             asked = charge_of(wishes, devices)
-            # A node without any GPU needs not be left out for who asks for some: of thousands of nodes few are named then.
+            # A node without any GPU needs not be left out for pods that ask for some: of thousands of nodes few are named then.
             needs_gpus = isinstance(asked, ClaimCharge) and bool(asked.gpus or asked.mig)
             leaves_out = any(self._has_gpus(node) for node in others) if needs_gpus else bool(others)
             self._met[key] = _Met(asked, nodes, leaves_out)

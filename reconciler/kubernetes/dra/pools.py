@@ -83,7 +83,7 @@ class Device(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A pool with all its devices. `places`: who may use any of it. `problem`: why nothing can be allocated; "" where it can."""
+    """A pool with all its devices. `places`: nodes that may use it. `problem`: why nothing can be allocated; "" where it can."""
 
     driver: str
     name: str

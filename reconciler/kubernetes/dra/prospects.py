@@ -118,7 +118,7 @@ def value_of(device: Device, attribute: str) -> Hashable:
 
 
 def is_tolerated(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> bool:
-    """Whether a claim may be given a device in spite of this taint; effects that are not known keep nobody away."""
+    """Whether a claim may be given a device in spite of this taint; effects that are not known keep no claim away."""
     if taint.effect not in ("NoSchedule", "NoExecute"):
         return True
     return any(_tolerates(each, taint) for each in tolerations)
@@ -236,7 +236,7 @@ def _fitting(claims: Sequence[ClaimDemand], does: Sequence[tuple[Fit, ...]]) -> 
 
 
 def _candidates(wanted: Alternative, fits: Sequence[Fit]) -> tuple[int, ...]:
-    """Who asks for all devices gets none where one of them is barred: fewer would not be all."""
+    """A claim for all devices gets none where one of them is barred: fewer would not be all."""
     if wanted.number is None and "barred" in fits:
         return ()
     return tuple(index for index, fit in enumerate(fits) if fit == "yes")

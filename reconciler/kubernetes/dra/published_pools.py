@@ -63,7 +63,7 @@ class PublishedPools:
         return tuple(self._nodes[name] for name in sorted(self._nodes))
 
     def device(self, device: DeviceId) -> Device | None:
-        """What a device is; None for one that nobody publishes any more."""
+        """What a device is; None for one that is not published any more."""
         self._renew()
         pool = self._pools.get((device.driver, device.pool))
         return next((one for one in pool.devices if one.id == device), None) if pool else None

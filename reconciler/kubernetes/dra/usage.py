@@ -10,7 +10,7 @@ from reconciler.kubernetes.dra.wire import ResourceClaim
 
 
 class DeviceUsage:
-    """Kept up to date by whoever allocates.
+    """Kept up to date by the allocator.
 
     A device that two claims have, which is how others may have written it, is free once both are gone.
     """
@@ -38,7 +38,7 @@ class DeviceUsage:
                     self._used[counter] -= number
 
     def has(self, device: Device) -> bool:
-        """Whether somebody uses it."""
+        """Whether it is in use."""
         return device.id in self._taken
 
     def of(self, counter: CounterId) -> Number:

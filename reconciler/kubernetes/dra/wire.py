@@ -218,7 +218,7 @@ class Allocation(Wire, frozen=True):
 
 
 class Consumer(Wire, frozen=True):
-    """Who may use the claim's devices."""
+    """The pods that may use the claim's devices."""
 
     resource: str
     name: str
@@ -236,7 +236,7 @@ class DeviceStatus(Wire, frozen=True):
 
 
 class ClaimStatus(Wire, frozen=True):
-    """Who has what."""
+    """What each has."""
 
     allocation: Allocation | None = None
     reserved_for: tuple[Consumer, ...] = ()
@@ -250,7 +250,7 @@ class ClaimMeta(Meta, frozen=True):
 
     @property
     def controller(self) -> Owner | None:
-        """Who made it."""
+        """What made it."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 

@@ -21,7 +21,7 @@ REST: Final = Duration(10 * 60_000)
 HOUR: Final = Duration(60 * 60_000)
 
 Fate = Literal["made", "failed", "overdue", "taken-over"]
-"""taken-over: somebody else has written the label since."""
+"""taken-over: another program has written the label since."""
 
 
 class Made(Document, frozen=True):

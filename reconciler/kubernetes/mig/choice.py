@@ -16,7 +16,7 @@ from solver.policy.division import MigGeometry
 class GeometryRequest(NamedTuple):
     """What a plan wants of a node. `gpus`: how many it has; `now` and `target`: its slots, and as the plan has them.
 
-    `needs`: how many instances of each profile, and whole GPUs, somebody is to get there. `current`: the config that its label
+    `needs`: how many instances of each profile, and whole GPUs, are needed there. `current`: the config that its label
     names. `changes_left`: how many GPUs of its pool may still be changed.
     """
 

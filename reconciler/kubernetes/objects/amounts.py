@@ -14,7 +14,7 @@ from reconciler.kubernetes.objects.wire import Amount
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-# Digits are bounded: nobody's pod may make this process compute 1e999999999.
+# Digits are bounded: no pod may make this process compute 1e999999999.
 _WRITTEN = re.compile(
     r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,2})|(n|u|m|k|[KMGTPE]i|[MGTPE]))?"
 )

@@ -41,7 +41,7 @@ REMEMBERED_MAX = 256
 
 
 class Plain(NamedTuple):
-    """What a pod may and would like by itself, whoever is on nodes: see `allowed_nodes`, `liking` and `as_types`."""
+    """What a pod may and would like by itself, whatever is on nodes: see `allowed_nodes`, `liking` and `as_types`."""
 
     nodes: Names
     refusals: tuple[Refusal, ...]
@@ -53,10 +53,10 @@ class Plain(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The nodes as they are (`seen`), as the solver is told of them (`nodes`), and who is on them.
+    """The nodes as they are (`seen`), as the solver is told of them (`nodes`), and what is on them.
 
     What is asked often is remembered, for as long as what nodes are by themselves stays the same: their labels, taints, domains and
-    what they offer. Whether they are ready and who is on them may change meanwhile.
+    what they offer. Whether they are ready and what is on them may change meanwhile.
     """
 
     seen: Mapping[NodeName, SeenNode]
@@ -71,7 +71,7 @@ class Places:
     _plain: dict[bytes, tuple[PodTask, Plain]] = field(default_factory=dict)
 
     def anew(self) -> Places:
-        """The places once nodes are not by themselves what they were: those to whom an answer is another are named."""
+        """The places once nodes are not by themselves what they were: askers with another answer are named."""
         now = Places(self.seen, self.nodes, self.crowd, self.asked)
         for written, (task, before) in self._plain.items():
             if now._plainly(written, task)._replace(nodes=before.nodes) != before:
@@ -83,7 +83,7 @@ class Places:
         return now
 
     def drop(self, question: Question) -> None:
-        """Nobody asks that any more."""
+        """It is not asked any more."""
         if question[0] == "plain":
             self._plain.pop(question[1], None)
         elif question[0] == "level":
@@ -93,7 +93,7 @@ class Places:
         """What a pod may and would like by itself. Thousands ask for the same."""
         if task.others and not task.pod.holds:
             self.note_grounds()
-            return self._found(task)  # it goes by who is on nodes
+            return self._found(task)  # it goes by what is on nodes
         spec = task.pod.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         uses = [task.shape.uses_gpus, bool(task.shape.gpus)]
@@ -102,7 +102,7 @@ class Places:
         return self._plainly(written, task)
 
     def note_grounds(self) -> None:
-        """Whoever asks goes by what nodes are by themselves in a way that nobody follows: any change of that may be one for it."""
+        """The asker goes by what nodes are by themselves in a way that is not followed: any change of that may be one for it."""
         self.asked.note(("grounds",))
 
     def level(self, key: str) -> SpreadLevel | None:
@@ -163,7 +163,7 @@ class Places:
 
     @property
     def with_gpus(self) -> Names:
-        """The nodes that have any, whoever uses them now."""
+        """The nodes that have any, in use or not."""
         if b"with GPUs" not in self._selected:
             self._selected[b"with GPUs"] = frozenset(name for name, node in self.seen.items() if node.gpus)
         return self._selected[b"with GPUs"]
@@ -210,7 +210,7 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
         steps.append(("that have GPUs", places.with_gpus))
     if task.shape.gpus:
         steps.append(("whose GPUs are not shared", places.unshared))
-    if task.others and not task.pod.holds:  # who is on a node has it
+    if task.others and not task.pod.holds:  # a pod on a node has it
         steps.append((f"that have {_list(task.others)}", places.crowd.offering(task.others)))
     left = places.common([these for _, these in steps])
     if left:

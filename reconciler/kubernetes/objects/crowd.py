@@ -1,6 +1,6 @@
-"""Who is on which node, and what that says to gangs: whom a term means, who keeps others away, what of a node is left.
+"""The pods on each node, and what that says to gangs: which pods a term means, which keep others away, what of a node is left.
 
-What gangs asked is kept up to date while pods come and go, and who asked it is named once the answer is another
+What gangs asked is kept up to date while pods come and go, and the asker is named once the answer is another
 (`DependencyIndex`).
 """
 
@@ -32,14 +32,14 @@ Question = (
 
 
 class Repelling(NamedTuple):
-    """Whom pods, which are on nodes, keep away."""
+    """Pods that pods on nodes keep away."""
 
     term: PodTerm
     pods: Sequence[Pod]
 
 
 class Crowd:
-    """Every pod that holds something on a node. `seen`: the nodes, kept by somebody else. `asked`: who asks."""
+    """Every pod that holds something on a node. `seen`: the nodes, kept elsewhere. `asked`: the askers."""
 
     def __init__(self, seen: Mapping[NodeName, SeenNode], asked: DependencyIndex[GangKey, Question]) -> None:
         self._seen = seen
@@ -53,7 +53,7 @@ class Crowd:
         self._left: dict[NodeName, Requests] = {}
         self._offering: dict[Others, frozenset[NodeName]] = {}
         self.new_sayings: dict[Saying, PodTerm] = {}
-        """Who keeps others away since this was emptied last, and did not before: gangs that are meant could not ask about it."""
+        """What keeps others away since this was emptied last, and did not before: gangs that are meant could not ask about it."""
 
     def on(self, node: NodeName) -> Collection[Pod]:
         """The pods that hold something on a node, in no order."""
@@ -87,7 +87,7 @@ class Crowd:
         return self._meant[said][1]
 
     def repelling(self, pod: Pod) -> list[Repelling]:
-        """Who is on nodes and keeps this pod away."""
+        """Pods on nodes that keep this pod away."""
         found: list[Repelling] = []
         for said, term in self._keeping_away.meaning(pod):
             self._asked.note(("away", said))
@@ -102,7 +102,7 @@ class Crowd:
         return self._offering[others]
 
     def settle(self, touched: Iterable[NodeName]) -> None:
-        """On these nodes something has changed: what they offer, or who is on them. Said before anybody asks again."""
+        """On these nodes something has changed: what they offer, or what is on them. Said before it is asked again."""
         names = set(touched)
         for name in names:
             self._left.pop(name, None)
@@ -113,7 +113,7 @@ class Crowd:
                 self._asked.changed(("offering", others))
 
     def drop(self, question: Question) -> None:
-        """Nobody asks that any more. Who keeps others away is kept for as long as pods say it, whoever asks."""
+        """It is not asked any more. Which pods keep others away is kept for as long as pods say it."""
         if question[0] == "meant":
             self._meaning.remove(question[1], self._meant.pop(question[1])[0])
         elif question[0] == "offering":
@@ -165,5 +165,5 @@ class Crowd:
 
 
 def _said_by(pod: Pod) -> Iterable[tuple[Saying, PodTerm]]:
-    """Whom a pod keeps away, each once, though it may say it twice."""
+    """Pods that a pod keeps away, each once, though it may say it twice."""
     return {saying(term, pod.metadata.namespace): term for term in keeps_away(pod)}.items()

@@ -1,4 +1,4 @@
-"""Who asked what, so that only those ask again to whom the answer would be another."""
+"""Which asker asked what, so that only those ask again for which the answer would be another."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ W = TypeVar("W", bound=Hashable)
 
 
 class DependencyIndex(Generic[W, Q]):
-    """Questions, each with those who asked it last time that they asked at all."""
+    """Questions, each with the askers of it, as of their last time."""
 
     def __init__(self) -> None:
         self._askers: dict[Q, set[W]] = defaultdict(set)
         self._of: dict[W, frozenset[Q]] = {}
         self._asking: set[Q] = set()
         self.stale: set[W] = set()
-        """To whom an answer has become another since they asked."""
+        """Askers for which an answer has become another since they asked."""
         self._idle: set[Q] = set()
 
     def note(self, question: Q) -> None:
-        """Whoever is asking now has asked that."""
+        """The present asker has asked that."""
         self._asking.add(question)
 
     def changed(self, question: Q) -> None:
@@ -31,7 +31,7 @@ class DependencyIndex(Generic[W, Q]):
         self.stale |= self._askers.get(question, set())
 
     def dropped(self) -> set[Q]:
-        """Questions that nobody asks any more, each said once: the answers need not be kept."""
+        """Questions that are not asked any more, each said once: the answers need not be kept."""
         idle, self._idle = self._idle, set()
         return idle
 

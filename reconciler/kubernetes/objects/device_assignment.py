@@ -19,7 +19,7 @@ Held = dict[tuple[str, str], tuple[DeviceId, ...]]
 def devices_on(node: SeenNode, tasks: Iterable[PodTask]) -> Held:
     """The devices of every task on a node.
 
-    A binding's annotation can be lost, or written by anybody: devices that are not of this node, that another pod has, that are not
+    A binding's annotation can be lost, or written by others: devices that are not of this node, that another pod has, that are not
     what the pod asks for or more than that, are not believed.
     """
     ordered = sorted(tasks, key=lambda task: (not task.devices, task.pod.key))

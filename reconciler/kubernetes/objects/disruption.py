@@ -1,4 +1,4 @@
-"""What a cluster says of who goes before whom and of how many may be missing: PriorityClasses and PodDisruptionBudgets.
+"""What a cluster says of the order of pods and of how many may be missing: PriorityClasses and PodDisruptionBudgets.
 
 Written against k8s.io/api 0.36 (scheduling/v1, policy/v1).
 """

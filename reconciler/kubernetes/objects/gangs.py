@@ -37,8 +37,8 @@ class InRole(NamedTuple):
 class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
-    `least`: how many have to be there, those that are done among them; None: nobody says.
-    `queue_else`: its queue where nobody names one.
+    `least`: how many have to be there, those that are done among them; None: not known.
+    `queue_else`: its queue where none is named.
     """
 
     key: GangKey
@@ -85,7 +85,7 @@ class LivePods:
 
     @property
     def is_held_up(self) -> bool:
-        """Some of its pods are not to be scheduled yet, or nobody says yet how many there will be."""
+        """Some of its pods are not to be scheduled yet, or it is not known yet how many there will be."""
         missing = self.missing()
         return bool(self._gates) or (missing is not None and missing.of is None)
 

@@ -26,7 +26,7 @@ class Renewed(NamedTuple):
 
 
 class KubeNodeIndex:
-    """Every node: as it is (`seen`) and as the solver is told of it (`nodes`), in no order; `held`: who has which devices."""
+    """Every node: as it is (`seen`) and as the solver is told of it (`nodes`), in no order; `held`: which job has which devices."""
 
     def __init__(self) -> None:
         self.seen: dict[NodeName, SeenNode] = {}
@@ -144,7 +144,7 @@ def _type_of(declared: Node | None) -> GpuType | None:
 
 
 def _tasks_on_nodes(gang: LivePods | None) -> Iterable[tuple[NodeName, PodTask]]:
-    """Those of a gang that is not refused: pods of one that is are use of their nodes, as anybody's."""
+    """Those of a gang that is not refused: pods of one that is are use of their nodes, as any other's."""
     if gang is None or not gang.holds or any(gang.refusals()):
         return ()
     return ((NodeName(task.pod.spec.node_name), task) for task in gang.tasks if task.pod.holds)
@@ -155,7 +155,7 @@ def with_declaration(declared: Node | None, seen: Node) -> Node:
 
     Git goes before labels in what a node is for: its pool, its domains (all of them, if it declares any), links and data, and that
     it is closed. What there is only the cluster knows: whether it is ready, its GPUs, its CPU and memory, of which jobs may use no
-    more than Git says. A node that only Git knows is not there, so nobody asks about it.
+    more than Git says. A node that only Git knows is not there, so it is not asked about.
     """
     if declared is None:
         return seen

@@ -11,13 +11,13 @@ from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.quantities import Duration, Instant
 
 LONGEST: Final = Duration(100 * 365 * 86_400_000)
-"""What anybody may write of a pod is for ever beyond it: the times that follow from it can still be written down and read again."""
+"""What is written of a pod is for ever beyond it: the times that follow from it can still be written down and read again."""
 
 
 def own_limit(pod: Pod) -> Duration | None:
     """The shortest of what the pod says in one way or another; None: nothing.
 
-    `activeDeadlineSeconds` its kubelet keeps as well, for this pod alone; Kueue's label is kept by nobody where Kueue is not.
+    `activeDeadlineSeconds` its kubelet keeps as well, for this pod alone; Kueue's label is not kept where Kueue is not.
     """
     seconds = pod.spec.active_deadline_seconds, _number(pod.metadata.labels.get(names.KUEUE_SECONDS))
     limits = [Duration(known * 1000) for known in seconds if known]
@@ -37,7 +37,7 @@ def limit_refusals(meta: Meta) -> Iterator[Refusal]:
 def limit_of(pods: Iterable[Pod], own: Duration | None) -> Duration | None:
     """How long a gang may run in this attempt: what was written when it was bound, else its `own` limit; None: for ever.
 
-    `pods`: those that are on nodes. Without the fence anybody could have written it: what can't be read is not believed.
+    `pods`: those that are on nodes. Without the fence any client could have written it: what can't be read is not believed.
     """
     fixed = [known for pod in pods if (known := _read(pod.metadata.annotations.get(names.LIMIT, "")))]
     return min(fixed, default=own)

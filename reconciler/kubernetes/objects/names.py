@@ -51,7 +51,7 @@ CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
 EVICT: Final = "quorate.dev/evict"
 PROMISE: Final = "quorate.dev/promise"
 
-# Our own on nodes: annotations of what is kept for others, and the key of a taint that keeps everybody else away.
+# Our own on nodes: annotations of what is kept for others, and the key of a taint that keeps all others away.
 HEADROOM_CPU: Final = "quorate.dev/headroom-cpu"
 HEADROOM_MEMORY: Final = "quorate.dev/headroom-memory"
 ONLY: Final = "quorate.dev/only"

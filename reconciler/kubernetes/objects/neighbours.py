@@ -24,7 +24,7 @@ def saying(term: PodTerm, namespace: str) -> Saying:
 
 
 def keeps_away(pod: Pod) -> tuple[PodTerm, ...]:
-    """Whom a pod that is on a node keeps away."""
+    """Pods that a pod on a node keeps away."""
     affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     return affinity.required if affinity else ()
 

@@ -50,10 +50,10 @@ class PublishedGpus(NamedTuple):
 
 
 class SeenNode(NamedTuple):
-    """A node as it offers itself, before anybody's pods.
+    """A node as it offers itself, before any pods.
 
     `offered`: allocatable of each resource. `replicas`: how often the device plugin counts each GPU; more than 1: it is shared.
-    `unwell`: how many of the GPUs are not healthy; which ones, nobody says. `headroom`: what is kept for others.
+    `unwell`: how many of the GPUs are not healthy; which ones is not known. `headroom`: what is kept for others.
     """
 
     wire: KubeNode
@@ -85,7 +85,7 @@ class SeenNode(NamedTuple):
 def seen_node(wire: KubeNode, declared_type: GpuType | None = None, published: PublishedGpus | None = None) -> SeenNode:
     """What a node offers. A quantity that can't be read counts as nothing offered, and is remarked.
 
-    `declared_type`: the type of its GPUs where somebody says it who goes before its labels. `published`: its GPUs for claims.
+    `declared_type`: the type of its GPUs where it is stated before its labels. `published`: its GPUs for claims.
     """
     labels, remarks = wire.metadata.labels, []
     offered, capacity = _read(wire.status.allocatable), _read(wire.status.capacity)
@@ -126,7 +126,7 @@ def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held:
     """The node without what `others` use of it, or what is kept for them, whichever is more.
 
     `held`: devices of Quorate's pods; `pods`: how many there are on it in all.
-    GPUs that others use are not in it: which ones they have nobody says, so the last that are not held are left out.
+    GPUs that others use are not in it: which ones they have is not known, so the last that are not held are left out.
     """
     used: Requests = {}
     for pod in others:
@@ -196,7 +196,7 @@ def _left(node: SeenNode, used: Requests, held: frozenset[DeviceId]) -> tuple[Gp
             unwell -= 1
             left.append(msgspec.structs.replace(gpu, healthy=False))
         elif here:
-            # An instance of somebody else's keeps the whole GPU from being partitioned anew.
+            # An instance of others keeps the whole GPU from being partitioned anew.
             instances |= {profile: instances[profile] - here.count(profile) for profile in here}
         else:
             left.append(gpu)

@@ -47,7 +47,7 @@ class AffinityRules:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """A task group (`group`, all alike) within its gang, among everybody else who is on a node.
+    """A task group (`group`, all alike) within its gang, among all other pods on nodes.
 
     `gang_least`, `least`: how few of the gang, and of the group, may run.
     """
@@ -224,7 +224,7 @@ class Company:
                 )
 
     def _repelled(self, found: AffinityRules) -> None:
-        """Anti-affinity counts both ways: pods that run keep away those whom they mean."""
+        """Anti-affinity counts both ways: running pods keep away those that they mean."""
         pod, own = self.group[0], {one.key for one in self.gang}
         for term, pods in self.places.crowd.repelling(pod):
             nodes = [NodeName(other.spec.node_name) for other in pods if other.key not in own]

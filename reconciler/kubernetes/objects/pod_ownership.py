@@ -8,11 +8,11 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.wire import Pod
 
 INCUMBENTS: Final = ("default-scheduler", "kai-scheduler", "scheduler-plugins-scheduler", "volcano", "yunikorn")
-"""What `spec.schedulerName` says on clusters where somebody else decides. Kueue admits, and leaves the rest to the default one."""
+"""What `spec.schedulerName` says where another scheduler decides. Kueue admits, and leaves the rest to the default one."""
 
 
 class PodOwnership(NamedTuple):
-    """`schedulers`: those whose pods count as well. `queue`: of gangs for which nobody names one; "": they are refused."""
+    """`schedulers`: those with pods that count as well. `queue`: of gangs for which none is named; "": they are refused."""
 
     schedulers: frozenset[str] = frozenset()
     queue: str = ""
@@ -24,7 +24,7 @@ class PodOwnership(NamedTuple):
 
 
 OURS: Final = PodOwnership()
-"""Pods that name Quorate, and nobody else's."""
+"""Pods that name Quorate, and no others."""
 
 
 def _asks_for_gpus(pod: Pod) -> bool:

@@ -70,7 +70,7 @@ def task_of(pod: Pod) -> PodTask:
 
 
 def queue_of(meta: Meta) -> str:
-    """The queue that an object names, ours before everybody else's; "" where it names none."""
+    """The queue that an object names, ours before all others; "" where it names none."""
     return names.label_or_annotation(
         meta, names.QUEUE, names.KUEUE_QUEUE, names.KAI_QUEUE, names.VOLCANO_QUEUE, names.VOLCANO_JOB_QUEUE
     )
@@ -133,7 +133,7 @@ def _gpu_refusals(meta: Meta, asked: Requests) -> Iterator[Refusal]:
     if names.GPU_SHARED in asked:
         yield Refusal(
             "shared-resource",
-            f"asks for {names.GPU_SHARED}, of which nobody can say what part of a GPU it is",
+            f"asks for {names.GPU_SHARED}, of which it is not known what part of a GPU it is",
             f"Write the annotation {names.KAI_FRACTION} or {names.KAI_MEMORY} instead.",
         )
     if _milli(meta.annotations.get(names.KAI_FRACTION)) is None and names.KAI_FRACTION in meta.annotations:

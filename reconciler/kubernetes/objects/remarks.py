@@ -27,7 +27,7 @@ class Remark(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A gang whose pods are not all there yet. `of` None: nobody can say yet how many there will be, for the `reason`."""
+    """A gang with pods that are not all there yet. `of` None: it is not known yet how many there will be, for the `reason`."""
 
     there: int
     of: int | None

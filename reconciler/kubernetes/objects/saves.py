@@ -16,7 +16,7 @@ from solver.model.workload import Checkpoint
 Q = TypeVar("Q", bound=Quantity)
 
 ONLY_WHEN_ASKED: Final = LONGEST
-"""The interval of who states none: all that it has done since it began counts as lost."""
+"""The interval of a gang that states none: all that it has done since it began counts as lost."""
 TERMINATION: Final = Duration(30_000)
 """What the API server gives a pod that states no terminationGracePeriodSeconds: between the request to end and the kill."""
 
@@ -24,7 +24,7 @@ _DECLARING: Final = (names.CHECKPOINT_INTERVAL, names.CHECKPOINT_GRACE, names.CH
 
 
 class HttpHook(NamedTuple):
-    """A pod is asked by HTTP to save its work: at a port and a path of its own, and of nobody else."""
+    """A pod is asked by HTTP to save its work: at a port and a path of its own, and of no other."""
 
     port: int
     path: str
@@ -106,7 +106,7 @@ def checkpoint_of(pods: Iterable[Pod]) -> Checkpoint | None:
 
 
 def saved_at(pods: Iterable[Pod], started_at: Instant | None) -> Instant | None:
-    """Until when the work of a gang that runs is saved: when the last of those that save did. None: nobody says."""
+    """Until when the work of a gang that runs is saved: when the last of those that save did. None: not known."""
     times = [checkpointed_at(pod.metadata) for pod in pods if saves(pod.metadata)]
     if started_at is None or not any(times):
         return None

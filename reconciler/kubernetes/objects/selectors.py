@@ -31,7 +31,7 @@ CONDITION_TAINTS: Final = frozenset(
         "network-unavailable",
     )
 )
-"""They say how a node is at the moment: it is closed for new work, whoever tolerates them."""
+"""They say how a node is at the moment: it is closed for new work, whatever tolerates them."""
 
 
 def holds(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:

@@ -30,7 +30,7 @@ def read(sent: bytes | Mapping[str, Any], kind: type[T]) -> T:
 
 
 class Owner(Wire, frozen=True):
-    """Whose object this is. `controller`: who made it and will make it anew."""
+    """The owner of an object. `controller`: it made the object and will make it anew."""
 
     kind: str
     name: str

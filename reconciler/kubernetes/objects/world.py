@@ -67,7 +67,7 @@ class ClusterModel:
         self._inventory.publish(name, gpus)
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
-        """A pod; whether it makes a difference. Of those that are no jobs only what they use and whom they keep away does."""
+        """A pod; whether it makes a difference. Of those that are no jobs only what they use and which pods they keep away does."""
         touched = self._crowd.moved(before, after)
         self._inventory.touch(touched)
         is_ours = self._gathering.pod(before, after)

@@ -173,7 +173,7 @@ def _surplus(gang: PodGang) -> ConditionText | None:
         return None
     there = f"its gang runs on {gang.bound} of {len(gang.members)} pods, which is enough for it"
     return ConditionText(
-        WAITS_TO_GROW, _message(f"{there}; it grows when there is room that nobody waits for", gang.remarks)
+        WAITS_TO_GROW, _message(f"{there}; it grows when there is room that no job waits for", gang.remarks)
     )
 
 

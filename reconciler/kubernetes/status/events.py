@@ -30,7 +30,7 @@ OF_THE_CLUSTER: Final = "default"
 
 
 class Events:
-    """`instance` names who writes, such as the Lease's holder."""
+    """`instance` names the writer, such as the Lease's holder."""
 
     def __init__(self, api: Api, check: Check, clock: Clock, instance: str, book: Book | None = None) -> None:
         self._api = api

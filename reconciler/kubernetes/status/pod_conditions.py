@@ -54,9 +54,9 @@ class _Pods(Wire, frozen=True):
 
 
 class PodConditionWriter:
-    """What waiting pods say. One for as long as somebody leads: what is written already it reads from the server, once.
+    """What waiting pods say. One for each leader's term: what is written already it reads from the server, once.
 
-    `check`: of every write; raises NotLeaderError where somebody else may lead by now.
+    `check`: of every write; raises NotLeaderError where another may lead by now.
     """
 
     def __init__(self, api: Api, check: Check, clock: Clock, turns: WriteSchedule[str] | None = None) -> None:

@@ -80,10 +80,10 @@ class PolicyMirror:
         self._leading.leadership()
         try:
             await self._api.delete(CONFIG_MAPS.path(self._namespace, name))
-        except NotFoundError:  # somebody else has done it
+        except NotFoundError:  # another process has done it
             return
 
     def _signed(self, written: dict[str, Any]) -> dict[str, Any]:
-        """With who leads, to be sent at once. Raises NotLeaderError."""
+        """With the leader, to be sent at once. Raises NotLeaderError."""
         metadata = {**written["metadata"], "annotations": self._leading.leadership().stamp}
         return {**written, "metadata": metadata}

@@ -2,7 +2,7 @@
 
 Every document is one key, so that `kubectl get configmap` shows it as it is written. A ConfigMap has at most 1 MiB, so that there
 are several parts, and an index that says of which revision they are. Parts are immutable and named by their content: a part with
-the right name is right, whoever wrote it before being killed.
+the right name is right, whichever process wrote it before being killed.
 """
 
 from __future__ import annotations

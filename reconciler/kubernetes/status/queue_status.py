@@ -35,7 +35,7 @@ class _Queues(Wire, frozen=True):
 
 
 class QueueStatusWriter:
-    """The queues as objects. One for as long as somebody leads: what is there already it reads from the server, once."""
+    """The queues as objects. One for each leader's term: what is there already it reads from the server, once."""
 
     def __init__(self, api: Api, check: Check, clock: Clock, turns: WriteSchedule[str] | None = None) -> None:
         self._api = api

@@ -40,7 +40,7 @@ _TAKES: Final = {
     "events": "events.k8s.io events: create, patch",
     "queues": "deploy/kubernetes/crd-queues.yaml; queues: list, create, patch, delete; queues/status: patch",
 }
-"""What each part needs to be there, for whoever has to give it."""
+"""What each part needs to be there, for the one that has to give it."""
 
 
 class Facts(NamedTuple):
@@ -55,10 +55,10 @@ class Facts(NamedTuple):
 
 
 class Teller:
-    """`note` what a pass found and `happened` what it did; `run` writes it. `instance` says who: the holder of the Lease.
+    """`note` what a pass found and `happened` what it did; `run` writes it. `instance` names this process: the holder of the Lease.
 
     `check` of every write raises NotLeaderError where another may lead by now. Then all is forgotten, since that one writes, but
-    for what was noted while that write was tried: whoever lost the lease may have it again by then.
+    for what was noted while that write was tried: a process that lost the lease may have it again by then.
     """
 
     def __init__(self, api: Api, check: Check, clock: Clock, log: FilteringBoundLogger, instance: str) -> None:

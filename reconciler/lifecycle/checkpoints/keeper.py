@@ -45,7 +45,7 @@ READING_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class KeeperResult:
-    """What came of a step: events of jobs, and what somebody has to see to, by the name of its policy, or of policy and job."""
+    """What came of a step: events of jobs, and what an operator has to see to, by the name of its policy, or of policy and job."""
 
     events: tuple[Event, ...]
     problems: Mapping[str, str]
@@ -71,7 +71,7 @@ class Keeper:
         claims: Sequence[Claim],
         now: Instant,
     ) -> KeeperResult:
-        """`records`: the jobs whose folders are looked at. Raises StaleEpochError, StoreUnusableError."""
+        """`records`: the jobs with folders that are looked at. Raises StaleEpochError, StoreUnusableError."""
         running = {claim.job: claim.attempt for claim in claims}
         events: list[Event] = []
         problems: dict[str, str] = {}
@@ -191,7 +191,7 @@ class Keeper:
     def _in_turn(
         self, unjudged: Collection[CheckpointRecord], waiting: Collection[JobName]
     ) -> tuple[CheckpointRecord, ...]:
-        """Those of jobs that wait for it first, and among them those of jobs whose last turn is longest ago."""
+        """Those of jobs that wait for it first, and among them those of jobs with the last turn longest ago."""
         keys = {one.key for one in unjudged}
         self._turns = {one.job: self._turns.get(one.job, 0) for one in unjudged}
         self._reading = {key: reading for key, reading in self._reading.items() if key in keys}

@@ -91,7 +91,7 @@ class LocalFolder:
             os.close(file)
 
     def publish(self, path: str, content: bytes) -> None:
-        """A file appears whole in a folder that is there, and belongs to whom that folder belongs."""
+        """A file appears whole in a folder that is there, and belongs to the folder's owner."""
         parent, _, name = path.rpartition("/")
         with self._opened_folder(parent) as folder:
             scratch = f".partial-{os.urandom(8).hex()}"
@@ -146,7 +146,7 @@ class LocalFolder:
     def _opened_folder(self, path: str) -> Iterator[int]:
         """A descriptor by which a folder can be listed and changed."""
         above, own = os.path.split(os.path.abspath(self.path))
-        # Whoever runs the control plane has chosen the way to here; it may have links.
+        # The operator has chosen the way to here; it may have links.
         folder, walked = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), ""
         try:
             for name in (own, *filter(None, path.split("/"))):

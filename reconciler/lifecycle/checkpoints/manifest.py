@@ -53,7 +53,7 @@ class ManifestPart(Document, frozen=True):
 
 
 class Manifest(Document, frozen=True):
-    """A whole checkpoint: the parts of all ranks, in their order. It follows from the parts alone, whoever makes it and when.
+    """A whole checkpoint: the parts of all ranks, in their order. It follows from the parts alone, whatever makes it and when.
 
     `written_at`: when its last part was. `digest` is that of everything else.
     """
@@ -96,7 +96,7 @@ def step_folder(name: str) -> StepFolder | None:
 
 
 def whole(job: JobName, folder: StepFolder, parts: Iterable[ManifestPart]) -> Manifest | None:
-    """The manifest of a checkpoint whose parts are all there: those of every rank of one size of the gang; None: some are missing.
+    """The manifest of a checkpoint with all parts there: those of every rank of one size of the gang; None: some are missing.
 
     An elastic gang may have changed its size between two parts of a step: the largest size that is complete counts.
     """

@@ -17,9 +17,9 @@ def unread(
     policies: Mapping[str, CheckpointPolicy],
     registry: CheckpointRegistry,
 ) -> dict[JobName, int]:
-    """The step of the checkpoint from which each of these jobs may go on, if it is intact, and which nobody has read again yet.
+    """The step of the checkpoint from which each of these jobs may go on, if it is intact, and which was not read again yet.
 
-    `begun`: jobs that have held devices. Without a policy that verifies nobody reads, and nobody waits for it.
+    `begun`: jobs that have held devices. Without a policy that verifies none is read, and no job waits for it.
     """
     found = {}
     for record in records:

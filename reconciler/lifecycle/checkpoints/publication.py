@@ -30,7 +30,7 @@ def manifest_of(storage: Storage, job: JobName, folder: StepFolder) -> Manifest 
         try:
             return read_manifest(content, job, folder)
         except WrongManifestError:
-            # Nobody has recorded it: a put that was cut on a storage that shows half of it. The parts say it anew.
+            # It was not recorded: a put that was cut on a storage that shows half of it. The parts say it anew.
             pass
     manifest = whole(job, folder, _parts(storage, folder))
     if manifest is not None:
@@ -45,5 +45,5 @@ def _parts(storage: Storage, folder: StepFolder) -> Iterator[ManifestPart]:
             try:
                 yield read_part(content, name)
             except WrongManifestError:
-                # A part is put whole, so what can't be read is somebody else's: without it the checkpoint never is whole.
+                # A part is put whole, so what can't be read is another's: without it the checkpoint never is whole.
                 continue

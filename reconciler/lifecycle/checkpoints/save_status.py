@@ -16,7 +16,7 @@ from solver.model.workload import JobName
 
 @dataclass(frozen=True, slots=True)
 class SaveStatus:
-    """`turns`: who may begin to save its work. `needless`: who was to leave for somebody that is not there any more.
+    """`turns`: jobs that may begin to save their work. `needless`: jobs that were to leave for one that is gone.
 
     `saved`: of each job that is to leave and has saved its work since it was told to, the newest checkpoint.
     """
@@ -70,7 +70,7 @@ def _storage(record: JobRecord, policies: Mapping[str, CheckpointPolicy]) -> str
 
 def _saved_since(registry: CheckpointRegistry, stop: Intent) -> Iterable[CheckpointRecord]:
     """The newest from the answer on. A gang saves on at its interval: what comes after the answer answers nothing by itself, and
-    by the time that anybody looks, policy may keep the answer no longer.
+    by the time that it is looked at, policy may keep the answer no longer.
     """
     own = [one for one in registry.of(stop.job) if one.attempt == stop.attempt]
     answers = [one.step for one in own if one.answers >= request_number(stop)]

@@ -25,7 +25,7 @@ SMALL_BYTES_EACH_LOOK: Final = 4 * SMALL_BYTES_MAX
 
 
 class StorageUnusableError(Exception):
-    """The storage can't be reached or refuses: whoever runs it, or gives the control plane its credentials, must act."""
+    """The storage can't be reached or refuses: its operator, or the one of the control plane's credentials, must act."""
 
     def __init__(self, url: str, error: Exception) -> None:
         super().__init__(
@@ -153,7 +153,7 @@ class Storage:
                 return
 
     def changed_at(self, folder: str) -> Instant | None:
-        """When something in a folder was written last; None: there is nothing in it, or nobody can say."""
+        """When something in a folder was written last; None: there is nothing in it, or it can't be known."""
         with self._explained():
             try:
                 at_s = self._local.written_at_s(folder) if self._local else self._modified_at_s(folder)

@@ -1,4 +1,4 @@
-"""Who may write to a storage now, so that a burst of requests to save does not drown it. Pure."""
+"""Which jobs may write to a storage now, so that a burst of requests to save does not drown it. Pure."""
 
 from __future__ import annotations
 

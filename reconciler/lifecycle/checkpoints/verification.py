@@ -29,7 +29,7 @@ from solver.model.quantities import Memory
 from solver.model.workload import JobName
 
 Verification = Generator[int, None, tuple[AnyFinding, ...]]
-"""Yields the bytes of each piece that it has read, so that whoever drives it can rest; returns what it found."""
+"""Yields the bytes of each piece that it has read, so that the caller can rest; returns what it found."""
 
 
 def verify(storage: Storage, job: JobName, folder: StepFolder, digest: str) -> tuple[AnyFinding, ...]:
@@ -66,7 +66,7 @@ def _verifying(storage: Storage, job: JobName, folder: StepFolder, digest: str) 
         manifest = read_manifest(content, job, folder)
     except WrongManifestError as error:
         return (UnreadableManifest(str(error)),)
-    # Byte for byte: what reads the same but was written by somebody else was not published.
+    # Byte for byte: what reads the same but was written by another was not published.
     if content != written(manifest) or not manifest.digest == digest == seal(manifest).digest:
         return (WrongDigest(),)
     return (yield from _shards(storage, folder, manifest))

@@ -20,7 +20,7 @@ def within_cap(
     nodes: Iterable[Node],
     policy: HealthPolicy,
 ) -> dict[NodeName, NodeHealth]:
-    """What was judged, where no more is closed than policy allows: what is closed already stays so, then who was found first is.
+    """What was judged, where no more is closed than policy allows: what is closed already stays so, then what was found first is.
 
     A GPU counts as its part of a node. What is held back is suspect, and says so.
     """

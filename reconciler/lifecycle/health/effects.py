@@ -1,4 +1,4 @@
-"""What follows from nodes' health: where nothing new starts, who leaves, and what is shown as in force. Pure."""
+"""What follows from nodes' health: where nothing new starts, which jobs leave, and what is shown as in force. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drained_places(records: Iterable[NodeHealth]) -> dict[str, str]:
 
 
 def cordons(records: Iterable[NodeHealth]) -> tuple[Intervention, ...]:
-    """Nodes that are cordoned or drained for their health, as if somebody had cordoned them by hand: Git does not say it."""
+    """Nodes that are cordoned or drained for their health, as if they had been cordoned by hand: Git does not say it."""
     return tuple(_cordon(record, part, part.reason) for record, part in _closed_parts(records) if not part.part)
 
 

@@ -104,7 +104,7 @@ def _unseen(known: HealthFinding, rule: HealthRule, told: bool, now: Instant) ->
 
 
 def _pardoned(finding: HealthFinding, before: NodeHealth) -> HealthFinding:
-    """Somebody has let the node take work again all the same, or a test that began after it was passed."""
+    """A user has let the node take work again all the same, or a test that began after it was passed."""
     at, trial = before.forgiven_at or Instant(0), before.trial
     if trial is not None and trial.passed and finding.part in trial.parts:
         at = max(at, trial.at)
@@ -115,7 +115,7 @@ def _pardoned(finding: HealthFinding, before: NodeHealth) -> HealthFinding:
 def _lasting(
     findings: tuple[HealthFinding, ...], seen: Mapping[FindingKey, Sign], policy: HealthPolicy, now: Instant
 ) -> Iterator[HealthFinding]:
-    """Without those whose time is over; what happened once, and is still told of, is known for what it is."""
+    """Without those that are over; what happened once, and is still told of, is known for what it is."""
     for finding in findings:
         until = _until(finding, findings, policy)
         if not finding.counts or until is None or now < until or _is_tested(finding, findings, policy):

@@ -1,7 +1,7 @@
 """Which tasks are much slower than their peers, and so accuse the nodes that they run on. Pure.
 
 Peers are the tasks of one group of one attempt: they do the same work on the same type of GPU. A gang that is slow as a whole
-has a slow median, and accuses nobody.
+has a slow median, and no straggler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Accusation(NamedTuple):
 
 
 def accusations(tasks: Iterable[TaskStatus], rule: StragglerRule, now: Instant) -> Iterator[Accusation]:
-    """Every task that is slow now, by what tasks said within the time that matters. Who says no rate is not judged."""
+    """Every task that is slow now, by what tasks said within the time that matters. A task that says no rate is not judged."""
     groups: defaultdict[tuple[JobName, int, str], list[tuple[float, TaskStatus]]] = defaultdict(list)
     for task in tasks:
         said = task.progress

@@ -36,7 +36,7 @@ CLASS_OF_XID: Final[dict[int, XidClass]] = {
 """Every XID for which the catalog names an action."""
 
 UNKNOWN: Final[XidClass] = "drain"
-"""Of what the catalog does not know, or names no action for, somebody has to find out what it is before more work goes there."""
+"""Of what the catalog does not know, or names no action for, an operator has to find out what it is before more work goes there."""
 
 
 def class_of_xid(number: int) -> XidClass:

@@ -14,7 +14,7 @@ from solver.policy.tree import QueueTree
 
 
 class HeldByHand(Document, frozen=True, tag_field="block", tag="held-by-hand"):
-    """Somebody lets it not begin for a while: the job itself, or all jobs of `queue` and those below it."""
+    """A user keeps it from beginning for a while: the job itself, or all jobs of `queue` and those below it."""
 
     by: str
     until: Instant

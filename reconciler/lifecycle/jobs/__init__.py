@@ -1,1 +1,1 @@
-"""The life of a job: its states and who may change them."""
+"""The life of a job: its states and what may change them."""

@@ -60,13 +60,13 @@ class AttemptReport:
         return self.knows_all(wanted) and all(task.state == "succeeded" for task in self.tasks)
 
     def launched_by(self, spec: JobSpec) -> str:
-        """The group whose task began once all others ran, and judges the job alone from then on; "" while there is none."""
+        """The group with the task that began once all others ran, and judges the job alone from then on; "" while there is none."""
         launcher = spec.launcher
         begun = launcher and any(task.group == launcher.name and task.state != "starting" for task in self.tasks)
         return launcher.name if launcher and begun else ""
 
     def counted(self, spec: JobSpec) -> AttemptReport:
-        """The tasks whose end is the job's."""
+        """The tasks that end the job as they end."""
         by = self.launched_by(spec)
         return replace(self, tasks=tuple(task for task in self.tasks if task.group == by)) if by else self
 

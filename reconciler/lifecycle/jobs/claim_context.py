@@ -1,4 +1,4 @@
-"""One claim with everything that is known of it: who of the gang stays, joins and leaves, and why it is to stop."""
+"""One claim with everything that is known of it: which tasks of the gang stay, join and leave, and why it is to stop."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ClaimContext:
 
     @cached_property
     def judged(self) -> tuple[TaskPlacement, ...]:
-        """Of those, the ones whose end is the job's: where a launcher has begun, the launcher alone."""
+        """Of those, the ones that end the job: where a launcher has begun, the launcher alone."""
         by = self.stays.launched_by(self.record.spec)
         return tuple(task for task in self.staying if not by or task.group == by)
 
@@ -86,7 +86,7 @@ class ClaimContext:
 
     @property
     def goes_on(self) -> bool:
-        """Some task runs or may yet; of a service that nobody ends, those that have ended are started again."""
+        """Some task runs or may yet; of a service that is not ended, those that have ended are started again."""
         ended = self.stopping or self.record.outcome is not None or self.attempt.stopped
         return not self.is_over or (self.is_service and not ended)
 
@@ -123,7 +123,7 @@ class ClaimContext:
 
     @property
     def unwatched(self) -> bool:
-        """It matters whether it does anything, and of some task that runs nobody says what it does."""
+        """It matters whether it does anything, and of some running task it is not known what it does."""
         matters = self.claim.idle_limit is not None or self.record.spec.stuck is not None
         silent = any(task.state == "running" and task.activity is None for task in self.stays.tasks)
         return matters and silent

@@ -18,7 +18,7 @@ WITH_CONTAINERS: Final = "with-containers"
 def container_nodes(nodes: Iterable[Node], facts: Mapping[NodeName, NodeFacts]) -> tuple[NodeSet, ...]:
     """The nodes for such jobs; no set where no node has said that it runs none, since then there is nothing to keep them to.
 
-    Who says nothing, or has not been heard of, may run them.
+    A node that says nothing, or has not been heard of, may run them.
     """
     names = tuple(node.name for node in nodes)
     able = tuple(name for name in names if name not in facts or facts[name].containers is not False)

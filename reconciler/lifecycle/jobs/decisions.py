@@ -101,11 +101,11 @@ def settle(holding: ClaimContext) -> tuple[Settlement, ...]:
         return (failed, *done)
     if holding.stopping:
         return done
-    return (AskToStop(job, attempt, "its tasks were stopped by somebody else"),)
+    return (AskToStop(job, attempt, "its tasks were stopped from outside"),)
 
 
 def _ended_by_limit(holding: ClaimContext) -> Settlement | None:
-    """How it ended, if that is because nobody wanted to wait longer. What ends well when told to stop has not done its work."""
+    """How it ended, if that is because a wait was over. What ends well when told to stop has not done its work."""
     job, limit, idle_limit = holding.claim.job, holding.claim.time_limit, holding.claim.idle_limit
     if limit is not None and holding.timed_out:
         return after_time_limit(holding, TimeOut(job, limit))
@@ -149,7 +149,7 @@ def _settle_live(holding: ClaimContext) -> tuple[Settlement, ...]:
 
 
 def _ask_by_limit(holding: ClaimContext) -> AskToStop | None:
-    """What ends it though nobody asked for that and nothing has failed."""
+    """What ends it though it was not asked for and nothing has failed."""
     claim = holding.claim
     if holding.limit_reached:
         return AskToStop(claim.job, claim.attempt, f"its time limit of {claim.time_limit} is over")

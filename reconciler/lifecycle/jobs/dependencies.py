@@ -47,7 +47,7 @@ def unmet(record: JobRecord, tallies: Mapping[JobName, Tally]) -> tuple[Dependen
 
 
 def _is_met(dependency: Dependency, tally: Tally | None) -> bool:
-    """What nobody knows has not ended."""
+    """What is not known has not ended."""
     return tally is not None and standing_of(dependency, tally) == "met"
 
 

@@ -17,7 +17,7 @@ from solver.model.workload import JobName
 
 
 class Suspended(Document, frozen=True, tag_field="block", tag="suspended"):
-    """Somebody has suspended it."""
+    """A user has suspended it."""
 
     by: str
 
@@ -59,7 +59,7 @@ def blocks(
     """What holds back each live job that may not begin now. One that is `holding` devices is not among those that begin.
 
     `tallies`: what has become of all that jobs depend on. `unread`: the steps of checkpoints that are still to be read again.
-    `held`: those that somebody lets not begin for a while.
+    `held`: those that a user keeps from beginning for a while.
     """
     records = tuple(records)
     found = {

@@ -18,7 +18,7 @@ from solver.model.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`saving`: whose turn it is to save its work, and who has.
+    """`saving`: which job may save its work now, and which have.
 
     `tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged.
     """
@@ -36,7 +36,7 @@ NO_EVIDENCE = Evidence(Operations(), (), {})
 def tails_of(
     records: Iterable[JobRecord], claims: Iterable[Claim], sighted: BackendReports, logs: Logs
 ) -> dict[AttemptKey, str]:
-    """The ends of the logs that somebody is to judge by. One that can't be read says so, and decides nothing."""
+    """The ends of the logs to judge by. One that can't be read says so, and decides nothing."""
     records = tuple(records)
     specs = {record.name: record.spec for record in records}
     judged = {(record.name, failure.attempt, failure.at) for record in records for failure in record.failures}

@@ -35,7 +35,7 @@ from solver.model.workload import TaskPlacement
 from solver.plan.reason import count
 
 NOTICED_WITHIN = Duration(60_000)
-"""Peers of a task whose machine is lost often fail before anybody knows of the loss: so near to it, the machine is to blame."""
+"""Peers of a task whose machine is lost often fail before the loss is known: so near to it, the machine is to blame."""
 
 _OF_MACHINES: frozenset[FailureKind] = frozenset({"node", "gpu"})
 _BROKEN: frozenset[TaskState] = frozenset({"failed", "lost"})
@@ -111,7 +111,7 @@ def _outlived(holding: ClaimContext, dead: tuple[_Dead, ...]) -> tuple[Settlemen
     if failure is None or not (rejoin or failure.counts or failure.kind in _OF_MACHINES):
         # The round gives back at once what an elastic gang lacks: what neither counts nor rests would go on for ever.
         return None
-    # The record before the deed: who decides again after a crash finds it, and counts no failure twice.
+    # The record before the deed: a pass after a crash finds it, and counts no failure twice.
     noted = () if known else (Outlive(job, _numbered(holding, failure)),)
     if holding.leaving:
         return noted
@@ -171,7 +171,7 @@ def _is_dead(one: _Dead, judged: bool) -> bool:
 
 
 def _culprit(dead: tuple[_Dead, ...]) -> _Dead:
-    """Who is to blame for all of them: the machine, if it was lost about then; else the task that failed first."""
+    """What is to blame for all of them: the machine, if it was lost about then; else the task that failed first."""
     machine = _first([one for one in dead if one.broken or one.status.state == "lost"])
     own = _first([one for one in dead if one.status.state == "failed" and not one.broken])
     if machine is None or own is None:

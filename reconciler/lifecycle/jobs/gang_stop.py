@@ -37,7 +37,7 @@ def settle_stop(holding: ClaimContext, stop: Intent) -> tuple[Settlement, ...]:
     if stop.stage == "ends":
         return tuple(resent(holding, "stop"))
     if cancelled_by:
-        cause = f"cancelled by {cancelled_by}: nobody needs what it would save"
+        cause = f"cancelled by {cancelled_by}: what it would save is not needed"
         return (BeginEnding(claim.job, claim.attempt, STOP_GRACE, cause),)
     needless = _why_needless(holding, stop)
     if needless:
@@ -51,7 +51,7 @@ def settle_stop(holding: ClaimContext, stop: Intent) -> tuple[Settlement, ...]:
 
 
 def _why_needless(holding: ClaimContext, stop: Intent) -> str:
-    """Why nobody needs the gang to leave any more; "": somebody does."""
+    """Why the gang need not leave any more; "": it must."""
     if stop.purpose == "evict" and stop.job in holding.evidence.saving.needless:
         return f"{stop.beneficiary} does not wait for what it holds any more"
     if stop.purpose == "suspend" and not holding.record.suspended_by:

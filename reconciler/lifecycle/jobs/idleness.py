@@ -8,7 +8,7 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement
 
 NEWS_MAX = Duration(5 * 60_000)
-"""What was seen longer ago ends nobody: who did nothing then may do something now."""
+"""What was seen longer ago ends no job: one that did nothing then may do something now."""
 
 
 def activity_of(attempt: AttemptReport, gang: tuple[TaskPlacement, ...], running_since: Instant) -> Activity | None:

@@ -12,7 +12,7 @@ from solver.model.workload import JobSpec, TaskGroup
 from solver.plan.reason import count
 
 HEADROOM = 1.25
-"""More than the most that was seen: use was cut off there, so nobody knows how much more it would have been."""
+"""More than the most that was seen: use was cut off there, so it is not known how much more it would have been."""
 
 _GI = 2**30
 

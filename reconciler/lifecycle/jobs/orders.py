@@ -17,7 +17,7 @@ def request_to_save(stop: Intent, record: JobRecord) -> TellGang:
 
 
 def warning_of(claim: Claim, record: JobRecord, warned_at: Instant) -> TellGang:
-    """What a gang is told whose time limit is near."""
+    """What a gang is told near its time limit."""
     warning = record.spec.time_limit_warning
     until, signal = claim.limit_reached_at or warned_at, warning.signal if warning else ""
     return TellGang(claim.job, claim.attempt, int(warned_at), "time-limit", until, signal)
@@ -30,7 +30,7 @@ def dump_of(claim: Claim, record: JobRecord, stuck_at: Instant, until: Instant) 
 
 
 def watch_of(claim: Claim, record: JobRecord) -> Duration | None:
-    """For how long its tasks may do nothing before it matters; None: for ever, so that nobody need look."""
+    """For how long its tasks may do nothing before it matters; None: for ever, so that it need not be watched."""
     spans = (claim.idle_limit, record.spec.stuck.after if record.spec.stuck else None)
     return min((span for span in spans if span is not None), default=None)
 

@@ -24,7 +24,7 @@ def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
         case GiveUp(_, told):
             return JobOutcome("failed", now, message=told)
         case Cull(_, limit):
-            # Nothing went wrong: whoever forgot it has lost nothing but what others now use.
+            # Nothing went wrong: its user has lost nothing but what others now use.
             return JobOutcome("cancelled", now, message=f"it was idle for longer than its idle limit of {limit}")
         case Abandon(_, unmet, became):
             message = f"dependency {unmet} can't come true any more: {became}"

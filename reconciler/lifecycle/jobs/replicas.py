@@ -12,7 +12,7 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement
 
 RESTART_AFTER = Duration(10_000)
-"""Between the end of a replica and its next beginning, so that one that fails at once does not keep everybody busy."""
+"""Between the end of a replica and its next beginning, so that one that fails at once does not keep the control plane busy."""
 
 RESTARTS_AT_ONCE = 5
 RESTART_EVERY = Duration(300_000)
@@ -26,7 +26,7 @@ _ENDED: frozenset[TaskState] = frozenset({"succeeded", "failed"})
 
 
 def settle_replicas(holding: ClaimContext) -> tuple[Settlement, ...]:
-    """What follows for a service that nobody ends; () where nothing does that would not follow for any gang."""
+    """What follows for a service that is not ended; () where nothing does that would not follow for any gang."""
     claim = holding.claim
     # One request to leave at a time: what the next one has to say is true then as well.
     if holding.leaving:
@@ -39,7 +39,7 @@ def settle_replicas(holding: ClaimContext) -> tuple[Settlement, ...]:
             return (_go_on_without(holding, late, "they did not become ready in time"),)
     lost = tuple(task for task in holding.staying if _states(holding).get(_key(task)) == "lost")
     if lost:
-        return (_go_on_without(holding, lost, "nobody knows what became of them"),)
+        return (_go_on_without(holding, lost, "it is not known what became of them"),)
     return _restarts(holding, claim.running_since) if holding.asked("grow") is None else ()
 
 

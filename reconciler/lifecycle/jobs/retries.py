@@ -20,7 +20,7 @@ DEATH_BY_SIGNAL = 128
 """A shell adds the signal's number to this."""
 
 NEAR_THE_LIMIT = 0.95
-"""A task that is killed while it has so much of its memory was, as far as anybody can tell, killed for it."""
+"""A task that is killed while it has so much of its memory was, as far as can be told, killed for it."""
 
 GPU_MEMORY_SIGNS = ("CUDA out of memory", "torch.OutOfMemoryError", "CUDA_ERROR_OUT_OF_MEMORY", "RESOURCE_EXHAUSTED")
 """What PyTorch, the CUDA driver and JAX write last when a GPU has no more memory."""
@@ -28,7 +28,7 @@ GPU_MEMORY_SIGNS = ("CUDA out of memory", "torch.OutOfMemoryError", "CUDA_ERROR_
 _MEMORY_SIGNS = (*GPU_MEMORY_SIGNS, "MemoryError")
 
 QUIET = Duration(3_600_000)
-"""Who has gone on for so long since the last rest has begun well: the next failure is the first of a new row."""
+"""A job that has gone on for so long since the last rest has begun well: the next failure is the first of a new row."""
 
 # The longest rest is reached long before; and no float overflows.
 _EXPONENT_MAX = 300.0
@@ -36,7 +36,7 @@ _EXPONENT_MAX = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Mishap:
-    """One failure of a gang before anybody has decided what follows: `group` and `exit_code` are of the task that failed first.
+    """One failure of a gang before it is decided what follows: `group` and `exit_code` are of the task that failed first.
 
     `log`: the last lines of that task's log, as far as they are known.
     """
@@ -124,6 +124,6 @@ def rest_before(job: JobName, attempt: int, row: int, backoff: Backoff) -> Durat
 
 
 def _chance(job: JobName, attempt: int) -> float:
-    """From -1 up to 1, evenly, by digest: neither a clock nor chance, so that whoever decides again decides the same."""
+    """From -1 up to 1, evenly, by digest: neither a clock nor chance, so that deciding again decides the same."""
     digest = hashlib.sha256(f"{job}/{attempt}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**63 - 1

@@ -15,7 +15,7 @@ from solver.model.workload import Dependency, JobName, TaskPlacement
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRunning:
-    """Every task of the gang runs, since `at`. `unwatched`: it matters what its tasks do, and nobody says that of all of them."""
+    """Every task of the gang runs, since `at`. `unwatched`: it matters what its tasks do, and that is not known of all of them."""
 
     job: JobName
     attempt: int
@@ -76,7 +76,7 @@ class Cull:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The job has ended, or never began, because somebody asked for that."""
+    """The job has ended, or never began, because a user asked for that."""
 
     job: JobName
     actor: str
@@ -129,7 +129,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class CallOff:
-    """Nobody needs a gang to stop any more, which has not been told to end yet."""
+    """A gang that has not been told to end yet need not stop any more."""
 
     job: JobName
     attempt: int
@@ -154,7 +154,7 @@ class ForgetAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """An order whose effect is not to be seen yet."""
+    """An order without a visible effect yet."""
 
     order: Order
 

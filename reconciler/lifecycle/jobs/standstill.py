@@ -63,7 +63,7 @@ def standstill_of(holding: ClaimContext) -> Standstill | None:
         return Standstill(activity.active_at, activity.seen_at, None)
     steps = sum(task.progress.step for task in reports if task.progress)
     said_at = max(task.progress.at for task in reports if task.progress)
-    # Who says the same step again and again makes no progress either.
+    # A task that says the same step again and again makes no progress either.
     last = marks.still_since if steps == marks.steps and marks.still_since is not None else said_at
     since = max(holding.claim.running_since, last, *(task.at for task in tasks))
     looks = (task.activity.seen_at for task in tasks if task.state == "running" and task.activity)
@@ -108,7 +108,7 @@ def _goes_on(still: Standstill, stuck_at: Instant) -> bool:
 
 
 def _seen(holding: ClaimContext, still: Standstill) -> str:
-    """What was seen, for people: whoever is behind the others is where to look first."""
+    """What was seen, for people: look first at the task behind the others."""
     reports = _reports(holding.stays.tasks)
     if not reports:
         return f"no task has used a CPU or written to its log since {still.since}"

@@ -23,14 +23,14 @@ FOLLOWERS: dict[JobState, frozenset[JobState]] = {
     "reserved": frozenset({"queued", "retrying", "starting", "suspended", "cancelled"}),
     "retrying": frozenset({"reserved", "starting", "suspended", "cancelled"}),
     "suspended": frozenset({"queued", "retrying", "cancelled"}),
-    # A gang may have ended before anybody saw it run.
+    # A gang may have ended before it was seen to run.
     "starting": frozenset(
         {"running", "evicting", "stopping", "retrying", "suspended", "succeeded", "failed", "cancelled"}
     ),
     "running": frozenset(
         {"checkpointing", "evicting", "stopping", "retrying", "suspended", "succeeded", "failed", "cancelled"}
     ),
-    # Told to save its work, it may also end by itself; or nobody needs it to leave any more.
+    # Told to save its work, it may also end by itself; or it need not leave any more.
     "checkpointing": _HOLDING | WAITING | TERMINAL,
     "evicting": WAITING | TERMINAL,
     "stopping": WAITING | TERMINAL,
@@ -66,7 +66,7 @@ def state_of(
 
 
 def by_job(intents: Iterable[Intent]) -> Mapping[JobName, tuple[Intent, ...]]:
-    """Those of each job, in their order; () of one that has none. For whoever asks of thousands of jobs, one by one."""
+    """Those of each job, in their order; () of one that has none. For callers that ask of thousands of jobs, one by one."""
     found: defaultdict[JobName, tuple[Intent, ...]] = defaultdict(tuple)
     for intent in intents:
         found[intent.job] += (intent,)

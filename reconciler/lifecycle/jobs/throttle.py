@@ -26,7 +26,7 @@ def throttled_elements(
 ) -> dict[JobName, Throttled]:
     """The elements that must wait for others of their array.
 
-    `holding`: who has devices; `blocked`: who waits for something else, and leaves its turn to the next.
+    `holding`: jobs with devices; `blocked`: jobs that wait for something else, and leave their turn to the next.
     """
     running: defaultdict[JobName, int] = defaultdict(int)
     waiting: defaultdict[JobName, list[tuple[ArrayElement, JobName]]] = defaultdict(list)

@@ -32,7 +32,7 @@ RENEWAL_EVERY_S: Final = 60.0
 
 
 class NodeAgent:
-    """`run` it in an event loop, until that is cancelled. Tasks don't notice whether it runs, nor whether anybody answers.
+    """`run` it in an event loop, until that is cancelled. Tasks don't notice whether it runs, nor whether a control plane answers.
 
     `address`: where tasks on other nodes reach this one; "": where
     the control plane sees it come from.
@@ -75,7 +75,7 @@ class NodeAgent:
                 await asyncio.sleep(self._pace.rest_s(failures, self._chance.random()))
 
     async def _renew(self) -> None:
-        """Get the next certificate when it is time, from whoever answers. Open connections go on with the one they have."""
+        """Get the next certificate when it is time. Open connections go on with the one they have."""
         while True:
             await asyncio.sleep(RENEWAL_EVERY_S * (0.5 + self._chance.random()))
             for host, port in self._servers if self._clock.now() >= self._identity.renew_at else ():

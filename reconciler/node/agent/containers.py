@@ -17,7 +17,7 @@ ASKED_EVERY_S: Final = 60.0
 
 
 class ContainerWatch:
-    """`find` is asked at the `start`, and from then on by a thread until it finds what runs them: somebody may install it.
+    """`find` is asked at the `start`, and from then on by a thread until it finds what runs them: it may be installed later.
 
     It may take a minute to say that something is there and does not work, for which no order should have to wait.
     """
@@ -35,7 +35,7 @@ class ContainerWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; returns once nobody does."""
+        """Ask no more; returns once the thread has ended."""
         self._stopped.set()
         self._thread.join()
 

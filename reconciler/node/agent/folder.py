@@ -33,7 +33,7 @@ class AgentFolder:
 
     @property
     def identity(self) -> Path:
-        """Key, certificate, and whom it believes."""
+        """Key, certificate, and the authorities that it believes."""
         return self.path / "identity.pem"
 
     @property

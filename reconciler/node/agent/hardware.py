@@ -26,7 +26,7 @@ class Hardware:
         self._told: NodeFacts | None = None
 
     def news(self, now: Instant, *, whole: bool) -> tuple[NodeFacts, ...]:
-        """What differs from what was told last; `whole`: nothing was told yet to whoever listens now."""
+        """What differs from what was told last; `whole`: nothing was told yet to the one that listens now."""
         if self._read_at is None or not 0 <= now - self._read_at < READ_EVERY:
             self._known, self._read_at = self._read(now), now
         if self._known is None or (
@@ -42,6 +42,6 @@ def no_hardware(_: Instant) -> None:
 
 
 def _steady(facts: NodeFacts) -> NodeFacts:
-    """Without what changes all the time and is no news: nobody judges by it."""
+    """Without what changes all the time and is no news: it is not judged by."""
     gpus = (msgspec.structs.replace(gpu, temperature_c=None, processes=(), memory_used=None) for gpu in facts.gpus)
     return msgspec.structs.replace(facts, at=Instant(0), gpus=tuple(gpus))

@@ -1,4 +1,4 @@
-"""Who the agent of this node is: its key and certificate, in one file that is replaced whole, and whom it believes."""
+"""The identity of this node's agent: its key and certificate, in one file that is replaced whole, and what it believes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_identity(path: Path) -> AgentIdentity:
 
 
 def client_context(authorities: bytes) -> ssl.SSLContext:
-    """A client's context that believes these authorities (PEM) and nobody else."""
+    """A client's context that believes these authorities (PEM) and no others."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=authorities.decode())
@@ -82,5 +82,5 @@ def _identity(path: Path, content: bytes) -> AgentIdentity:
 
 
 def renewal_time(number: int, until: Instant) -> Instant:
-    """Half a life before the end, give or take what the certificate's number says, whose last digits are chance."""
+    """Half a life before the end, give or take what the certificate's number says: its last digits are chance."""
     return until.after(-(LIFE // 2) + number % (2 * SPREAD_MS) - SPREAD_MS)

@@ -50,15 +50,15 @@ _ANSWER_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 
 
 class JoinRefusedError(Exception):
-    """The control plane gives no certificate, or is not whom the token names. A person must act; the message says how."""
+    """The control plane gives no certificate, or is not the one that the token names. A person must act; the message says how."""
 
 
 class ControlPlaneUnreachableError(Exception):
-    """Nobody answers there, or not as a control plane does. Later it may."""
+    """Nothing answers there, or not as a control plane does. Later it may."""
 
 
 def join(host: str, port: int, token: JoinToken, path: Path) -> AgentIdentity:
-    """Become the agent of the token's node, and keep who that is in the file `path`.
+    """Become the agent of the token's node, and keep its identity in the file `path`.
 
     Repeated after an answer that never came, it asks with the same key, which the token then still serves.
     Raises JoinRefusedError, ControlPlaneUnreachableError, KeyFileError.
@@ -103,7 +103,7 @@ def _refuse_another_nodes(path: Path, node: NodeName) -> None:
 
 
 def _kept_key(pending: Path) -> Key:
-    """The key to join with, on the disk before anybody hears of it."""
+    """The key to join with, on the disk before it is sent."""
     if not pending.exists():
         write_private(pending, key_pem(new_key()))
     return _key_in(pending)
@@ -129,7 +129,7 @@ def _kept(path: Path, node: NodeName, key: Key, issued: Issued) -> AgentIdentity
 
 
 def _authorities(host: str, port: int) -> list[x509.Certificate]:
-    """Whom the control plane says to believe: nothing is believed of it that the token does not name."""
+    """The authorities that the control plane says to believe: nothing is believed of it that the token does not name."""
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=unverified)

@@ -56,7 +56,7 @@ class OrderHandler:
         hardware: Hardware | None = None,
         submitters: Submitters | None = None,
     ) -> None:
-        """`gpus`: made of a folder to keep things in. `submitters`: as whom tasks run; None: as this user.
+        """`gpus`: made of a folder to keep things in. `submitters`: as which accounts tasks run; None: as this user.
 
         Raises StateFolderError, and what `gpus` raises.
         """
@@ -80,7 +80,7 @@ class OrderHandler:
         return changes
 
     def note(self, said: Welcome | Declare) -> None:
-        """Keep who leads, and what the node is."""
+        """Keep the leader's epoch, and what the node is."""
         if isinstance(said, Welcome):
             self.epochs.take(said.epoch)
         elif said.node != self._declared:
@@ -88,7 +88,7 @@ class OrderHandler:
             self._declared = said.node
 
     def do(self, order: ToBeDone) -> Answer:
-        """Do as told, unless somebody newer leads."""
+        """Do as told, unless a newer leader is known."""
         try:
             self._do(order)
         except StaleEpochError:

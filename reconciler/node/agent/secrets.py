@@ -69,7 +69,7 @@ class ReceivedSecrets:
         return self._link.resolve()
 
     def _is_ours(self) -> bool:
-        """Whoever could read the link may have made such a folder since it was gone."""
+        """A process that could read the link may have made such a folder since it was gone."""
         try:
             found = self._link.stat()
         except FileNotFoundError:

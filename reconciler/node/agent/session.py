@@ -122,7 +122,7 @@ class Session:
             await asyncio.sleep(self._pace.until_beat_s(self._chance.random()))
 
     async def _read(self, asked: ReadLog) -> None:
-        with suppress(ConnectionClosed):  # Whoever asked has gone; `_obey` notices.
+        with suppress(ConnectionClosed):  # The asking end has gone; `_obey` notices.
             await self._say(await asyncio.to_thread(self._orders.read_log, asked))
 
     async def _rest(self, longest_s: float) -> None:

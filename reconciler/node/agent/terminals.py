@@ -1,4 +1,4 @@
-"""The agent's end of terminals: for each line that is attached, what is shown is read when somebody asks for it."""
+"""The agent's end of terminals: for each line that is attached, what is shown is read when it is asked for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AttachedLines:
                 task.add_done_callback(self._showing.pop)
             case Type():
                 typed = Window(said.rows, said.columns) if said.rows else said.content
-                with suppress(NoTerminalError):  # Its end is shown to who reads.
+                with suppress(NoTerminalError):  # Its end is shown to the reader.
                     await line.send(typed)
             case Detach():
                 await self._let_go(said.id)
@@ -52,7 +52,7 @@ class AttachedLines:
             line.close()
 
     async def _let_go(self, number: int) -> None:
-        """Who reads stops first: else the event loop would take the next socket of that number for one that it watches already."""
+        """The reader stops first: else the event loop would take the next socket of that number for one that it watches already."""
         reading = [task for task, of in self._showing.items() if of == number]
         for task in reading:
             task.cancel()
@@ -72,7 +72,7 @@ class AttachedLines:
 
     async def _show(self, number: int, line: LocalLine) -> None:
         shown = await line.receive()
-        with suppress(ConnectionClosed):  # Whoever looked on has gone.
+        with suppress(ConnectionClosed):  # The user who looked on has gone.
             if isinstance(shown, TerminalEnd):
                 await self._say(Shown(number, None, shown.code, shown.stopped))
             else:

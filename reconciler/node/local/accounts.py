@@ -1,4 +1,4 @@
-"""Which account of this machine a job runs as: that of the user who submitted it."""
+"""Which account of this machine a job runs as: that of the user that submitted it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 UID_MIN: Final = 1_000
-"""Accounts below are the system's own, as login.defs(5) has it where nobody changed it."""
+"""Accounts below are the system's own, as login.defs(5) has it where it was not changed."""
 
 
 class NoAccountError(Exception):
-    """There is none as which this user's jobs may run. Whoever runs the server must map the user to one."""
+    """There is none as which this user's jobs may run. The operator must map the user to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Account:
 
 
 NOBODY: Final = Account("nobody", 65_534, 65_534, (), "/")
-"""Whom the kernel takes for an owner that it can't name (overflowuid, user_namespaces(7)); it owns nothing."""
+"""The owner that the kernel shows for one that it can't name (overflowuid, user_namespaces(7)); it owns nothing."""
 
 
 @dataclass(frozen=True, slots=True)

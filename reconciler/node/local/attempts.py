@@ -158,7 +158,7 @@ def read_document(path: Path, kind: type[T]) -> T | None:
 
 
 def accept_leaves(attempt: Path, order: StopTasks, orders: Orders, at: Instant) -> None:
-    """Keep the order for each task that was not told so before, and whose newest life is not younger than it."""
+    """Keep the order for each task that was not told so before, and has no life younger than it."""
     grace_s = order.grace.seconds
     for task in order.tasks:
         told, life = orders.leaves.get((task.group, task.index)), orders.lives.get((task.group, task.index))

@@ -62,7 +62,7 @@ from solver.model.workload import JobName
 
 STOPPED: Final = "stop"
 LEFT: Final = "left"
-"""The parts of an attempt, beside its tasks' folders, whose news is AttemptStopped, or TaskLeft."""
+"""The parts of an attempt, beside its tasks' folders, with AttemptStopped, or TaskLeft, as their news."""
 
 
 class LocalBackend:
@@ -287,7 +287,9 @@ class LocalBackend:
     def _acting(self, epoch: Epoch) -> Iterator[None]:
         with self._one_at_a_time, disk_errors_explained(self._folders.root), self._folders.exclusive():
             if not self._folders.raise_epoch(epoch):
-                raise StaleEpochError(f"epoch {epoch} is not the newest this backend has seen: somebody else leads now")
+                raise StaleEpochError(
+                    f"epoch {epoch} is not the newest this backend has seen: another control plane leads now"
+                )
             yield
 
 

@@ -22,11 +22,11 @@ TASKS: Final = "quorate-tasks"
 _WANTED: Final = ("cpu", "memory")
 _PERIOD_US: Final = 100_000
 CPU_MAX_LEAST: Final = Cpu(1_000)
-"""Who asks for less than a core may use one, while others leave it: else what asks for next to nothing would hardly begin."""
+"""A task with less than a core may use one, while others leave it: else what asks for next to nothing would hardly begin."""
 
 _WEIGHTS: Final = 1, 10_000
 _WEIGHT_OF_CORE: Final = 100
-"""What a group has where nobody says it."""
+"""What a group has where it is not said."""
 
 _DELEGATED: Final = ("user.delegate", "trusted.delegate")
 """systemd marks so what it leaves to a service ("Control Group APIs and Delegation")."""
@@ -45,7 +45,7 @@ class Cgroups:
     limits_swap: bool = False
 
     def of_task(self, task: Path, shape: Shape) -> dict[str, Any]:
-        """What its supervisor makes for a task. The name follows from the task's folder, so whoever comes later finds it."""
+        """What its supervisor makes for a task. The name follows from the task's folder, so a later process finds it."""
         return {
             "folder": str(self.folder / hashlib.sha256(os.fsencode(task)).hexdigest()[:32]),
             "settings": self._settings(shape),
@@ -100,7 +100,7 @@ def made_in(above: Path) -> Cgroups:
     folder.mkdir(exist_ok=True)
     if not (folder / "cgroup.kill").exists():
         raise NoCgroupsError("this kernel can't kill a group; Linux 5.14 can")
-    # Who ran as root may have left it, or the hierarchy is mounted to be read alone.
+    # A process of root may have left it, or the hierarchy is mounted to be read alone.
     if not os.access(folder, os.W_OK):
         raise NoCgroupsError(f"{folder} may not be written by this user")
     for controller in _WANTED:

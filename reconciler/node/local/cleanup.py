@@ -24,7 +24,7 @@ CLEAN_WITHIN: Final = Duration(60_000)
 """A driver that tears down a large context takes some seconds; what is there after a minute stays."""
 
 MEMORY_SLACK: Final = Memory(64 * 2**20)
-"""By how much a GPU that nobody uses may have more in use than before: drivers keep some, and round it."""
+"""By how much an idle GPU may have more in use than before: drivers keep some, and round it."""
 
 VERIFIED: Final = "gpus"
 """The file of a task's folder that says how its GPUs were when it had ended. Not looked at again: others may have them then."""
@@ -45,7 +45,7 @@ class GpuUnreadableError(Exception):
 
 
 class Unclean(Document, frozen=True):
-    """A GPU that nobody may have, why, since when, and how much of its memory was in use before."""
+    """A GPU that no task may have, why, since when, and how much of its memory was in use before."""
 
     device: DeviceId
     why: str
@@ -69,7 +69,7 @@ class GpuCleanup:
     within: Duration = CLEAN_WITHIN
 
     def before(self, devices: Iterable[DeviceId]) -> dict[DeviceId, Memory]:
-        """How much is in use of GPUs that a task is to have; one whose driver does not say is left out."""
+        """How much is in use of GPUs that a task is to have; one with a driver that does not say is left out."""
         found: dict[DeviceId, Memory] = {}
         for device in devices if self.use else ():
             try:
@@ -83,7 +83,7 @@ class GpuCleanup:
     ) -> str | Verified:
         """How the GPUs of a task that has ended are, for good; text: what is not clean yet, and is waited for. Raises OSError.
 
-        What is not clean in time is on record before the task counts as ended, so nobody gets it.
+        What is not clean in time is on record before the task counts as ended, so no task gets it.
         """
         known = read_document(task / VERIFIED, Verified)
         if known is not None:
@@ -110,7 +110,7 @@ class GpuCleanup:
         return replace(stands, state="running", exit_code=None, detail=f"it has ended, and is waited for: {found}")
 
     def quarantined(self) -> dict[DeviceId, Unclean]:
-        """The GPUs that nobody may have; one that has become clean since is let go. Raises OSError."""
+        """The GPUs that no task may have; one that has become clean since is let go. Raises OSError."""
         held: dict[DeviceId, Unclean] = {}
         for path in sorted(self.folder.glob("*.json")):
             known = read_document(path, Unclean)
@@ -139,7 +139,7 @@ def why_unclean(processes: tuple[int, ...], used: Memory, before: Memory | None)
     if processes:
         return f"processes {', '.join(map(str, sorted(processes)))} are still on it"
     if before is not None and used > before + MEMORY_SLACK:
-        return f"{written(used)} of its memory are in use by nobody, and {written(before)} were before"
+        return f"{written(used)} of its memory are in use by no process, and {written(before)} were before"
     return ""
 
 
@@ -150,6 +150,6 @@ def whole_gpus(task: TaskPlacement) -> tuple[DeviceId, ...]:
 
 
 def unhealthy(node: Node, unclean: Collection[DeviceId]) -> Node:
-    """The node, of whose GPUs nobody may have those that are not clean."""
+    """The node, without its GPUs that are not clean."""
     gpus = tuple(msgspec.structs.replace(gpu, healthy=False) if gpu.id in unclean else gpu for gpu in node.gpus)
     return msgspec.structs.replace(node, gpus=gpus)

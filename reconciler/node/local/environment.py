@@ -1,4 +1,4 @@
-"""What a task sees of the world: a small allow-listed base, what its job sets, and who it is within its gang."""
+"""What a task sees of the world: a small allow-listed base, what its job sets, and its place in its gang."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Map
 
 
 def file_variables(folder: Path, spec: JobSpec) -> dict[str, str]:
-    """Where a task finds its folder, what it is told, where it says how far it is, and who is in the gang and on which host."""
+    """Where a task finds its folder, what it is told, where it says how far it is, and the gang's members and hosts."""
     return {
         TASK_FOLDER: str(folder),
         "QUORATE_REQUEST_FILE": str(folder / taskfiles.REQUEST),
@@ -112,7 +112,7 @@ def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> 
     """What a task that shares its GPU may use of it.
 
     The variables of MPS are read by its clients, where its daemon runs (NVIDIA, "Multi-Process Service", Environment Variables);
-    nobody else heeds them. The GPU is the only one that the task sees, so its number there is 0.
+    nothing else heeds them. The GPU is the only one that the task sees, so its number there is 0.
     """
     if task.share is None:
         return {}

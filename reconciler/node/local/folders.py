@@ -7,7 +7,7 @@ live/JOB.ATTEMPT/          attempts that are still reported
     order.GROWTH.json      an order by which it grew, as accepted
     stop                   the stop order; an attempt that has one never starts
     tells.json             what its tasks were told
-    gang.json              who is in it now
+    gang.json              its members now
     hosts                  the same for a launcher: on which hosts, and how many
     GROUP.INDEX/           one task; its files are described in taskfiles.py
     GROUP.INDEX.GROWTH/    one task that came with a growth; its log is that of GROUP.INDEX, by another name

@@ -1,4 +1,4 @@
-"""The files by which tasks of an attempt see who is in the gang now, and on which hosts: no environment can change."""
+"""The files by which tasks of an attempt see the gang's members now, and their hosts: no environment can change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GangFile(Document, frozen=True, omit_defaults=False):
 
 
 def write_gang(attempt: Path, orders: Orders) -> None:
-    """Bring the file up to date: who was ordered and not told to leave. Only where something is new, and whole or not at all."""
+    """Bring the file up to date: tasks ordered and not told to leave. Only where something is new, and whole or not at all."""
     if not orders.accepted:
         return
     path, newest = attempt / GANG, max(orders.accepted)

@@ -96,7 +96,7 @@ class DeclaredGpus:
         )
 
     def called(self, tasks: Iterable[TaskPlacement], gpus: Iterable[Gpu]) -> dict[DeviceId, int | str]:
-        """GPUs by their numbers. Instances of real GPUs are left out: their driver has names for them that nobody here knows."""
+        """GPUs by their numbers. Instances of real GPUs are left out: their driver has names for them that are not known here."""
         there, are_real = {gpu.id: gpu for gpu in gpus}, self._real_gpus.exists()
         found: dict[DeviceId, int | str] = {}
         for task in tasks:

@@ -22,9 +22,9 @@ from solver.model.quantities import Instant
 Seen = TaskStatus | TaskLeft | AttemptStopped
 
 SAME_NEWS_EVERY_MS = 1_000
-"""What a running task says of its progress, and what memory it has, changes all the time: nobody needs it more often."""
+"""What a running task says of its progress, and what memory it has, changes all the time: it is not needed more often."""
 
-# Cursors of an earlier opening lie below all of a later one: whoever still holds one gets everything again.
+# Cursors of an earlier opening lie below all of a later one: a reader that still holds one gets everything again.
 _CHANGES_PER_OPENING_BITS = 32
 
 
@@ -73,7 +73,7 @@ class LocalJournal:
         noted[part] = now
 
     def ended(self, attempt: Path, task: str) -> TaskStatus | None:
-        """A task that has ended, so that nobody need look again; None while it may still change."""
+        """A task that has ended, so that it need not be looked at again; None while it may still change."""
         _, seen = self._seen.get(attempt, {}).get(task, (0, None))
         return seen if isinstance(seen, TaskStatus) and seen.state in ENDED else None
 
@@ -84,7 +84,7 @@ class LocalJournal:
             self._noted_at.pop(attempt, None)
 
     def after(self, cursor: Cursor) -> BackendChanges:
-        """Everything whose latest change has a number above the cursor."""
+        """Everything with a latest change above the cursor."""
         seen = [part for parts in self._seen.values() for number, part in parts.values() if number > cursor]
         return BackendChanges(
             Cursor(self._sequence),

@@ -21,7 +21,7 @@ _WITHOUT: Final = {
 
 
 class Equipment(NamedTuple):
-    """`gpu_use`: whom to ask whether GPUs are clean; None: they are declared. `mps`: who lets tasks share them side by side; None:
+    """`gpu_use`: says whether GPUs are clean; None: they are declared. `mps`: what lets tasks share them side by side; None:
     they take turns. `told`: what people should know of it, for a log:
     where containers and groups come from, and what nothing limits."""
 

@@ -36,7 +36,7 @@ MPS_LOOK_MS: Final = 5_000
 _QUIT_WITHIN_S: Final = 5
 _ANSWER_LIMIT_S: Final = 30.0
 _PIPE_BYTES_MAX: Final = 80
-"""Sockets lie in it, whose names may have 107 bytes (unix(7))."""
+"""Sockets lie in it, with names of at most 107 bytes (unix(7))."""
 
 _MIB: Final = 2**20
 OWN_GPU: Final = "0"
@@ -48,8 +48,8 @@ class MpsError(Exception):
 
 
 class Daemon(Document, frozen=True):
-    """One that was begun, or was about to be: on record before it is there. `folder`: a name that nobody can guess, since whoever
-    knows it may be its client."""
+    """One that was begun, or was about to be: on record before it is there. `folder`: a name that can't be guessed, since a
+    process that knows it may be its client."""
 
     device: DeviceId
     folder: str
@@ -91,7 +91,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Mps:
-    """The daemons of one machine, on record in `folder`. It remembers nothing, so whoever comes later goes on with it."""
+    """The daemons of one machine, on record in `folder`. It remembers nothing, so the next process goes on with it."""
 
     program: str
     folder: Path
@@ -190,7 +190,7 @@ class MpsWatch:
         self._seen: tuple[int, frozenset[DeviceId]] = 0, frozenset()
 
     def look(self, clients: Mapping[DeviceId, Collection[TaskLife]], now: Instant) -> None:
-        """End daemons that nobody needs, and the clients of those that have died. Raises OSError."""
+        """End daemons that are not needed, and the clients of those that have died. Raises OSError."""
         seen_at, seen = self._seen
         if self.mps is None or (seen == clients.keys() and 0 <= now - seen_at < MPS_LOOK_MS):
             return
@@ -217,6 +217,6 @@ def shares_of(clients: Mapping[DeviceId, Collection[TaskLife]]) -> dict[DeviceId
 
 
 def find_mps(folder: Path) -> Mps | None:
-    """The driver's program, where its GPUs are; None: there is nobody to share GPUs by."""
+    """The driver's program, where its GPUs are; None: there is nothing to share GPUs by."""
     program = shutil.which(PROGRAM)
     return Mps(program, folder) if program and REAL_GPUS.exists() else None

@@ -57,7 +57,7 @@ class Podman:
     gives_devices: bool = False
 
     def prepared(self, content: dict[str, Any], beginning: Beginning) -> dict[str, Any]:
-        """The content of `task.json` for a task whose command runs in a container. Raises ValueError for a job that names none."""
+        """The content of `task.json` for a task with its command in a container. Raises ValueError for a job that names none."""
         container, work = beginning.spec.container, str(beginning.task / WORK)
         if container is None:
             raise ValueError("the job names no image")
@@ -169,7 +169,7 @@ def _own_limits() -> Iterator[str]:
 
 
 def _identity(account: dict[str, Any] | None) -> Iterator[str]:
-    """Without an account podman runs as no root, and the container's root is who podman runs as."""
+    """Without an account podman runs as no root, and the container's root is the account podman runs as."""
     if account is not None:
         yield f"--user={account['uid']}:{account['gid']}"
         yield from (f"--group-add={group}" for group in account["groups"] if group != account["gid"])

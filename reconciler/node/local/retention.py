@@ -21,7 +21,7 @@ LOOKED_EVERY_S: Final = 600.0
 class AttemptRetention:
     """Call `run` in a thread of its own, since large logs take a while to delete; `stop` from any.
 
-    What is deleted is read by nobody but who asks for a log, and others may delete it at the same time.
+    What is deleted is read only by requests for a log, and others may delete it at the same time.
     """
 
     folders: StateFolders

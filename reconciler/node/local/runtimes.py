@@ -26,7 +26,7 @@ class Beginning:
 
 
 class NoContainersError(Exception):
-    """This machine can't run containers. The message says why; whoever runs it must act."""
+    """This machine can't run containers. The message says why; its operator must act."""
 
 
 class Runtime(Protocol):

@@ -62,7 +62,7 @@ class SecretFolder:
 
 
 def check_secret_folder(root: Path) -> None:
-    """Raise UnsafeSecretsError unless the folder is this user's, and nobody else may enter it."""
+    """Raise UnsafeSecretsError unless the folder is this user's, and no other may enter it."""
     try:
         found = root.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Ends what is left of a task whose supervisor vanished, and nothing else, though pids are reused."""
+"""Ends what is left of a task without its supervisor, and nothing else, though pids are reused."""
 
 from __future__ import annotations
 

@@ -99,14 +99,14 @@ class Supervisors:
         """Collect supervisors that have ended, so that they don't stay behind as zombies."""
         for pid in tuple(self._pids):
             ended = pid
-            with suppress(ChildProcessError):  # Somebody else's wait got it: gone all the same.
+            with suppress(ChildProcessError):  # Another wait got it: gone all the same.
                 ended, _ = os.waitpid(pid, os.WNOHANG)
             if ended == pid:
                 self._pids.remove(pid)
 
 
 def free_port(taken: set[int]) -> int:
-    """A TCP port nobody listens on now and no other gang was given."""
+    """A free TCP port that no other gang was given."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

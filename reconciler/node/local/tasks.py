@@ -58,7 +58,7 @@ class TaskActivity(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class LocalTaskStatus:
-    """A task's state, since when (milliseconds; None: since nobody noted when), the words that go with it, and what it does."""
+    """A task's state, since when (milliseconds; None: it was not noted), the words that go with it, and what it does."""
 
     state: TaskState
     at: int | None = None
@@ -71,7 +71,7 @@ class LocalTaskStatus:
 
 
 def local_status(folder: Path, attempt_stopped_at: int | None, now: int) -> LocalTaskStatus:
-    """Derive how a task stands; settles as `lost` one whose supervisor vanished, once nothing of it runs any more."""
+    """Derive how a task stands; settles as `lost` one without its supervisor, once nothing of it runs any more."""
     ended = _read(folder / taskfiles.EXIT, TaskExit)
     if ended is None and _lock_is_held(folder / taskfiles.LOCK):
         started = _read(folder / taskfiles.STARTED, Started)
@@ -194,7 +194,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 
 def status_of(life: TaskLife, stands: LocalTaskStatus) -> TaskStatus:
-    """The status of a task that stands so; one of which nobody noted since when, since its order came."""
+    """The status of a task that stands so; one without a noted time, since its order came."""
     return TaskStatus(
         job=life.accepted.order.job,
         attempt=life.accepted.order.attempt,

@@ -18,7 +18,7 @@ from solver.model.document import decode
 from solver.model.workload import JobSpec, QueueName, SecretUse
 
 _SPECS_KEPT = 1_000
-_MAP_IT = "Ask whoever runs the server for an account, or for --account USER=ACCOUNT."
+_MAP_IT = "Ask the server's operator for an account, or for --account USER=ACCOUNT."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Terms:
         missing = self.secrets.lacking(spec.queue, spec.secrets) if self.secrets else []
         if missing:
             message = f"queue {spec.queue} and those above it have no secret {', '.join(map(str, missing))}"
-            return Unstartable("unknown-secret", message, "Ask whoever runs the server to add it.")
+            return Unstartable("unknown-secret", message, "Ask the server's operator to add it.")
         try:
             self._account(user, spec)
         except NoAccountError as error:
@@ -76,7 +76,7 @@ class Terms:
         return self.secrets.values(queue, uses) if self.secrets and uses else frozenset()
 
     def _account(self, user: str, spec: JobSpec) -> Account | None:
-        """The root of a container that root's podman runs would be the machine's: nobody is, where nobody says who is."""
+        """The root of a container that root's podman runs would be the machine's: no account is, where none is said."""
         if self.submitters is not None:
             return self.submitters.account_of(user)
         return NOBODY if spec.container is not None and os.geteuid() == 0 else None

@@ -1,7 +1,7 @@
 """What the agent asks of NVIDIA's driver: a narrow, typed door, so that all that decides above it runs without a GPU.
 
 Errors are sorted by what follows from them. What a GPU has not (ECC, MIG, NVLink) is a fact, and None or False in an answer. A GPU
-that is lost is a finding about hardware. Only what remains is an error of the call, with who must act in its text.
+that is lost is a finding about hardware. Only what remains is an error of the call, with what must be done in its text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BusId = NewType("BusId", str)
 
 
 class DriverError(Exception):
-    """The driver did not do it; the text says what, and who has to do something about it."""
+    """The driver did not do it; the text says what, and what has to be done about it."""
 
 
 class GpuLostError(DriverError):

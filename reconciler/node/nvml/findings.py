@@ -17,12 +17,12 @@ from solver.model.quantities import Instant, Memory
 
 
 def ports_alone(node: Node | None, at: Instant, sys: Path = SYS) -> NodeFacts | None:
-    """Of a node without a driver of NVIDIA; None: nobody has said yet which node this machine is."""
+    """Of a node without a driver of NVIDIA; None: it is not known yet which node this machine is."""
     return NodeFacts(node.name, at, nics=read_nics(sys)) if node else None
 
 
 class Findings:
-    """Of the `declared` node, whose GPUs have numbers that NvmlGpus knows; None: nobody has said yet which node this machine is."""
+    """Of the `declared` node, with GPUs of numbers that NvmlGpus knows; None: it is not known yet which node this machine is."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Findings:
 
 
 class DeviceUse:
-    """Who uses a device and how much of its memory: whether it is free again once its tasks have ended.
+    """Which processes use a device and how much of its memory: whether it is free again once its tasks have ended.
 
     Implements GpuUse. Raises GpuUnreadableError for a device that is not there or can't be asked: it may not be free.
     """

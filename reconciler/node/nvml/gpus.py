@@ -89,7 +89,7 @@ class NvmlGpus:
         self._partitions.keep(GpuPartitioned(order.device, order.attempt, at, after, refused))
 
     def seats(self) -> Seats:
-        """Who is which number, those included that are here for the first time. Raises OSError."""
+        """Which GPU is which number, new ones included. Raises OSError."""
         known = read_document(self._seats_file, Seats) or ()
         now = seat_boards(known, self._found())
         if now != known:
@@ -103,11 +103,11 @@ class NvmlGpus:
         return self._driver.mig(uuid), self._vocabularies[uuid]
 
     def _found(self) -> dict[GpuUuid, BusId]:
-        """Those that answer, with their slots, which are asked for once: nobody moves a board while this runs."""
+        """Those that answer, with their slots, which are asked for once: no board moves while this runs."""
         try:
             gpus = self._driver.gpus()
         except DriverError:
-            # Whoever asks of one of them next hears so, and says it of that GPU.
+            # The next question about one of them says so of that GPU.
             return {}
         for uuid in gpus:
             if uuid not in self._slots:

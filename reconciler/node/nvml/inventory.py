@@ -1,4 +1,4 @@
-"""What GPUs a machine has, for people and for whoever writes its NodePool: read once, and put together by pure functions."""
+"""What GPUs a machine has, for people and for the author of its NodePool: read once, and put together by pure functions."""
 
 from __future__ import annotations
 

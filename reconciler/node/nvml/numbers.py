@@ -24,7 +24,7 @@ Seats = tuple[Seat, ...]
 
 
 def seat_boards(known: Seats, found: Mapping[GpuUuid, BusId]) -> Seats:
-    """The seats with what was found now: who has one keeps it, a new board takes that of its slot, else the next one."""
+    """The seats with what was found now: a board with one keeps it, a new one takes that of its slot, else the next one."""
     here = {seat.uuid for seat in known} & found.keys()
     new = {bus: uuid for uuid, bus in found.items() if uuid not in here}
     kept = tuple(

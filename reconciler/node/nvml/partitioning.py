@@ -30,7 +30,7 @@ from reconciler.node.nvml.steps import (
 from solver.model.cluster import DeviceId, MigInstance
 
 STEPS_MAX: Final = 64
-"""A GPU has at most 7 instances: 14 deeds undo them, 14 make others, and one switches the mode. More: somebody undoes ours."""
+"""A GPU has at most 7 instances: 14 deeds undo them, 14 make others, and one switches the mode. More: others undo ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _made(driver: Driver, gpu: GpuUuid, wanted: Collection[InstancePlacement] | 
 
 
 def _waits(driver: Driver, gpu: GpuUuid, step: Step, why: str) -> str:
-    """A mode that could not be switched now is not left to come with some reset later, when nobody expects it."""
+    """A mode that could not be switched now is not left to come with some reset later, when it is not expected."""
     if isinstance(step, SetMode):
         try:
             driver.set_mig(gpu, not step.on)

@@ -1,6 +1,6 @@
 """What to do next so that a GPU has exactly the instances it is to have: one deed at a time, from what the driver says there is.
 
-Nothing is remembered between two deeds. Whoever comes after a crash asks again and finishes; done twice is done once.
+Nothing is remembered between two deeds. The process after a crash asks again and finishes; done twice is done once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hears what errors the driver reports of GPUs, and keeps the newest until somebody reports them."""
+"""Hears what errors the driver reports of GPUs, and keeps the newest until they are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT: Final = 32
 
 
 class XidWatch:
-    """A thread that waits for them. What was before `start`, or while nobody listened, is in the kernel's log alone."""
+    """A thread that waits for them. What was before `start`, or while it did not listen, is in the kernel's log alone."""
 
     def __init__(self, driver: Driver, clock: Clock) -> None:
         self._driver = driver

@@ -191,7 +191,7 @@ def test_the_policy_in_force_says_which_issuers_count(issuer: Issuer, clock: Fak
     token = issuer.token(time.time())
     assert authenticate(token).user == "ada"
     policies.clear()
-    with pytest.raises(BadTokenError, match="nobody has this token"):
+    with pytest.raises(BadTokenError, match="no user has this token"):
         authenticate(token)
 
 

@@ -233,7 +233,7 @@ def test_one_that_is_dead_is_said_and_others_go_on(world: World, receiver: Recei
     world.happens()
     with capture_logs() as lines:
         world.send(looks=2)
-    assert world.standing().problem == "the connection failed (nobody listens there)"
+    assert world.standing().problem == "the connection failed (nothing listens there)"
     assert [line["webhook"] for line in lines if line["event"] == "webhook"] == ["ops/a"]
     assert told(receiver) == ["number 1"]
 

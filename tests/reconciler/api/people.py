@@ -33,7 +33,7 @@ ACCESS = AccessPolicy(
 def identify(token: str) -> Caller:
     """Tokens are `token-of-NAME`."""
     if not token.startswith("token-of-"):
-        raise BadTokenError("nobody has this token")
+        raise BadTokenError("no user has this token")
     return Caller(token.removeprefix("token-of-"))
 
 

@@ -230,5 +230,5 @@ def test_a_job_that_is_not_there_is_said_to_be_missing(roles: ApiServer) -> None
 
 def test_without_a_rule_nobody_gets_in(roles: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reconciler.api.rules.RULES", {})
-    with Client(roles.url, TOKEN) as alice, pytest.raises(NotAuthorisedError, match="Nobody may use this route"):
+    with Client(roles.url, TOKEN) as alice, pytest.raises(NotAuthorisedError, match="No caller may use this route"):
         alice.queues()

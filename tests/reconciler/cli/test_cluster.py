@@ -64,8 +64,8 @@ LIMITS = """
 Limits that are to be kept again:
 QUEUE  GPU TYPE  HELD  MAX  UNTIL                       EVICTED THEN
 team   H100         5    2  2023-11-15 01:13:20 +02:00  d\\x1b, c, b and 1 more
-team   H100         5    2  2023-11-15 00:13:20 +02:00  nobody (evict: preemptible)
-other  H100         5    2                              nobody
+team   H100         5    2  2023-11-15 00:13:20 +02:00  none (evict: preemptible)
+other  H100         5    2                              none
 """
 
 

@@ -22,7 +22,7 @@ def test_it_is_written_and_then_nobody_complains_until_access_changes(quorate: Q
     before = quorate("validate", str(folder))
     assert (before.exit_code, before.out) == (
         0,
-        ".github/CODEOWNERS:1:1: warning[codeowners-missing]: there is no such file, so nobody is asked for reviews\n"
+        ".github/CODEOWNERS:1:1: warning[codeowners-missing]: there is no such file, so no reviews are asked for\n"
         "    Run `quorate codeowners --write`, and commit the file.\n0 errors, 1 warning\n",
     )
     printed = quorate("codeowners", str(folder)).out

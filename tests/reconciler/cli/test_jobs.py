@@ -168,7 +168,7 @@ def test_the_limit_a_job_runs_under_and_when_it_is_over_are_described(quorate: Q
 
 
 IDLE_SINCE = "it has been idle since 2023-11-14T22:14:20Z; after 30m it is ended"
-UNKNOWN = "nobody says what it does: its idle limit of 30m is not kept as long as that is so"
+UNKNOWN = "it is not known what it does: its idle limit of 30m is not kept as long as that is so"
 
 
 def watched(site: Site, activity: Activity | None) -> None:
@@ -193,7 +193,7 @@ def watched(site: Site, activity: Activity | None) -> None:
             (IDLE_SINCE,),
         ),
         (Activity(NOW.after(60_000), NOW.after(60_000)), "running for 13m", "n2", "30m", ()),
-        (None, "running for 13m", "n2", "30m, but nobody says what the job does: it is not kept", (UNKNOWN,)),
+        (None, "running for 13m", "n2", "30m, but it is not known what the job does: it is not kept", (UNKNOWN,)),
     ],
 )
 def test_how_long_a_job_is_idle_is_seen_before_it_is_ended(

@@ -80,7 +80,7 @@ Start under both
 main ({base}): decided by greedy; all layers proven
 more ({head}): decided by greedy; all layers proven
 Snapshot of 1970-01-01 02:00:00 +02:00 (b3db15903a1a). 1 and 1 rounds were played ahead, until 1970-01-08 02:00:00 \
-+02:00, with nobody new arriving; nothing says when 3 running jobs end.
++02:00, with no new jobs; nothing says when 3 running jobs end.
 """
 
 

@@ -117,21 +117,47 @@ def test_several_problems_are_told_alike_each_with_its_fix(tmp_path: Path, capsy
     ]
 
 
-def test_what_is_not_proven_is_told_as_a_part_of_its_bound_or_where_that_is_nothing_as_it_is() -> None:
+def test_of_what_is_not_proven_it_says_what_is_reached_and_what_no_plan_exceeds() -> None:
+    layers = (
+        LayerResult("entitled.standard.0", 94.0, 96.0, "unproven"),
+        LayerResult("entitled.standard.1", 8.0, 8.0, "proven"),
+        LayerResult("entitled-harm.move", -16.33, 0.0, "unproven"),
+        LayerResult("fair.standard.0", 1.75, 98.67, "unproven"),
+    )
+    proof = plain_of(proof_of(Certificate("greedy", layers, 2.0, "highs", 0, columns=9)))
+    assert proof == (
+        "decided by greedy; 1 of 4 layers proven; "
+        "entitled.standard.0 serves 94 GPUs, and no plan serves more than 96 GPUs; "
+        "entitled-harm.move loses 16.3 GPU-hours, and whether fewer would do is not known; "
+        "fair.standard.0 serves 1.8 GPUs, and no plan serves more than 98.7 GPUs"
+    )
+
+
+def test_later_layers_that_are_not_proven_are_counted() -> None:
+    layers = (
+        *(LayerResult(f"entitled.standard.{rank}", 1.0, 2.0, "unproven") for rank in range(3)),
+        LayerResult("fit", -2.5, 0.0, "unproven"),
+    )
+    told = plain_of(proof_of(Certificate("mip", layers, 3.0, "highs", 0, columns=9)))
+    assert told.endswith(
+        "entitled.standard.2 serves 1 GPU, and no plan serves more than 2 GPUs; 1 later layer not proven"
+    )
+    (misfit,) = layers[3:]
+    assert plain_of(proof_of(Certificate("mip", (misfit,), 0.0, "highs", 0, columns=9))) == (
+        "decided by mip; 0 of 1 layer proven; fit is 2.5 above none, and whether less would do is not known"
+    )
+
+
+def test_without_the_program_it_says_that_nothing_bounds_the_plan() -> None:
     layers = (
         LayerResult("entitled.standard.0", 9.0, 10.0, "unproven"),
         LayerResult("entitled-harm.move", -16.33, 0.0, "unproven"),
-        LayerResult("fit", -2.5, 0.0, "unproven"),
     )
-    proof = plain_of(proof_of(Certificate("greedy", layers, 1.0, "highs", 0, columns=9)))
-    assert proof == (
-        "decided by greedy; entitled.standard.0 at most 10.00% below the best, "
-        "entitled-harm.move (16.3 GPU-hours) not proven least, fit (2.5) not proven least"
-    )
-    # Without the program there is no bound to be near to.
+    unknown = "layers proven; how much better a plan could be is not known"
     assert plain_of(proof_of(Certificate("greedy", layers, 1.0, "none", 0))) == (
-        "decided by greedy; 0 of 3 layers proven, and no tight bound on the others: who leaves is chosen by search"
+        f"decided by greedy; 0 of 2 {unknown}: victims are chosen by search"
     )
     assert plain_of(proof_of(Certificate("greedy", layers[:1], 1.0, "none", 0))) == (
-        "decided by greedy; 0 of 1 layer proven, and no tight bound on the others: the integer program gave no answer"
+        "decided by greedy; 0 of 1 layer proven; how much better a plan could be is not known: "
+        "the integer program gave no answer"
     )

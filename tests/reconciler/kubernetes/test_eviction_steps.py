@@ -211,7 +211,10 @@ def test_pods_have_the_time_they_ask_for_as_far_as_there_is_some() -> None:
         ([budget(0, namespace="other")], ""),
         ([budget(0, selector=None)], ""),
         ([budget(0, selector={"matchLabels": {"app": "x"}})], ""),
-        ([budget(5, generation=2)], "PodDisruptionBudget b was changed, and nobody has said yet what it allows"),
+        (
+            [budget(5, generation=2)],
+            "PodDisruptionBudget b was changed, and its controller has not said yet what it allows",
+        ),
         (
             [budget(5), budget(5, "c")],
             "pod runs-0 is in the PodDisruptionBudgets b and c, and in more than one none is evicted",

@@ -85,7 +85,7 @@ def test_status_says_what_the_policy_asks_for_and_nobody_keeps() -> None:
     policy = policy_of((), (PriorityClass("batch"), PriorityClass("notebooks", idle_limit=Duration(1_000))))
     (_, not_kept) = conditions(policy, pods(1))
     assert (not_kept.type, not_kept.status, not_kept.reason) == ("NotKept", True, "IdleLimits")
-    assert "PriorityClasses notebooks end nobody" in not_kept.message
+    assert "PriorityClasses notebooks end no job" in not_kept.message
     assert len(conditions(policy_of((), (PriorityClass("batch"),)), pods(1))) == 1
 
 

@@ -199,7 +199,7 @@ def test_no_order_of_service_is_above_the_bounds_and_most_rounds_reach_them() ->
     def compare(world: tuple[Snapshot, Policy]) -> None:
         nonlocal evicting, reached
         rounds = list(rounds_in_any_order(*world))
-        if not any(bounding.promises for bounding, _ in rounds):
+        if not any(bounding.nominations for bounding, _ in rounds):
             return
         most = best_by_program(rounds[0][0])
         for bounding, values in rounds:

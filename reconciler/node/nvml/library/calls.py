@@ -32,7 +32,7 @@ _LACKING: Final = (
 _KINDS: Final[dict[int, tuple[type[DriverError], str]]] = {
     pynvml.NVML_ERROR_GPU_IS_LOST: (GpuLostError, "it no longer answers its driver. Restart the node"),
     pynvml.NVML_ERROR_GPU_NOT_FOUND: (GpuLostError, "the driver doesn't know it any more. Restart the node"),
-    pynvml.NVML_ERROR_NOT_FOUND: (DriverError, "it is not there any more: somebody else changes this GPU too"),
+    pynvml.NVML_ERROR_NOT_FOUND: (DriverError, "it is not there any more: another program changes this GPU too"),
     pynvml.NVML_ERROR_IN_USE: (InUseError, "something uses it. End what does, then it can be asked for again"),
     pynvml.NVML_ERROR_RESET_REQUIRED: (
         ResetNeededError,

@@ -58,7 +58,7 @@ class NvmlDriver:
                 handle = pynvml.nvmlDeviceGetHandleByIndex(index)
                 found[name_of(handle)] = handle
             except (pynvml.NVMLError_GpuIsLost, pynvml.NVMLError_NotFound, pynvml.NVMLError_IrqIssue):
-                # It has no name any more. Who knows which ones there were sees which is missing.
+                # It has no name any more. A caller that knows which ones there were sees which is missing.
                 continue
             except pynvml.NVMLError as error:
                 raise as_ours(f"GPU number {index}", error) from error

@@ -22,7 +22,7 @@ _THROTTLING: Final = {
     pynvml.nvmlClocksEventReasonHwThermalSlowdown: "hardware-thermal",
     pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power-brake",
 }
-"""Being idle, and clocks that somebody has set, hold nothing down."""
+"""Being idle, and clocks that were set on purpose, hold nothing down."""
 
 
 def read_card(handle: Any) -> Card:
@@ -108,7 +108,7 @@ def _bus_id(pci: Any) -> BusId:
 def read_clique(handle: Any) -> str:
     """The NVLink clique beyond this machine, spelled as GPU feature discovery does: cluster UUID, dot, number.
 
-    A GPU whose fabric is its own machine's alone says so by a UUID of zeros.
+    A GPU with a fabric of its own machine alone says so by a UUID of zeros.
     """
     fabric = pynvml.c_nvmlGpuFabricInfoV_t()
     if ask(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(fabric)) is None:

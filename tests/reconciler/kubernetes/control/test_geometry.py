@@ -105,14 +105,14 @@ TAKEN = ended_change(a_change(), "taken-over", NOW)
 @pytest.mark.parametrize(
     ("there", "pods", "why"),
     [
-        (a_node(), [wants(), pod("b", 1, "n1")], "uses"),
-        (a_node(), [wants(), pod("b", 1, "n1", spec={"schedulerName": "default-scheduler"})], "uses"),
+        (a_node(), [wants(), pod("b", 1, "n1")], "in use"),
+        (a_node(), [wants(), pod("b", 1, "n1", spec={"schedulerName": "default-scheduler"})], "in use"),
         (node("n1", 2, labels={names.POOL: POOL}), [wants()], "no label"),
         (a_node(labels={names.MIG_STATE: "pending"}), [wants()], "pending"),
         (a_node(labels={names.MIG_STATE: "rebooting"}), [wants()], "rebooting"),
         (a_node(change=RESTING), [wants()], "failed"),
-        (a_node(change=TAKEN, labels={names.MIG_CONFIG: "all-3g"}), [wants()], "somebody else"),
-        (a_node(change=a_change(), labels={names.MIG_CONFIG: "all-3g"}), [wants()], "somebody else"),
+        (a_node(change=TAKEN, labels={names.MIG_CONFIG: "all-3g"}), [wants()], "another program"),
+        (a_node(change=a_change(), labels={names.MIG_CONFIG: "all-3g"}), [wants()], "another program"),
         (a_node(change=a_change()), [wants("2g.20gb")], "being partitioned"),
     ],
 )

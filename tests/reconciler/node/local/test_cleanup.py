@@ -52,7 +52,7 @@ class Driver:
     [
         ((), GIB, GIB, ""),
         ((), GIB + MEMORY_SLACK, GIB, ""),
-        ((), GIB + MEMORY_SLACK + 1, GIB, "1.1Gi of its memory are in use by nobody, and 1Gi were before"),
+        ((), GIB + MEMORY_SLACK + 1, GIB, "1.1Gi of its memory are in use by no process, and 1Gi were before"),
         ((), 80 * GIB, None, ""),
         ((9, 7), 0, GIB, "processes 7, 9 are still on it"),
     ],
@@ -70,7 +70,7 @@ def test_what_is_not_clean_is_waited_for_and_then_nobodys(tmp_path: Path) -> Non
     before = cleanup.before([GPU])
     assert before == {GPU: Memory(GIB // 2)}
     driver.used = 3 * GIB
-    waiting = "GPU n1/0: 3Gi of its memory are in use by nobody, and 512Mi were before"
+    waiting = "GPU n1/0: 3Gi of its memory are in use by no process, and 512Mi were before"
     assert cleanup.verify(task, [GPU], before, Instant(5_000), Instant(5_999)) == waiting
     assert cleanup.quarantined() == {}
     assert cleanup.verify(task, [GPU], before, Instant(5_000), Instant(6_000)) == Verified(Instant(6_000), waiting)
