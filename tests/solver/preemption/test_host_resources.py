@@ -172,6 +172,50 @@ def test_queues_hold_the_cores_that_they_may(decide: object) -> None:
     assert bad == {}
 
 
+def crowded(seed: int, most_nodes: int) -> World:
+    """A world with all kinds of jobs: gangs, elastic ones, work without GPUs on several nodes, parts of GPUs, protections."""
+    random = Random(seed)
+    nodes = [f"n{n:02}" for n in range(random.randint(most_nodes // 2 + 1, most_nodes))]
+    each = random.choice((2, 4))
+    total, share = each * len(nodes), CORES // each
+    free, cores = dict.fromkeys(nodes, each), dict.fromkeys(nodes, CORES)
+    lines = ["nodes " + " ".join(f"{node}={each}" for node in nodes), f"rules moves={random.choice((0, 4))} shared"]
+    lines += ["class low -1", "class high 1", "class fixed 0 fixed", "class safe 0 minRuntime=20m"]
+    lines += [f"queue x {total // 2}", f"queue a in x {random.choice((total // 2, 0))}", "queue b in x 0"]
+    lines += [f"queue c {random.choice((0, total // 2, '-'))}"]
+    for number in range(random.randint(2, 4 * len(nodes))):
+        gpus = random.choice((0, 0, 1, 1, 2))
+        asked = random.choice((6, 12, 24, 40)) if not gpus else random.choice((share * gpus, share * gpus // 2, 60))
+        count = random.choice((1, 1, 2, 3)) if gpus < 2 else 1
+        chosen = random.sample(nodes, min(count, len(nodes)))
+        places = [node for node in chosen if free[node] >= gpus and cores[node] >= asked]
+        for node in places:
+            free[node] -= gpus
+            cores[node] -= asked
+        least = "1-" if len(places) > 1 and random.random() < 0.5 else ""
+        job = f"r{number} {random.choice('abc')} {least}{len(places)}x{gpus}@{','.join(places)}"
+        age, value = f"{random.randint(1, 900)}.{number:03}m", random.choice(("low", "", "high", "fixed", "safe"))
+        lines += [f"run {job} for {age} {value} cpu={asked}"] if places else []
+    for number in range(random.randint(1, 1 + len(nodes))):
+        size = random.choice(("0", "1", "1", "2", "0.5", "2x1", "1-3x1", f"2x{each}"))
+        gpus = 0.5 if size == "0.5" else int(size.rpartition("x")[2])
+        asked = round(min(90, share * gpus + random.choice((-4, 0, 0, 14)))) if gpus else random.choice((8, 40, 70))
+        age, value = f"{random.randint(1, 200)}.{number:03}m", random.choice(("", "high", "fixed", "low"))
+        lines.append(f"wait w{number} {random.choice('abc')} {size} for {age} {value} cpu={asked}")
+    return world_of("\n".join(lines))
+
+
+@pytest.mark.parametrize("decide", [greedy, production])
+def test_plans_of_crowded_worlds_are_lawful_and_they_come_to_rest(decide: object) -> None:
+    bad = {}
+    for seed, most_nodes in (*((seed, 4) for seed in range(60)), *((seed, 12) for seed in range(6))):
+        course = course_of(crowded(seed, most_nodes), decide)  # type: ignore[arg-type]
+        found = [str(one) for held in course.rounds for one in violations(held.snapshot, held.policy, held.plan)]
+        if found or not course.rests:
+            bad[seed, most_nodes] = found
+    assert bad == {}
+
+
 def test_the_worlds_have_what_the_rules_speak_of() -> None:
     courses = [course_of(drawn(seed), greedy) for seed in range(WORLDS)]
     steps = [(round_, step) for course in courses for round_ in course.rounds for step in round_.evictions]
