@@ -198,8 +198,8 @@ def crowded(seed: int, most_nodes: int) -> World:
         lines += [f"run {job} for {age} {value} cpu={asked}"] if places else []
     for number in range(random.randint(1, 1 + len(nodes))):
         size = random.choice(("0", "1", "1", "2", "0.5", "2x1", "1-3x1", f"2x{each}"))
-        gpus = 0.5 if size == "0.5" else int(size.rpartition("x")[2])
-        asked = round(min(90, share * gpus + random.choice((-4, 0, 0, 14)))) if gpus else random.choice((8, 40, 70))
+        part = 0.5 if size == "0.5" else int(size.rpartition("x")[2])
+        asked = round(min(90, share * part + random.choice((-4, 0, 0, 14)))) if part else random.choice((8, 40, 70))
         age, value = f"{random.randint(1, 200)}.{number:03}m", random.choice(("", "high", "fixed", "low"))
         lines.append(f"wait w{number} {random.choice('abc')} {size} for {age} {value} cpu={asked}")
     return world_of("\n".join(lines))
