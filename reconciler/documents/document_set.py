@@ -13,6 +13,7 @@ from reconciler.alerts.policy import AlertPolicy
 from reconciler.documents.clusters import folder_for, replaces
 from reconciler.documents.declarations import Declaration, declare
 from reconciler.documents.files import Files, is_document, is_snapshot
+from reconciler.documents.host_quota import with_host_rows_apart
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.reader import Located, read_yaml
@@ -141,6 +142,7 @@ def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
 
 def _take(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     """Check one document; keep its value if it has the right shape, is the first of its name, and is not replaced."""
+    document = with_host_rows_apart(document) if kind == "Queue" else document
     shape = shape_problems(document, kind, path)
     found.problems += shape
     metadata = document.value.get("metadata")
@@ -193,4 +195,9 @@ def _queue_with_origins(queue: Declaration[Queue]) -> Declaration[Queue]:
         msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "quota", index)))
         for index, entry in enumerate(queue.value.quota)
     )
-    return queue.holding(msgspec.structs.replace(queue.value, quota=quota, origin=queue.origin))
+    host_quota = tuple(
+        msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "hostQuota", index)))
+        for index, entry in enumerate(queue.value.host_quota)
+    )
+    replaced = msgspec.structs.replace(queue.value, quota=quota, host_quota=host_quota, origin=queue.origin)
+    return queue.holding(replaced)

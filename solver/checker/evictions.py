@@ -12,6 +12,7 @@ from functools import cached_property
 
 from solver.checker.borrowing import Borrowing
 from solver.checker.case import JudgedPlan
+from solver.checker.host import HostClaims
 from solver.checker.pledges import unmade
 from solver.checker.turns import gives_way
 from solver.model.cluster import GpuType, NodeName
@@ -28,7 +29,7 @@ _DAY_MS = 86_400_000
 
 def eviction_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every eviction that is not lawful, and every promise that can't come true."""
-    yield from _Evictions(case, Borrowing(case)).findings()
+    yield from _Evictions(case, Borrowing(case), HostClaims(case)).findings()
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class _Evictions:
 
     case: JudgedPlan
     standing: Borrowing
+    host: HostClaims
     _known_inside: dict[JobName, bool] = field(default_factory=dict)
 
     @cached_property
@@ -71,6 +73,8 @@ class _Evictions:
         yield from self._drained_for()
         yield from self._limits()
         yield from self._verdicts()
+        if self.steps:
+            yield from self.host.findings(self.steps)
 
     def _one(self, victim: Job, preemptor: Job) -> Iterator[Violation]:
         # A preemptor may have what is free, and another, which could have had that, what leaves for the preemptor.
@@ -141,7 +145,7 @@ class _Evictions:
         above = [queue for queue in self.case.lookup.path(preemptor.spec.queue) if queue.name in shared]
         return (
             victim.spec.queue == preemptor.spec.queue
-            or any(entry.max is not None for queue in above for entry in queue.quota)
+            or any(entry.max is not None for queue in above for entry in (*queue.quota, *queue.host_quota))
             or self._frees_what_may_be_lent(victim)
         )
 
@@ -152,6 +156,9 @@ class _Evictions:
 
     def _unlawful(self, victim: Job, preemptor: Job) -> str:
         mine, theirs = self._class(victim), self._class(preemptor)
+        refusal = self.host.refusal(victim, preemptor)
+        if refusal:
+            return refusal
         if victim.spec.queue == preemptor.spec.queue:
             if mine.preemptible and mine.value == theirs.value and owner_of(victim.name) != victim.name:
                 return ""
@@ -164,7 +171,7 @@ class _Evictions:
             return "is not preemptible"
         if not self._inside(preemptor) and self._reclaim_mode(preemptor) == "guaranteed":
             return f"is evicted for {preemptor.name}, which is not inside its guarantee"
-        worst = self.standing.towards(victim, preemptor)
+        worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
         if worst == "inside":
             return f"is inside the guarantee of {victim.spec.queue} towards {preemptor.spec.queue}"
         if worst == "straddles" and not self._inside(preemptor):
@@ -198,7 +205,8 @@ class _Evictions:
             is_part = owner_of(victim.name) != victim.name
             is_turn = self._class(victim).value == self._class(preemptor).value and not is_part
             return "turn" if is_turn else "preempt"
-        return "straddle" if self.standing.towards(victim, preemptor) == "straddles" else "reclaim"
+        worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
+        return "straddle" if worst == "straddles" else "reclaim"
 
     def _inside(self, preemptor: Job) -> bool:
         """Whether all that a preemptor is promised fits in its queue's guarantee, once those evicted from the queue have left."""

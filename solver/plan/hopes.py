@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from solver.model.inflight import declared_name
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.plan.mig_reasons import MigGeometryReason
-from solver.plan.reason import among
+from solver.plan.reason import among, beside_gpus
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
@@ -78,7 +78,7 @@ def _of_protection(reason: Protected) -> str:
 
 def _of_max(reason: QuotaMax) -> str:
     would_be = MilliGpu(reason.used + reason.wanted)
-    short, queue = f"{_lacking(would_be, reason.max)} {reason.gpu_type}", reason.queue
+    short, queue = f"{_lacking(would_be, reason.max)} {reason.unit}", reason.queue
     if reason.kept_back is not None:
         return f"{short} more lent by queue {queue}"
     if reason.user is not None:
@@ -94,6 +94,8 @@ def _of_room(reason: AnyReason) -> str:
         case NoRoomReason(gpu_type=gpu_type, gpus_per_task=each):
             there = among(reason.node_set, reason.nodes_allowed)
             return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}{there}"
+        case HostResources(group=group, cpu_carried=Cpu() as cpu, memory_carried=Memory() as memory):
+            return f"to ask for no more than {beside_gpus(cpu, memory)} for each task of group {group}"
         case HostResources(group=group):
             return (
                 f"nodes with the CPU and memory for {_tasks_left(reason)} of group {group}, or to ask for less of them"

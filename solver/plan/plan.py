@@ -8,11 +8,11 @@ from msgspec import UNSET, UnsetType
 
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.document import API_VERSION, Document, digest
-from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate
 from solver.plan.extent import Extent
-from solver.plan.reason import count, part_of
+from solver.plan.reason import beside_gpus, count, part_of
 from solver.plan.reasons import AnyReason
 from solver.policy.harm import Rule
 from solver.quota.victims import Means
@@ -163,7 +163,8 @@ class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
 class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     """The job runs and gives up `gpus` in this round, so that `to` can start.
 
-    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards.
+    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards. `cpu`, `memory`: what a job gives up
+    that gives up no GPUs. `exceeds`: of one that crosses a line, whether it holds more CPU or memory than its GPUs carry.
     """
 
     job: JobName
@@ -174,15 +175,21 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     gpus: MilliGpu
     lost_gpu_s: float
     keeps: MilliGpu = MilliGpu(0)
+    cpu: Cpu = Cpu(0)
+    memory: Memory = Memory(0)
+    exceeds: bool = False
 
     def __str__(self) -> str:
+        by = ", by GPUs or by more CPU or memory than they carry" if self.exceeds else ""
+        given = beside_gpus(self.cpu, self.memory) if self.cpu or self.memory else part_of(self.gpus, self.keeps)
+        stays = f"job {self.to} stays inside that of {self.to_queue}"
         why = {
             "reclaim": f"queue {self.queue} had borrowed what it holds, and queue {self.to_queue} takes back its share",
             "preempt": f"job {self.to} of the same queue has a higher priority",
             "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
-            "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
+            "straddle": f"it crosses the guarantee of queue {self.queue}{by}, and {stays}",
         }[self.means]
-        return f"gives up {part_of(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"gives up {given} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import seen
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import Job, JobName, QueueName
-from solver.placement.placement import PlacedGang, least_tasks
+from solver.placement.placement import PlacedGang, has_place, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
@@ -28,10 +29,12 @@ from solver.preemption.fewest import Fewest
 from solver.preemption.givers import Givers, VictimSet
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
-from solver.preemption.unserved import Unserved
+from solver.preemption.unserved import Alike, Unserved
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.fairshare import fairer
+from solver.quota.host_guarantees import HeldAlone
+from solver.quota.users import beside_least
 from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob
 
@@ -80,9 +83,14 @@ class Preemptor:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
         alike = (candidate.likeness, tier, preemptor.overdue)
-        if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
+        if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(
+            candidate, alike
+        ):
             return
         self._refused = False
+        if not preemptor.has_gpus:
+            self._serve_without_gpus(candidate, preemptor, tier, alike)
+            return
         found, claimed = self._find(candidate, preemptor, tier)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
@@ -120,6 +128,32 @@ class Preemptor:
         if requests and found is None:
             found = next(self._with_harm(requests, allowed, preemptor, tier), None)
         return found, claimed
+
+    def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
+        """Have work leave that has no GPUs either: what is borrowed by others, for a job inside what its queue is guaranteed of CPU
+        and memory; else lower work of its queue, once all who wait for GPUs have been served.
+        """
+        guarantees = self.attempts.evictable.rules.host_guarantees.beside_more(self._promised_without_gpus())
+        is_inside = guarantees.lies_inside(HeldAlone(preemptor.job.spec.queue, beside_least(preemptor.job.spec)))
+        if is_inside != (tier == "entitled"):
+            return
+        side = self.givers.everybody(preemptor, straddling=False) if is_inside else self.givers.own(preemptor)
+        for option in candidate.options:
+            request = PlacementRequest(candidate, option, "entitled")
+            fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
+            if fits and self.attempts.is_below_limits(request, {}):
+                return  # what is free, or will be, is left to all who wait
+            found = Fewest(self.attempts).find_without_gpus(request, side)
+            if found and self._keeps_to_limits(found, preemptor):
+                self.give(found, None)
+                return
+        self._unserved.add(candidate, alike, was_refused=False)
+
+    def _promised_without_gpus(self) -> Iterator[HeldAlone]:
+        """What jobs without GPUs were promised in this round."""
+        for promise in self.promises:
+            if not any(promise.start.charge.values()):
+                yield HeldAlone(promise.start.queue, promise.start.beside)
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
@@ -213,7 +247,9 @@ class Preemptor:
         """
         headroom, users, lines = self.attempts.headroom, self.attempts.users, self.attempts.lines
         fits = self.attempts.room.has_free(start.held) and headroom.allows(start.queue, start.charge)
-        blocked = users.blocking(start.candidate.job, start.charge) or lines.blocker(start.candidate, start.option)
+        blocked = users.blocking(start.candidate.job, start.charge, start.beside) or lines.blocker(
+            start.candidate, start.option
+        )
         if not fits or blocked:
             return False
         if start.inside_only and not headroom.entitled.holds(start.queue, start.charge):
@@ -294,9 +330,13 @@ class Preemptor:
         """
         if self.may_reclaim(preemptor, tier):
             straddling = tier == "entitled"
+            everybody = self.givers.everybody(preemptor, straddling=straddling)
+            if preemptor.exceeds:
+                # What it asks for beyond its GPUs' share may come free with GPUs alone.
+                yield self.givers.with_gpus(everybody)
             if straddling:
                 yield self.givers.own_inside_last(preemptor, straddling=True)
-            yield self.givers.everybody(preemptor, straddling=straddling)
+            yield everybody
         yield self.givers.own(preemptor)
 
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
@@ -323,7 +363,10 @@ class Preemptor:
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue)
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
-        return PreemptorJob(job, known.value if known else 0, overdue)
+        carried = self.attempts.evictable.rules.host.shares
+        exceeds = any(carried.asks_beyond(job.spec, option) for option in candidate.options)
+        has_gpus = any(sum(option.charge.values()) for option in candidate.options)
+        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""

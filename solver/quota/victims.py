@@ -147,11 +147,16 @@ def holders_of(
 
 @dataclass(frozen=True, slots=True)
 class PreemptorJob:
-    """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer."""
+    """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer.
+
+    `exceeds`: it asks for more CPU or memory than its GPUs carry. `has_gpus`: it asks for some.
+    """
 
     job: Job
     base_priority: int
     overdue: bool
+    exceeds: bool = False
+    has_gpus: bool = True
 
 
 def protected(job: Job, protection: Protection, now: Instant) -> bool:

@@ -14,7 +14,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import NodeName
 from solver.model.inflight import Reservation
 from solver.model.parts import owner_of
-from solver.model.quantities import Instant, MilliGpu
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.starts import JobStart
@@ -28,7 +28,9 @@ from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction
 from solver.queueing.demand import StartCandidate
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
+from solver.quota.host_shares import HostShares
 from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
@@ -156,7 +158,8 @@ class RoundExplanation:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
         grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
         preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
-        moves = self._moves()
+        moves, crosses = self._moves(), any(known.by == "straddle" for known in self.leaving)
+        carried = HostShares.of(self.snapshot.nodes if crosses else (), self.policy.scheduling.host_share)
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
             if known.at is not None:
@@ -166,7 +169,8 @@ class RoundExplanation:
                 if name in moves:
                     yield _moving(moves[name], to)
                     continue
-                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)
+                beside = _given_up_beside(known, carried)
+                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave, *beside)
 
     def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]
@@ -192,7 +196,7 @@ class RoundExplanation:
         """When jobs that were promised something can begin."""
         deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
         return {
-            name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
+            name: max((soonest, *(deadlines.get(holder, soonest) for holder in holders)))
             for name, holders in waits_for.items()
         }
 
@@ -244,6 +248,12 @@ class RoundExplanation:
             self.asked, self.policy, self.decision, self.grown, self._after, has_optimiser=self.has_optimiser
         )
         return later_starts(left, waiting)
+
+
+def _given_up_beside(known: PlannedEviction, carried: HostShares) -> tuple[Cpu, Memory, bool]:
+    """CPU and memory of a job that gives up no GPUs; and of one across a line, whether it has more than its GPUs carry."""
+    beside = HostUse() if known.gpus else known.beside
+    return Cpu(beside.cpu), Memory(beside.memory), known.by == "straddle" and carried.exceeds((known.job,))
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:

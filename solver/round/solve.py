@@ -35,6 +35,7 @@ from solver.preemption.planned_evictions import (
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.loans import loans_in
 from solver.queueing.manner import with_manners
+from solver.queueing.pools import with_pool_limits
 from solver.queueing.rotation import with_precedence
 from solver.quota.entitlement import Shares, shares_of, with_past_use, with_type_weights
 from solver.quota.fairshare import demand_of, with_fair_shares
@@ -127,7 +128,8 @@ def _decided(
     back: Mapping[JobName, JobName] = MappingProxyType({}),
 ) -> _DecidedRound:
     """Decide a round in which some jobs stand back for others."""
-    apart = shrinking_apart(with_document_reservations(with_manners(foreseen(snapshot), policy), policy))
+    limited = with_pool_limits(with_manners(foreseen(snapshot), policy), policy)
+    apart = shrinking_apart(with_document_reservations(limited, policy))
     departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)

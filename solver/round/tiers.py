@@ -46,10 +46,12 @@ from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
+from solver.round.unneeded_evictions import spared
 
 SPARED_PROMISES_MAX = 100
 """Promises of rounds in which it is tried whether anybody can stay: each try places all of them anew."""
@@ -289,7 +291,8 @@ class RoundState:
         for room in (self.room, self.soon):
             for start in given:
                 room.occupy(start.held)
-        headroom, users = QuotaHeadroom(self.shares.without(_charges(promises))), UserRoom(self.shares.users)
+        headroom = QuotaHeadroom(_less_beside(self.shares.without(_charges(promises)), promises))
+        users = UserRoom(headroom.shares.users)
         for start in given:
             headroom.take(start.queue, start.charge)
             users.take(start.candidate.job, start.charge)
@@ -335,11 +338,11 @@ class RoundState:
         return [round(value, 6) for value in worth.values()]
 
     def _inside(self, starts: Iterable[JobStart], tier: Tier) -> Iterator[JobStart]:
-        """The starts that lie inside a tier to the last GPU."""
+        """The starts that lie inside a tier to the last GPU; none without GPUs, which lie inside none."""
         headroom = QuotaHeadroom(self.shares)
         lines = headroom.fair if tier == "fair" else headroom.entitled
         for start in starts:
-            if lines.holds(start.queue, start.option.charge):
+            if any(start.option.charge.values()) and lines.holds(start.queue, start.option.charge):
                 headroom.take(start.queue, start.option.charge)
                 yield start
 
@@ -367,7 +370,7 @@ class RoundState:
         done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
         self.room, self.soon = making.attempts.room, making.attempts.soon
-        self.shares = _holding(making.attempts)
+        self.shares = _less_beside(_holding(making.attempts), making.promises)
 
 
 def _overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart]) -> Iterator[StartCandidate]:
@@ -401,10 +404,10 @@ def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
 
 
 def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> Decision:
-    starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    starts, promises = (*this.starts, *answer.starts), _needed(this, answer)
     growth, growing = tuple(this.growth), tuple(this.growth_promises)
     shares, candidates = this.ground.shares, this.ground.candidates
-    after = shares.without(_charges((*promises, *growing)))
+    after = _less_beside(shares.without(_charges((*promises, *growing))), (*promises, *growing))
     sub_layers = sub_layers_of(candidates)
     served = (*starts, *(promise.start for promise in promises))
     displacing = [start for start in served if start.candidate.job.name in this.displacing]
@@ -435,6 +438,16 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     )
 
 
+def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...]:
+    """The promises without jobs that need not leave for them any more; below a max of CPU or memory all that leave are needed."""
+    if this.by_program or this.ground.shares.users.host_max:
+        return tuple(this.promises)
+    left = this.soon.copy()
+    for start in answer.starts:
+        left.occupy(start.held)
+    return spared(this.promises, left)
+
+
 def _with_displacing(
     values: Sequence[float], sub_layers: Sequence[SubLayer], starts: Iterable[JobStart], tiers: Mapping[JobName, Tier]
 ) -> tuple[float, ...]:
@@ -453,6 +466,19 @@ def _charges(promises: Iterable[NewNomination]) -> Iterator[tuple[QueueName, Cha
     for promise in promises:
         for victim in promise.victims:
             yield victim.holder.job.spec.queue, victim.holder.charge
+
+
+def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
+    """The shares without the CPU and memory that victims hold below a max of either."""
+    caps = shares.users
+    if not caps.host_max:
+        return shares
+    used = Counter(caps.used)
+    for victim in (victim for promise in promises for victim in promise.victims):
+        beside = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
+        for line, amount in caps.host_charges(victim.holder.job.spec.queue, beside):
+            used[line] -= amount
+    return replace(shares, users=replace(caps, used=used))
 
 
 def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom) -> Iterator[JobStart]:
