@@ -18,7 +18,7 @@ from reconciler.api.problems import NotReadyError, RequestRefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import JobViews, job_view, words_of
+from reconciler.api.views import JobViews, help_of, job_view, words_of
 from reconciler.documents.job import read_job
 from reconciler.model.job_groups import NewJob
 from reconciler.model.job_record import JobRecord, JobState
@@ -173,7 +173,8 @@ class JobRoutes:
         words = words_of(view, verdict, self._nodes())
         if not self._readable(request, record):
             words = tuple(map(first_line, words))
-        return answer(Why(name=name, state=view.state, verdict=verdict, words=words))
+        helps = help_of(view, verdict)
+        return answer(Why(name=name, state=view.state, verdict=verdict, words=words, would_help=helps))
 
     def logs(
         self,

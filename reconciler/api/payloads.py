@@ -98,13 +98,15 @@ class CheckpointList(Payload, frozen=True, kw_only=True):
 class Why(Payload, frozen=True, kw_only=True):
     """Why a job is where it is: the verdict of the newest round, and the same in words.
 
-    No verdict where no round has looked at the job yet, or where it has ended.
+    No verdict where no round has looked at the job yet, or where it has ended. `would_help`: what would make it start sooner, for
+    each of the reasons for which there is something, also where that is not in the hands of its user.
     """
 
     name: JobName
     state: JobState
     verdict: Verdict | None
     words: tuple[str, ...]
+    would_help: tuple[str, ...] = ()
 
 
 class QueueView(Document, frozen=True, omit_defaults=False):

@@ -32,6 +32,7 @@ from solver.model.workload import Job, TaskPlacement
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.policy.policy import Policy, policy_of
+from solver.round.advice import help_for
 
 
 def job_view(services: Services, record: JobRecord) -> JobView:
@@ -129,6 +130,12 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
     return (*(verdict_words(verdict) if verdict else ("no round has looked at it yet",)), *boosted)
+
+
+def help_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:
+    """What would help a job that waits in a round, or can never run; () for one that waits for something else, or does not wait."""
+    waits = view.outcome is None and not view.tasks and view.block is None
+    return help_for(verdict) if waits and verdict else ()
 
 
 def node_views(

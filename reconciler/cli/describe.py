@@ -100,6 +100,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     if job.redacted:
         yield "Left out", "command, environment and output: they are for the job's own team"
     yield "Why", "\n".join(description.why.words)
+    if description.why.would_help:
+        yield "Helps", "\n".join(description.why.would_help)
 
 
 def _people(job: JobView) -> Iterator[tuple[str, str]]:

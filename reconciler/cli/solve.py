@@ -50,12 +50,14 @@ def plan_lines(plan: Plan) -> list[str]:
     """The plan for people: what starts and where, what waits and why, and what is proven of it."""
     from reconciler.cli.steps import step_line
     from solver.plan.plan import Inadmissible, Waits
+    from solver.round.advice import help_for
 
     lines = [step_line(step) for step in plan.steps]
     for verdict in plan.verdicts:
         if isinstance(verdict, Waits | Inadmissible):
             word = "wait " if isinstance(verdict, Waits) else "never"
             lines.append(f"{word}    {verdict.job}: {'; '.join(map(str, verdict.reasons))}")
+            lines += [f"help     {verdict.job}: {'; '.join(helps)}"] if (helps := help_for(verdict)) else []
     return [printable(line) for line in [*(lines or ["nothing to do"]), *certificate_lines(plan)]]
 
 

@@ -23,6 +23,8 @@ from solver.plan.plan import Inadmissible
 def why(job: str, output: str, server: str | None) -> None:
     """Say why JOB waits: every constraint that binds it, the most telling first, as the newest round found them.
 
+    What would help comes last.
+
     Of a job that holds devices it says where; of one that has ended how, with the last lines of its log if it failed.
     """
     with api_client(server) as client:
@@ -44,3 +46,6 @@ def why_lines(job: JobView, answer: Why, now: Instant) -> Iterator[str]:
         first, *more = word.split("\n")
         yield f"  - {first}" if listed else f"  {first}"
         yield from (f"  | {line}" for line in more)
+    if answer.would_help:
+        label = "" if isinstance(answer.verdict, Inadmissible) else "Would help: "
+        yield f"  {label}{'; '.join(answer.would_help)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from reconciler.alerts.policy import AlertPolicy
 from reconciler.documents.clusters import folder_for, replaces
 from reconciler.documents.declarations import Declaration, declare
 from reconciler.documents.files import Files, is_document, is_snapshot
+from reconciler.documents.host_quota import with_host_rows_apart
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.reader import Located, read_yaml
@@ -27,6 +28,8 @@ from reconciler.model.retry_policy import RetryPolicy
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.policy.reservation import DeclaredReservation
+
+Named = TypeVar("Named", PriorityClass, SchedulingPolicy)
 
 _KEPT: dict[str, tuple[str, Any]] = {
     "CheckpointPolicy": ("checkpoints", CheckpointPolicy),
@@ -139,6 +142,7 @@ def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
 
 def _take(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     """Check one document; keep its value if it has the right shape, is the first of its name, and is not replaced."""
+    document = with_host_rows_apart(document) if kind == "Queue" else document
     shape = shape_problems(document, kind, path)
     found.problems += shape
     metadata = document.value.get("metadata")
@@ -169,9 +173,21 @@ def _keep(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     declared = declare(document, path, named, type_)
     if type_ is Queue:
         declared = _queue_with_origins(declared)
+    elif type_ is PriorityClass:
+        declared = _with_origin_of(declared, "protection")
+    elif type_ is SchedulingPolicy:
+        declared = _with_origin_of(declared, "evictions")
     elif "origin" in type_.__struct_fields__:
         declared = declared.holding(msgspec.structs.replace(declared.value, origin=declared.origin))
     getattr(found, into).append(declared)
+
+
+def _with_origin_of(declared: Declaration[Named], field: str) -> Declaration[Named]:
+    """With its own place, and that of a part of it that messages cite by itself, if it says that part."""
+    at, told = declared.document.key_places.get(("spec", field)), {"origin": declared.origin}
+    if at is not None:
+        told[field] = msgspec.structs.replace(getattr(declared.value, field), origin=f"{declared.file}:{at.line}")
+    return declared.holding(msgspec.structs.replace(declared.value, **told))
 
 
 def _queue_with_origins(queue: Declaration[Queue]) -> Declaration[Queue]:
@@ -179,4 +195,9 @@ def _queue_with_origins(queue: Declaration[Queue]) -> Declaration[Queue]:
         msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "quota", index)))
         for index, entry in enumerate(queue.value.quota)
     )
-    return queue.holding(msgspec.structs.replace(queue.value, quota=quota, origin=queue.origin))
+    host_quota = tuple(
+        msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "hostQuota", index)))
+        for index, entry in enumerate(queue.value.host_quota)
+    )
+    replaced = msgspec.structs.replace(queue.value, quota=quota, host_quota=host_quota, origin=queue.origin)
+    return queue.holding(replaced)

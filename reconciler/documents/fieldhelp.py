@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,8 +79,11 @@ def _step(written: str, schema: Schema, base: str, name: str) -> tuple[str, Sche
         if name in fields:
             return f"{inner_written}.{name}", fields[name], inner_base, name in inner.get("required", ())
     deeper = [found for found in _all_below(written, schema, base, 0) if found[0].endswith(f".{name}")]
-    if len(deeper) == 1:
-        return deeper[0]
+    # What each way of a choice has means several things, and is not meant by its name alone.
+    paths = Counter(found[0] for found in deeper)
+    single = [found for found in deeper if paths[found[0]] == 1]
+    if len(single) == 1:
+        return single[0]
     direct = [field for _, inner, _ in _below(written, schema, base) for field in inner.get("properties", {})]
     fix = f"Did you mean {' or '.join(found[0] for found in deeper)}?" if deeper else did_you_mean(name, direct)
     raise UnknownFieldError(f"there is no field {name!r} in {written}", fix)

@@ -193,6 +193,9 @@ def _gpu_problems(job: Declaration[JobSpec], at: Path, shape: Shape) -> Iterator
     if len(ways) > 1:
         message = f"the shape mixes {' and '.join(ways)}"
         yield job.problem((*at, ways[-1]), "choose-one", message, "Keep only one of them.")
+    if shape.min_gpu_memory is not None and not ways:
+        message = "minGpuMemory says what GPUs must have, and the shape asks for none"
+        yield job.problem((*at, "minGpuMemory"), "missing-field", message, "Add gpus, or delete it.")
     if shape.gpu_memory == 0:
         message = "gpuMemory is 0, which asks for no part of a GPU"
         yield job.problem((*at, "gpuMemory"), "out-of-range", message, "Give an amount, or delete it.")

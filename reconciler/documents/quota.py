@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from reconciler.documents.declarations import Declaration
+from reconciler.documents.host_quota import host_quota_problems
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
@@ -53,6 +54,7 @@ class QuotaTree:
             for queue in self.queues:
                 yield from self._ceiling_problems(queue)
                 yield from self._sum_problems(queue)
+            yield from host_quota_problems(self.queues, self.children)
 
     def _unknown_parents(self) -> Iterator[Problem]:
         for queue in self.queues:

@@ -23,6 +23,7 @@ from reconciler.documents.declarations import Declaration
 from reconciler.documents.document_set import DocumentSet, gather
 from reconciler.documents.files import FOLDERS, Files, is_read
 from reconciler.documents.health import health_problems
+from reconciler.documents.host_share import host_share_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.operations import Operations
@@ -37,7 +38,7 @@ from reconciler.documents.type_weights import type_weight_problems
 from reconciler.model.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from solver.model.cluster import Node
 from solver.policy.images import ImagePolicy
-from solver.policy.policy import Policy, SchedulingPolicy, policy_of
+from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
 
 NO_DOCUMENTS = "no-documents"
 """The code of the problem of a repository without a policy."""
@@ -136,7 +137,9 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from QuotaTree(found.queues, found.known("Queue"), capacity).problems()
     yield from _settings_problems(found)
     yield from type_weight_problems(found.settings, capacity)
+    yield from host_share_problems(found.settings, found.known("NodePool"))
     yield from _class_problems(found)
+    yield from _pool_problems(found)
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
     yield from checkpoint_problems(found.checkpoints)
@@ -174,6 +177,17 @@ def _class_problems(found: DocumentSet) -> Iterator[Problem]:
             if classes is not None and name not in classes:
                 message, fix = f"there is no PriorityClass {name}", did_you_mean(name, classes)
                 yield queue.problem(("spec", "priorityClasses", index), "unknown-priority-class", message, fix)
+
+
+def _pool_problems(found: DocumentSet) -> Iterator[Problem]:
+    """Pools that a queue or a class names and nobody declares."""
+    pools = found.known("NodePool")
+    documents: list[Declaration[Queue] | Declaration[PriorityClass]] = [*found.queues, *found.classes]
+    for document in documents:
+        for index, name in enumerate(document.value.pools or ()):
+            if pools is not None and name not in pools:
+                message, fix = f"there is no NodePool {name}", did_you_mean(name, pools)
+                yield document.problem(("spec", "pools", index), "unknown-pool", message, fix)
 
 
 def _compile(found: DocumentSet) -> Compiled:

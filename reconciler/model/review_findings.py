@@ -58,9 +58,9 @@ class Loss(Document, frozen=True, omit_defaults=False):
 class JobChange(Document, frozen=True, omit_defaults=False):
     """One job under each revision: in the next round, and in the rounds ahead.
 
-    `reasons` are the head's, in words. `starts_before` and `starts_after` are when it starts in the rounds ahead (the
-    snapshot's own time: in the next round); None: not within the horizon, or it runs already. `loss` is the head's.
-    `lost_before` says that it would leave or shrink under the base as well.
+    `reasons` are the head's, in words, and so is what `would_help`. `starts_before` and `starts_after` are when it starts in the
+    rounds ahead (the snapshot's own time: in the next round); None: not within the horizon, or it runs already. `loss` is
+    the head's. `lost_before` says that it would leave or shrink under the base as well.
     """
 
     job: JobName
@@ -73,6 +73,7 @@ class JobChange(Document, frozen=True, omit_defaults=False):
     loss: Loss | None = None
     lost_before: bool = False
     reasons: tuple[str, ...] = ()
+    would_help: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -171,6 +172,20 @@ class Stranded(Document, frozen=True, omit_defaults=False):
     nodes: tuple[NodeName, ...]
 
 
+class Unrestartable(Document, frozen=True, omit_defaults=False):
+    """A job that runs and, once it were evicted or ended, could never start again under the head. `reasons`: why, in words.
+
+    `already`: under the base neither. `would_help`: what would let it.
+    """
+
+    job: JobName
+    queue: QueueName
+    gpus: MilliGpu
+    reasons: tuple[str, ...]
+    would_help: tuple[str, ...] = ()
+    already: bool = False
+
+
 class Ahead(Document, frozen=True, omit_defaults=False):
     """How far the rounds to come were played. No job arrives in them; what runs ends at its limit, or as earlier jobs did.
 
@@ -229,6 +244,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     ahead: Ahead
     breaches: tuple[Breach, ...] = ()
     stranded: tuple[Stranded, ...] = ()
+    unrestartable: tuple[Unrestartable, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 
@@ -253,6 +269,11 @@ class Review(Document, frozen=True, omit_defaults=False):
             if change.before is not None and (change.before.max is None or change.after.max < change.before.max)
         }
         return tuple(limit for limit in self.converging if (limit.queue, limit.gpu_type) in changed)
+
+    @property
+    def newly_unrestartable(self) -> tuple[Unrestartable, ...]:
+        """Running jobs that could start again under the base, and not under the head."""
+        return tuple(one for one in self.unrestartable if not one.already)
 
     @property
     def orphaned(self) -> tuple[QueueChange, ...]:

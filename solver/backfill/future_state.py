@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from solver.backfill.eligibility import EndTimes, RunningAllocation, held_back, is_live, kept_for
 from solver.backfill.reservation_documents import document_reservations, kept_by, kept_from
 from solver.capacity.free_capacity import FreeCapacity
-from solver.model.cluster import GpuType
+from solver.model.cluster import DeviceId, GpuType
 from solver.model.inflight import Reservation
-from solver.model.parts import leaving_part
+from solver.model.parts import leaving_part, owner_of, without
 from solver.model.pledges import gpus_of
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
@@ -48,7 +48,8 @@ class FutureState:
 
     `waiting`: jobs that may start, put in before the first round. `wanted_behind`: demand of those that are not played ahead.
     `openings`: when further GPU types open to a job.
-    `endless`: jobs that hold something for an unknown time. `expected_ends`: which ends only history speaks for.
+    `endless`: jobs that hold something for an unknown time, and `endless_holders` the same by name. `expected_ends`: which ends
+    only history speaks for.
     """
 
     policy: Policy
@@ -61,6 +62,7 @@ class FutureState:
     waiting: Sequence[StartCandidate] = ()
     wanted_behind: Sequence[tuple[QueueName, Charge]] = ()
     holders: dict[JobName, RunningAllocation] = field(default_factory=dict)
+    endless_holders: dict[JobName, RunningAllocation] = field(default_factory=dict)
     ends: list[tuple[Instant, JobName]] = field(default_factory=list)
     openings: list[Instant] = field(default_factory=list)
     expected: Expected = field(default_factory=dict)
@@ -122,6 +124,7 @@ class FutureState:
             accounts=self.accounts.copy(),
             room=self.room.copy(),
             holders=dict(self.holders),
+            endless_holders=dict(self.endless_holders),
             ends=list(self.ends),
             openings=list(self.openings),
             expected_ends=list(self.expected_ends),
@@ -268,20 +271,64 @@ class FutureState:
 
     def _hold(self, name: JobName, holder: RunningAllocation, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:
+            self.endless_holders[name] = holder
             self.endless[frozenset(map(self._type_at, holder.tasks)), end is not None] += 1
         else:
             self.holders[name] = holder
             heapq.heappush(self.ends, (end, name))
 
+    def begin_after(self, start: JobStart, leaving: Iterable[Job], now: Instant) -> None:
+        """A job starts on what others leave for it, in whole or in part. What it does not need of that goes on as before.
+
+        So nobody is told a start that needs an eviction for somebody else; who leaves wants to go on there, too.
+        """
+        left = [(part, tasks) for part in leaving if (tasks := self._leave(part))]
+        self.waiting = [known for known in self.waiting if known.job.name != start.candidate.job.name]
+        taken = set[DeviceId]()
+        if self.room.has_free(start.held):
+            self.room.occupy(start.held)
+            self._begin(start, now)
+            taken = {device for task in start.placed.tasks for device in task.devices}
+        for part, tasks in left:
+            self._stay(part, tasks, taken)
+
+    def _leave(self, part: Job) -> tuple[TaskPlacement, ...]:
+        """What a job held, or a part of one, is free: these tasks, () where it has ended."""
+        name, named = owner_of(part.name), {(task.group, task.index) for task in part.placement}
+        known = self.holders if name in self.holders else self.endless_holders
+        holder = known.get(name)
+        if holder is None:
+            return ()
+        gone = tuple(task for task in holder.tasks if (task.group, task.index) in named)
+        known[name] = replace(holder, tasks=without(holder.tasks, gone))
+        self._give_back(replace(holder, tasks=gone))
+        return gone
+
+    def _stay(self, part: Job, tasks: Iterable[TaskPlacement], taken: Set[DeviceId]) -> None:
+        """What is not taken of whole GPUs that were left is held until their holder would have ended, without CPU and memory."""
+        name = owner_of(part.name)
+        known = self.holders if name in self.holders else self.endless_holders
+        rest = tuple(
+            TaskPlacement("", 0, task.node, devices)
+            for task in tasks
+            if task.share is None and (devices := tuple(device for device in task.devices if device not in taken))
+        )
+        self.room.occupy((task, Shape(len(task.devices))) for task in rest)
+        known[name] = replace(known[name], tasks=(*known[name].tasks, *rest))
+        if known[name].charged:
+            self.accounts.take(known[name].job, self._charge_of(rest))
+
     def _end_next(self) -> Instant:
         now, name = heapq.heappop(self.ends)
-        holder = self.holders.pop(name)
+        self._give_back(self.holders.pop(name))
+        return now
+
+    def _give_back(self, holder: RunningAllocation) -> None:
         shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
         for task in holder.tasks:
             self.room.give_back(task, shapes.get(task.group, Shape()))
         if holder.charged:
             self.accounts.give_back(holder.job, self._charge_of(holder.tasks))
-        return now
 
     def _charge_of(self, tasks: Iterable[TaskPlacement]) -> Charge:
         charge: Counter[GpuType] = Counter()

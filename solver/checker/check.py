@@ -24,6 +24,7 @@ from solver.checker.moves import move_violations
 from solver.checker.node_sets import set_violations
 from solver.checker.order import order_violations
 from solver.checker.pledges import pledge_violations
+from solver.checker.pools import pool_violations
 from solver.checker.quotas import quota_violations
 from solver.checker.reservation_documents import declared_violations
 from solver.checker.reservations import reservation_violations
@@ -96,6 +97,7 @@ _OF_GANGS: tuple[Rule, ...] = (
     verdict_violations,
     size_violations,
     set_violations,
+    pool_violations,
     leave_violations,
     fit_violations,
     gang_violations,

@@ -23,22 +23,32 @@ def false_estimates(case: JudgedPlan) -> Iterable[tuple[JobName, str]]:
     """Jobs that are told a start in the past, beyond the horizon, or before as many GPUs as they need can be free."""
     now, horizon = case.snapshot.time, case.policy.scheduling.eta_horizon
     told = [
-        (verdict.job, verdict.estimate.at)
+        (verdict.job, verdict.estimate)
         for verdict in case.verdicts(Waits)
         if isinstance(verdict.estimate, EarliestStart) and verdict.job in case.jobs
     ]
     if not told:
         return
     future = _Future.of(case)
-    for name, at in told:
-        spec = case.jobs[name].spec
+    for name, estimate in told:
+        at, spec = estimate.at, case.jobs[name].spec
         if not now < at <= now + horizon:
             yield name, f"{at} is in the past or beyond the horizon"
         free = future.most_free(at, spec)
         each = ((group.min_replicas or group.replicas, group.shape) for group in spec.task_groups)
         least = MilliGpu(sum(tasks * _least_cost(shape, case) for tasks, shape in each))
-        if least > free:
+        if estimate.after_protection_of is not None:
+            yield from _false_ends(case, name, estimate.after_protection_of)
+        elif least > free:
             yield name, f"needs {least} GPUs; at most {MilliGpu(free)} can be free at {at}"
+
+
+def _false_ends(case: JudgedPlan, name: JobName, evicted: JobName) -> Iterable[tuple[JobName, str]]:
+    """Jobs that are told to start by an eviction that no rule allows, whatever protects now."""
+    job = case.jobs.get(evicted)
+    known = case.policy.priority_class(job) if job else None
+    if job is None or not job.placement or known is None or not (known.preemptible or known.may_borrow):
+        yield name, f"{evicted}, which is to leave for it, holds nothing that can be taken back"
 
 
 def _least_cost(shape: Shape, case: JudgedPlan) -> int:

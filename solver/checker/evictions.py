@@ -13,6 +13,7 @@ from functools import cached_property
 from solver.checker.borrowing import Borrowing
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.claims import claim_violations
+from solver.checker.host import HostClaims
 from solver.checker.pledges import unmade
 from solver.checker.protection import too_soon
 from solver.checker.turns import gives_way
@@ -29,7 +30,7 @@ from solver.policy.tree import QuotaLine
 def eviction_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every eviction that is not lawful, and every promise that can't come true."""
     standing = Borrowing(case)
-    yield from _Evictions(case, standing).findings()
+    yield from _Evictions(case, standing, HostClaims(case)).findings()
     yield from claim_violations(case, standing)
 
 
@@ -39,6 +40,7 @@ class _Evictions:
 
     case: JudgedPlan
     standing: Borrowing
+    host: HostClaims
     _known_inside: dict[JobName, bool] = field(default_factory=dict)
     _promised: dict[JobName, Charge] = field(default_factory=dict)
 
@@ -74,6 +76,8 @@ class _Evictions:
         yield from self._drained_for()
         yield from self._limits()
         yield from self._verdicts()
+        if self.steps:
+            yield from self.host.findings(self.steps)
 
     def _one(self, victim: Job, preemptor: Job) -> Iterator[Violation]:
         # A preemptor may have what is free, and another, which could have had that, what leaves for the preemptor.
@@ -148,7 +152,7 @@ class _Evictions:
         above = [queue for queue in self.case.lookup.path(preemptor.spec.queue) if queue.name in shared]
         return (
             victim.spec.queue == preemptor.spec.queue
-            or any(entry.max is not None for queue in above for entry in queue.quota)
+            or any(entry.max is not None for queue in above for entry in (*queue.quota, *queue.host_quota))
             or self._frees_what_may_be_lent(victim)
         )
 
@@ -159,6 +163,9 @@ class _Evictions:
 
     def _unlawful(self, victim: Job, preemptor: Job) -> str:
         mine, theirs = self._class(victim), self._class(preemptor)
+        refusal = self.host.refusal(victim, preemptor)
+        if refusal:
+            return refusal
         if victim.spec.queue == preemptor.spec.queue:
             if mine.preemptible and mine.value == theirs.value and owner_of(victim.name) != victim.name:
                 return ""
@@ -171,7 +178,7 @@ class _Evictions:
             return "is not preemptible"
         if not self._inside(preemptor) and self._reclaim_mode(preemptor) == "guaranteed":
             return f"is evicted for {preemptor.name}, which is not inside its guarantee"
-        worst = self.standing.towards(victim, preemptor)
+        worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
         if worst == "inside":
             return f"is inside the guarantee of {victim.spec.queue} towards {preemptor.spec.queue}"
         if worst == "straddles" and not self._inside(preemptor):
@@ -205,7 +212,8 @@ class _Evictions:
             is_part = owner_of(victim.name) != victim.name
             is_turn = self._class(victim).value == self._class(preemptor).value and not is_part
             return "turn" if is_turn else "preempt"
-        return "straddle" if self.standing.towards(victim, preemptor) == "straddles" else "reclaim"
+        worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
+        return "straddle" if worst == "straddles" else "reclaim"
 
     def _inside(self, preemptor: Job) -> bool:
         """Whether all that a preemptor is promised fits in its queue's guarantee, once those evicted from the queue have left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import inf
@@ -14,6 +14,7 @@ from solver.milp.optimiser import Effort, Optimiser, Program, Solution, begun
 from solver.model.arrays import Floats
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
+from solver.model.workload import JobName
 from solver.placement.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
 from solver.plan.plan import Certificate, LayerResult, ProofStatus
 from solver.preemption.new_nomination import NewNomination
@@ -149,11 +150,24 @@ def with_layers(certificate: Certificate, layers: tuple[LayerResult, ...]) -> Ce
 
 
 def with_victims(
-    told: Sequence[Certificate], layers: Sequence[LayerResult], nominations: Sequence[NewNomination]
+    told: Sequence[Certificate],
+    layers: Sequence[LayerResult],
+    nominations: Sequence[NewNomination],
+    by_program: Collection[JobName],
 ) -> Certificate:
-    """That of a round in which others leave. `told`: how the answers came about by which it was decided."""
+    """That of a round in which others leave. `told`: how the answers came about by which it was decided.
+
+    `by_program`: jobs that the program had leave or move; those that a search did are the rest.
+    """
     by = max(told, key=lambda known: (known.stage == "mip", known.columns))
     by = msgspec.structs.replace(by, stage="mip" if by.stage == "mip" else "greedy")
+    asked = sorted({name for nomination in nominations for name in nomination.asked})
+    if asked:
+        by = msgspec.structs.replace(
+            by,
+            victims_by_program=tuple(name for name in asked if name in by_program),
+            victims_by_search=tuple(name for name in asked if name not in by_program),
+        )
     return with_layers(by, tuple(_with_harm(layers, nominations)))
 
 

@@ -33,9 +33,10 @@ from solver.placement.starts import ENTITLED, FAIR, FIT, LEFTOVER, TYPE_WEIGHT, 
 from solver.placement.strain import ladder
 from solver.policy.tree import QuotaLine
 from solver.queueing.demand import SubLayer
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Shares
 from solver.quota.options import Option
-from solver.quota.users import UserLine
+from solver.quota.users import CapLine, HostLine, beside_least
 
 
 @dataclass(slots=True)
@@ -192,30 +193,38 @@ class Formulation:
             known, worth = self.classes[way.job_class], way.option.worth
             unfit, inside_only = misfit(worth, way.option, way.strain), known.is_inside_only(way.option)
             heavy = way.option.excess_weight([count for _, count in known.groups])
-            yield DemandColumn(column, known, known.sub_layer, way.option.charge, worth, unfit, heavy, inside_only)
+            beside = beside_least(known.members[0].job.spec)
+            yield DemandColumn(
+                column, known, known.sub_layer, way.option.charge, worth, unfit, heavy, inside_only, beside
+            )
         for growth, column in self.growth.items():
             way, known = growth.way, self.classes[growth.way.job_class]
             ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
             gpus, charge = shape.cost / MILLI_PER_GPU, {gpu_type: shape.cost}
             unfit, inside_only = misfit(gpus, way.option, way.strain), known.is_inside_only(way.option)
-            heavy = gpus * way.option.heavier[growth.group]
-            yield DemandColumn(column, known, known.sub_layer.of_growth, charge, gpus, unfit, heavy, inside_only)
+            heavy, layer = gpus * way.option.heavier[growth.group], known.sub_layer.of_growth
+            task = way.option.shapes[growth.group]
+            beside = HostUse(int(task.cpu), int(task.memory))
+            yield DemandColumn(column, known, layer, charge, gpus, unfit, heavy, inside_only, beside)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
         """Gangs that max and caps on the path allow by themselves: columns that can't be used are fixed, or the bound is weak."""
-        allowed = (left // milli for _, milli, left in self._caps(job_class, option.charge))
+        beside = beside_least(job_class.members[0].job.spec)
+        allowed = (room // amount for _, amount, room in self._caps(job_class, option.charge, beside))
         return min((len(job_class.members), *allowed))
 
-    def _caps(self, job_class: JobClass, charge: Charge) -> Iterable[tuple[QuotaLine | UserLine, int, int]]:
-        """Each max and cap that a charge counts against, of queues and of its user there: milli-GPU it takes, and what is left."""
+    def _caps(
+        self, job_class: JobClass, charge: Charge, beside: HostUse
+    ) -> Iterable[tuple[QuotaLine | CapLine, int, int]]:
+        """Each max and cap that a charge counts against, of queues and of its user there: what it takes, and what is left."""
         for gpu_type, milli in charge.items():
             for queue in self.shares.tree.path(job_class.queue):
                 line = QuotaLine(queue, gpu_type)
-                left = self.shares.left_under_max(line)
-                if left is not None:
-                    yield line, milli, left
-        for user_line in self.shares.users.lines(job_class.members[0].job, charge):
-            yield user_line, charge[user_line.gpu_type], self.shares.users.room(user_line)
+                room = self.shares.left_under_max(line)
+                if room is not None:
+                    yield line, milli, room
+        for cap_line, amount in self.shares.users.charges(job_class.members[0].job, charge, beside):
+            yield cap_line, amount, self.shares.users.room(cap_line)
 
     def _ways(self, number: int, job_class: JobClass, option: Option) -> Iterable[Way]:
         for level, strain in self._ladders[job_class.topology]:
@@ -250,14 +259,14 @@ class Formulation:
         return cells.bundles(shape, count, kind.level, cell)
 
     def _quota_rows(self) -> None:
-        terms: dict[QuotaLine | UserLine, list[tuple[int, float]]] = defaultdict(list)
-        room_of: dict[QuotaLine | UserLine, int] = {}
+        terms: dict[QuotaLine | CapLine, list[tuple[int, float]]] = defaultdict(list)
+        room_of: dict[QuotaLine | CapLine, int] = {}
         for demand in self.demands:
-            for line, milli, left in self._caps(demand.job_class, demand.charge):
-                terms[line].append((demand.column, milli / MILLI_PER_GPU))
-                room_of[line] = left
-        for line, left in room_of.items():
-            self.builder.at_most(summed(terms[line]), left / MILLI_PER_GPU)
+            for line, amount, room in self._caps(demand.job_class, demand.charge, demand.beside):
+                terms[line].append((demand.column, amount / _unit(line)))
+                room_of[line] = room
+        for line, room in room_of.items():
+            self.builder.at_most(summed(terms[line]), room / _unit(line))
 
     def _columns_inside(self, room_of: Callable[[QuotaLine], int], *, binds: bool) -> dict[Segment, int]:
         """A column per segment for its GPUs inside nested lines, tied to what the segment gets and to every line on its path.
@@ -300,3 +309,8 @@ class Formulation:
         self.builder.maximise(
             TYPE_WEIGHT, {known.column: -known.excess_weight for known in self.demands if known.excess_weight}
         )
+
+
+def _unit(line: QuotaLine | CapLine) -> int:
+    """In which a line is counted: GPUs, cores, or GiB."""
+    return 2**30 if isinstance(line, HostLine) and line.resource == "memory" else MILLI_PER_GPU

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,10 +24,10 @@ from solver.milp.preemption_program import (
 from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.shape import MigShape
-from solver.model.workload import JobName, JobSpec, QueueName
+from solver.model.shape import MigShape, Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
 from solver.placement.placement import PlacedGang, least_tasks, place, realised
-from solver.placement.starts import JobStart
+from solver.placement.starts import JobStart, held_by
 from solver.placement.strain import strain_of
 from solver.policy.policy import SolverLimits
 from solver.preemption.consolidation import ABOUT, Move, still
@@ -35,7 +35,11 @@ from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
+from solver.quota.dominance import HostUse
+from solver.quota.entitlement import Shares
+from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.options import Option
+from solver.quota.users import UserRoom
 from solver.quota.vacated import Tier
 from solver.quota.victims import PreemptorJob, Victim
 
@@ -51,8 +55,12 @@ PROGRAM_GPUS_MAX = 512
 
 def can_state(making: Preemptor) -> bool:
     """Whether the program knows all the rules that apply in this cluster."""
-    gpus = sum(len(node.gpus) for node in making.attempts.soon.nodes)
-    return gpus <= PROGRAM_GPUS_MAX and not making.attempts.headroom.shares.lending.kept
+    return in_program(making.attempts.soon, making.attempts.headroom.shares)
+
+
+def in_program(room: FreeCapacity, shares: Shares) -> bool:
+    """The same, by what there is and who keeps back what."""
+    return sum(len(node.gpus) for node in room.nodes) <= PROGRAM_GPUS_MAX and not shares.lending.kept
 
 
 def can_serve(candidate: StartCandidate) -> bool:
@@ -228,7 +236,10 @@ class PreemptionDecision:
         if manner == "inside" and self.making.may_reclaim(preemptor, self.tier):
             places += [
                 evictable.beside(
-                    branch, overdue=preemptor.overdue, straddling=self.tier == "entitled" and not self.grows
+                    branch,
+                    overdue=preemptor.overdue,
+                    straddling=self.tier == "entitled" and not self.grows,
+                    exceeds=preemptor.exceeds,
                 )
                 for branch in evictable.rules.tree.path(preemptor.job.spec.queue)
             ]
@@ -322,7 +333,9 @@ class Realisation:
             if not self._place(number, room, soon, exact=exact):
                 return False
         used = self._used()
-        return self._move(room, used, exact=exact) and self._name_beneficiaries(used)
+        if not self._move(room, soon, used, exact=exact):
+            return False
+        return self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
 
     def _place(self, number: int, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> bool:
         job = self.jobs[number]
@@ -355,14 +368,18 @@ class Realisation:
             for device in task.devices
         }
 
-    def _move(self, room: FreeCapacity, used: Mapping[DeviceId, int], *, exact: bool) -> bool:
-        """Who moves finds a place no further apart than it is now; and leaves devices to somebody."""
+    def _move(self, room: FreeCapacity, soon: FreeCapacity, used: Mapping[DeviceId, int], *, exact: bool) -> bool:
+        """Who moves finds a place no further apart than it is now; and leaves devices to somebody, or CPU or memory."""
         for job in self.moving:
             mover, view = job.mover, seen(room, room.reserved)
             spec = mover.job.spec
             users = Counter(used[d] for task in mover.job.placement for d in task.devices if d in used)
             if not users:
-                continue
+                held = tuple(mover.held(mover.job.placement))
+                users = self._users_of_host(_short_without(soon, held), soon)
+                if not users:
+                    soon.occupy(held)
+                    continue
             found = (
                 _on_hosts(view, spec, mover.option, job.hosts)
                 if exact
@@ -376,12 +393,13 @@ class Realisation:
             self.moves[users.most_common(1)[0][0]].append(move)
         return True
 
-    def _name_beneficiaries(self, used: Mapping[DeviceId, int]) -> bool:
+    def _name_beneficiaries(self, used: Mapping[DeviceId, int], soon: FreeCapacity) -> bool:
         held = self.making.attempts.evictable.allocations
         gangs = defaultdict[int, list[int]](list)
         for number in sorted(self.leaving):
             gangs[int(held.base[number])].append(number)
         users = {base: self._users(members, used) for base, members in gangs.items()}
+        self._add_users_of_host(gangs, users, soon)
         needed = self._needed(gangs, {base for base, found in users.items() if found})
         for base in sorted(needed, key=self._by_size):
             found = self._beneficiary(base, gangs[base], users[base])
@@ -404,7 +422,73 @@ class Realisation:
         held = self.making.attempts.evictable.allocations
         return -int(held.leave[base]), int(held.holders[base].job.submitted_at), base
 
-    def _users(self, members: Iterable[int], used: Mapping[DeviceId, int]) -> dict[int, int]:
+    def _add_users_of_host(
+        self, gangs: Mapping[int, list[int]], users: Mapping[int, defaultdict[int, int]], soon: FreeCapacity
+    ) -> None:
+        """Of jobs of which nobody gets a device those without whose leaving nodes would lack CPU or memory, the most harmful spared
+        first; they leave for those who are to be on these nodes. `soon`: once all have left, and everybody is in place.
+        """
+        held, milli = self.making.attempts.evictable.allocations, self.program.host.milli
+        for base in sorted(gangs, key=lambda base: (-int(milli[list(gangs[base])].sum()), base)):
+            tasks = [known for number in gangs[base] for known in tasks_with_shapes(held.holders[number].job)]
+            if users[base]:
+                continue
+            short = _short_without(soon, tasks)
+            if short:
+                self._spare_parts(gangs[base], soon)
+            else:
+                soon.occupy(tasks)
+            users[base].update(self._users_of_host(short, soon))
+
+    def _spare_parts(self, gang: list[int], soon: FreeCapacity) -> None:
+        """Of a gang without GPUs only what is needed leaves: what it can't do without stays first, then the other tasks."""
+        held = self.making.attempts.evictable.allocations
+        for number in [*gang] if self.program.host.alone[gang[0]] else ():
+            tasks = tasks_with_shapes(held.holders[number].job)
+            if not _short_without(soon, tasks):
+                soon.occupy(tasks)
+                gang.remove(number)
+            elif held.base[number] == number:
+                return  # all of the gang leaves with it
+
+    def _users_of_host(self, short: Collection[int], soon: FreeCapacity) -> Counter[int]:
+        """Those who wait and are to be on nodes that would lack CPU or memory, with their tasks there."""
+        found = Counter[int]()
+        for number, placed in self.placed.items() if short else ():
+            if number not in self.now:
+                found[number] = sum(soon.index[task.node] in short for task in placed.tasks)
+        return +found
+
+    def _keeps_rights(self, soon: FreeCapacity) -> bool:
+        """Whether on each node jobs with a right to it get what jobs without GPUs leave, and no others."""
+        host, held = self.program.host, self.making.attempts.evictable.allocations
+        asked = [number for victims in self.victims.values() for number in victims if host.alone[number]]
+        left, rights = defaultdict[int, HostUse](HostUse), defaultdict[int, HostUse](HostUse)
+        for number in asked:
+            for task, shape in tasks_with_shapes(held.holders[number].job):
+                node = soon.index.get(task.node)
+                if node is not None and soon.open_nodes[node]:
+                    left[node] = left[node].plus(HostUse(int(shape.cpu), int(shape.memory)))
+        for number in self.placed if asked else ():
+            job = self.jobs[number]
+            if number in self.now:
+                continue
+            rights.update({soon.index[task.node]: rights[soon.index[task.node]] for task in self.placed[number].tasks})
+            if not self.program.families[job.served.family].lawful[asked].any():
+                continue
+            exceeds = host.shares.asks_beyond(job.candidate.job.spec, job.served.option)
+            for task, shape in held_by(job.candidate.job.spec, job.served.option, self.placed[number].tasks):
+                node = soon.index[task.node]
+                claim = host.shares.claim(shape, soon.nodes[node].pool) if exceeds else HostUse(shape.cpu, shape.memory)
+                rights[node] = rights[node].plus(claim)
+        return all(
+            gone.cpu <= int(soon.free_cpu[node]) + rights[node].cpu
+            and gone.memory <= int(soon.free_memory[node]) + rights[node].memory
+            for node, gone in left.items()
+            if node in rights
+        )
+
+    def _users(self, members: Iterable[int], used: Mapping[DeviceId, int]) -> defaultdict[int, int]:
         """Who is to have devices of these holders, and how many."""
         held, users = self.making.attempts.evictable.allocations, defaultdict[int, int](int)
         for member in members:
@@ -427,7 +511,7 @@ class Realisation:
         queue = held.holders[base].job.spec.queue
         # Which devices of a node one gets is chosen when it is placed, and in larger clusters which node: somebody has these.
         is_used = bool(users)
-        able = [n for n in waiting if is_used or self._queue(n) == queue]
+        able = [n for n in waiting if is_used or self._shares_limit(n, queue)]
         credit = self.credits.get(base if base in members else members[0], {})
 
         size = sum(int(held.gpus[member]) for member in members)
@@ -440,10 +524,16 @@ class Realisation:
         found = min(able, key=turn, default=None)
         if found is None:
             # Whoever would start now waits with the others: it has the right to what leaves, and they to what is free.
-            now = [n for n in sorted(self.now) if may(n) and (is_used or self._queue(n) == queue)]
+            now = [n for n in sorted(self.now) if may(n) and (is_used or self._shares_limit(n, queue))]
             found = min(now, key=turn, default=None)
             self.now -= {found}
         return found
+
+    def _shares_limit(self, number: int, queue: QueueName) -> bool:
+        """Whether a job that is served is of this queue, or below a max of CPU or memory that both count against."""
+        caps, one = self.making.attempts.users.caps, HostUse(1, 1)
+        mine = {line for line, _ in caps.host_charges(self._queue(number), one)}
+        return self._queue(number) == queue or any(line in mine for line, _ in caps.host_charges(queue, one))
 
     def _queue(self, number: int) -> QueueName:
         return self.jobs[number].candidate.job.spec.queue
@@ -454,14 +544,18 @@ class Realisation:
         holders = [attempts.evictable.allocations.holders[number] for number in leaving]
         gone = [(holder.job.spec.queue, holder.charge) for holder in holders]
         headroom = attempts.headroom.under(attempts.headroom.shares.without(gone))
+        users = UserRoom(attempts.users.caps, dict(attempts.users.taken))
+        beside = attempts.beside_of(holders)
         for job in self.jobs:
             queue, charge = job.candidate.job.spec.queue, job.served.option.charge
             lines = headroom.entitled if self.tier == "entitled" else headroom.fair
             if job.served.manner == "inside" and not lines.holds(queue, charge):
                 return False
-            if not headroom.allows(queue, charge):
+            known = job.candidate.job
+            if not headroom.allows(queue, charge) or users.blocking(known, charge, leaving=beside):
                 return False
             headroom.take(queue, charge)
+            users.take(known, charge)
         return True
 
     def _victim(self, number: int, for_whom: int) -> Victim:
@@ -485,6 +579,16 @@ class Realisation:
         in_order = tuple(sorted(victims, key=lambda known: known.harm))
         found = PreemptionResult(request, in_order, placed, tuple(self.moves.get(number, ())))
         return self._start(job, placed), found
+
+
+def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> set[int]:
+    """The nodes that would lack CPU or memory if these tasks stayed where they are."""
+    cpu, memory = defaultdict[int, int](int), defaultdict[int, int](int)
+    for task, shape in tasks:
+        if task.node in soon.index and soon.open_nodes[soon.index[task.node]]:
+            cpu[soon.index[task.node]] += int(shape.cpu)
+            memory[soon.index[task.node]] += int(shape.memory)
+    return {node for node in cpu if cpu[node] > int(soon.free_cpu[node]) or memory[node] > int(soon.free_memory[node])}
 
 
 def _on_hosts(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> PlacedGang | None:

@@ -23,13 +23,17 @@ from solver.model.cluster import LEVELS, DeviceId, GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape, SharedShape, TrustDomain
 from solver.model.workload import Job
+from solver.quota.dominance import HostUse
 
 EXACT_NODES_MAX = 8
 """Nodes up to which each of them keeps what a job leaves for those for whom it may leave."""
 
 
 class SlotKind(NamedTuple):
-    """What one task takes of a node. `mask`: the number of the set of jobs that may leave for it; `still`: it waits for nobody."""
+    """What one task takes of a node. `mask`: the number of the set of jobs that may leave for it; `still`: it waits for nobody.
+
+    `exceeds`: its job asks for more CPU or memory than its GPUs carry.
+    """
 
     shape: Shape
     gpu_type: GpuType | None
@@ -37,6 +41,7 @@ class SlotKind(NamedTuple):
     mask: int
     still: bool
     moves: bool
+    exceeds: bool = False
 
 
 class TaskKind(NamedTuple):
@@ -143,9 +148,10 @@ class PreemptionPlaces:
         """The tasks of each of a job's groups."""
         first, tied = served.job_class.first, column if served.level else None
         still = served.manner == "firm"
+        exceeds = self.program.host.shares.asks_beyond(first.job.spec, served.option)
         for shape, gpu_type in zip(served.option.shapes, served.option.gpu_types, strict=True):
             mask = self._mask_of[served.family]
-            yield TaskKind(SlotKind(shape, gpu_type, first.against, mask, still, moves=False), tied)
+            yield TaskKind(SlotKind(shape, gpu_type, first.against, mask, still, moves=False, exceeds=exceeds), tied)
 
     def kinds_of_mover(self, place: int, column: int) -> Iterator[TaskKind]:
         """The tasks of each group of a job that moves."""
@@ -160,12 +166,17 @@ class PreemptionPlaces:
         yield from ((node, column) for node, columns in self.on_opened[slot].items() for column in columns)
 
     def _number_masks(self) -> None:
-        """Sets of jobs that may leave for somebody: nobody, and by family those that may; in larger clusters everybody."""
+        """Sets of jobs that may leave for somebody: nobody, and by family those that may.
+
+        In larger clusters these are all that have GPUs, and those without GPUs that may.
+        """
         count = len(self.program.attempts.evictable.allocations.holders)
         self.masks.append(np.zeros(count, dtype=bool))
         known = {self.masks[0].tobytes(): 0}
         for number, family in enumerate(self.program.families):
-            lawful = family.lawful if self.is_exact or not family.lawful.any() else np.ones(count, dtype=bool)
+            lawful = family.lawful
+            if not self.is_exact and lawful.any():
+                lawful = lawful | ~self.program.host.alone
             key = lawful.tobytes()
             if key not in known:
                 known[key] = len(self.masks)
@@ -336,6 +347,7 @@ class PreemptionPlaces:
         self._rows([slot for slot in slots if slot.still], nobody, self.room, {})
         if self.room.reserved:
             self._rows([slot for slot in slots if slot.moves], nobody, seen(self.room, self.room.reserved), {})
+        self._rows_beyond_share(slots)
         for opening, opened in self.opened.items():
             for place, column in enumerate(opened):
                 self._row_of_opened(slots, opening, place, column)
@@ -379,6 +391,31 @@ class PreemptionPlaces:
                 on_it[gpu.whole] = float(MILLI_PER_GPU)
             self._row(
                 on_it, [(leaving[number], milli) for number, milli in gpu.shares if mask[number]], float(gpu.free_milli)
+            )
+
+    def _rows_beyond_share(self, slots: Iterable[SlotKind]) -> None:
+        """What tasks ask for beyond what their GPUs carry is free, or leaves with GPUs."""
+        host, leaving, beyond = self.program.host, self.program.leaving, defaultdict[int, dict[int, HostUse]](dict)
+        for slot in slots:
+            for node, _ in self.by_node(slot) if slot.exceeds and not slot.still else ():
+                more = host.shares.beyond(slot.shape, self.room.nodes[node].pool)
+                beyond[node] |= dict.fromkeys(self._on_node(slot, node), more) if any(more) else {}
+        for node, asked in beyond.items():
+            gone = [
+                release._replace(who=leaving[release.who])
+                for release in self._released[node]
+                if not host.alone[release.who]
+            ]
+            back = [*gone, *self._moved.get(node, ())]
+            self._row(
+                {column: float(more.cpu) for column, more in asked.items() if more.cpu},
+                [(release.who, release.cpu) for release in back],
+                float(self.room.free_cpu[node]),
+            )
+            self._row(
+                {column: float(more.memory) for column, more in asked.items() if more.memory},
+                [(release.who, release.memory) for release in back],
+                float(self.room.free_memory[node]),
             )
 
     def _on_node(self, slot: SlotKind, node: int) -> Iterator[int]:

@@ -21,15 +21,18 @@ from solver.milp.builder import ProgramBuilder
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
+from solver.model.shape import Shape
 from solver.model.workload import QueueName
 from solver.policy.harm import Evictions
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.queueing.demand import StartCandidate, SubLayer
+from solver.quota.dominance import HostUse
 from solver.quota.fairshare import to_spare
+from solver.quota.host_shares import HostBorrowing, sum_of, tasks_with_shapes
 from solver.quota.options import Option
-from solver.quota.users import UserLine
+from solver.quota.users import CapLine, HostLine
 from solver.quota.vacated import Tier, left_inside
 from solver.quota.victims import INSIDE, MEANS, PreemptorJob
 
@@ -216,13 +219,38 @@ class PreemptionProgram:
         lawful = np.zeros(len(held.holders), dtype=bool)
         for known in {served.family for served in self.served.values()}:
             lawful |= self.families[known].lawful
-        lawful &= held.gpus > 0
+        lawful &= (held.gpus > 0) | self._short_of_host()
         for number in np.flatnonzero(held.with_all_parts(lawful)).tolist():
             self.leaving[number] = self.builder.column(1)
         for number, column in self.leaving.items():
             base = int(held.base[number])
             if base != number and base in self.leaving:
                 self.builder.at_most({self.leaving[base]: 1.0, column: -1.0}, 0.0)
+
+    def _short_of_host(self) -> Mask:
+        """By holder, whether it has no GPUs, and holds CPU or memory on a node that may lack them for those who could be there, or
+        below a max of either that binds them.
+        """
+        held, room = self.attempts.evictable.allocations, self.attempts.soon
+        shapes = {shape for served in self.served.values() for shape in served.option.shapes}
+        short, caps = np.zeros(len(held.holders), dtype=bool), self.attempts.users.caps
+        capped = {line for known in self.served.values() for line, _ in caps.host_charges(known.queue, HostUse(1, 1))}
+        for number in np.flatnonzero(self.host.alone).tolist():
+            queue = held.holders[number].job.spec.queue
+            short[number] = any(line in capped for line, _ in caps.host_charges(queue, HostUse(1, 1)))
+            nodes = {room.index[task.node] for task in held.holders[number].job.placement if task.node in room.index}
+            for node in nodes:
+                tasks = {shape: _most_tasks(shape, len(room.nodes[node].gpus)) for shape in shapes}
+                short[number] |= any(
+                    shape.cpu * most > int(room.free_cpu[node]) or shape.memory * most > int(room.free_memory[node])
+                    for shape, most in tasks.items()
+                )
+        return short
+
+    @property
+    def host(self) -> HostBorrowing:
+        """What is held of CPU and memory beyond what GPUs carry."""
+        return self.attempts.evictable.rules.host
 
     def _columns_that_move(self) -> None:
         of_gang = self.attempts.evictable.allocations.of_gang
@@ -247,10 +275,10 @@ class PreemptionProgram:
         alike = defaultdict[tuple[int, ...], list[int]](list)
         for number in self.leaving:
             means = (int(self.families[known].means[number]) for known in used)
-            one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX else 0
+            one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX or self.host.alone[number] else 0
             kind, queue = int(held.charge[number].argmax()), queues[held.holders[number].job.spec.queue]
             alike[one_by_one, queue, kind, self._rank(number), int(held.leave[number]), *means].append(number)
-        gpus, into = held.gpus, defaultdict[int, dict[int, float]](dict)
+        gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
         larger = defaultdict[int, dict[int, float]](dict)
         least = dict[int, float]()
         for served in self.served.values():
@@ -262,7 +290,10 @@ class PreemptionProgram:
             for known in used:
                 if self.families[known].means[members[0]] != UNLAWFUL:
                     column = self.credits[group, known] = self.builder.column(most, integer=False)
-                    terms[column] = into[known][column] = 1.0
+                    terms[column] = 1.0
+                    if self.host.alone[members[0]]:
+                        continue  # none of its GPUs leaves
+                    into[known][column] = 1.0
                     if self.grows or held.leave[members[0]] <= (least[known] if self.is_large else 1):
                         continue
                     one = self.exceptions[group, known] = self.builder.column(len(members))
@@ -331,7 +362,7 @@ class PreemptionProgram:
             own = QuotaLine(family.queue, line.gpu_type)
             if (
                 holder.job.spec.queue == family.queue
-                and line.gpu_type in holder.charge
+                and holder.charge.get(line.gpu_type)
                 and line in tree.lines(family.queue, line.gpu_type)
                 and self._is_within(own)
             ):
@@ -427,7 +458,7 @@ class PreemptionProgram:
         holder, tree = held.holders[self.groups[group][0]], self.attempts.headroom.shares.tree
         path = tree.path(family.queue)
         if holder.job.spec.queue != family.queue:
-            for kind in holder.charge:
+            for kind in filter(holder.charge.get, holder.charge):
                 yield from takewhile(lambda line: line.queue not in path, self._lines(holder.job.spec.queue, kind))
 
     def _row_of_giver(self, line: QuotaLine, terms: dict[int, float], ones: Mapping[int, Mapping[int, float]]) -> None:
@@ -466,13 +497,30 @@ class PreemptionProgram:
                 self.builder.at_most(terms, left)
 
     def _rows_of_users(self) -> None:
-        users, terms = self.attempts.users, defaultdict[UserLine, dict[int, float]](dict)
+        users, terms = self.attempts.users, defaultdict[CapLine, dict[int, float]](dict)
         for column, served in self.served.items():
-            charge = served.option.charge
-            for line in users.caps.lines(served.job_class.first.job, charge):
-                terms[line][column] = float(charge[line.gpu_type])
+            for line, amount in users.caps.charges(served.job_class.first.job, served.option.charge):
+                terms[line][column] = float(amount)
         for line, charged in terms.items():
-            self.builder.at_most(charged, float(max(0, users.caps.most(line) - users.used(line))))
+            left, back = users.caps.most(line) - users.used(line), self._given_back(line)
+            # What leaves makes room below a max of CPU or memory; where that is broken already, once it is kept again.
+            some, most = self.builder.column(1), sum(m * self.builder.most(c) for c, m in charged.items())
+            self.builder.at_most({**charged, some: -most}, 0.0)
+            self.builder.at_most({**charged, **back, some: most}, left + most)
+
+    def _given_back(self, line: CapLine) -> dict[int, float]:
+        """What leaves of CPU or memory below a queue."""
+        if not isinstance(line, HostLine):
+            return {}
+        held, found = self.attempts.evictable.allocations, dict[int, float]()
+        below = held.below[line.queue]
+        for number, column in self.leaving.items():
+            if below.start <= number < below.stop:
+                beside = sum_of(shape for _, shape in tasks_with_shapes(held.holders[number].job))
+                amount = beside.cpu if line.resource == "cpu" else beside.memory
+                if amount:
+                    found[column] = -float(amount)
+        return found
 
     def _rows_per_round(self) -> None:
         most = self.limits.per_round
@@ -628,15 +676,16 @@ class PreemptionProgram:
         return rules.ranks[holder.job.spec.queue, holder.base_priority]
 
     def _gpus(self, number: int) -> float:
-        return float(self.attempts.evictable.allocations.gpus[number]) / MILLI_PER_GPU
+        """What a holder has; one without GPUs those whose share of CPU or memory it holds."""
+        return float(self.host.milli[number]) / MILLI_PER_GPU
 
     def _lost(self, number: int) -> float:
         """Thousands of GPU-seconds."""
         evictable, held = self.attempts.evictable, self.attempts.evictable.allocations
-        rules = evictable.rules
-        lost = rules.lost_gpu_s(held.holders[number])
+        lost = evictable.harm_gpu_s(number)
         if held.base[number] == number:
-            lost += self.limits.job_cost / 1000 * min(1.0, float(held.leave[number]) / MILLI_PER_GPU)
+            milli = float(self.host.milli[number] if self.host.alone[number] else held.leave[number])
+            lost += self.limits.job_cost / 1000 * min(1.0, milli / MILLI_PER_GPU)
         return lost / 1000
 
     def _first_come(self) -> None:
@@ -657,6 +706,11 @@ class PreemptionProgram:
             ),
         )
         self.builder.maximise("first gain", _falling((self.credits[known] for known in by_order), 0.001), exact=True)
+
+
+def _most_tasks(shape: Shape, gpus: int) -> int:
+    """Tasks of a shape for which so many GPUs suffice; any number of those that need none."""
+    return gpus * MILLI_PER_GPU // int(shape.cost) if shape.cost else 10**6
 
 
 def _falling(columns: Iterable[int], unit: float = 1.0) -> dict[int, float]:

@@ -13,6 +13,7 @@ from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
 from solver.placement.starts import Segment
 from solver.queueing.demand import SubLayer
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge
 from solver.quota.options import Option
 
@@ -68,6 +69,7 @@ class DemandColumn:
     misfit: float
     excess_weight: float
     inside_only: bool
+    beside: HostUse
 
 
 def by_segment(demands: Iterable[DemandColumn]) -> dict[Segment, list[tuple[int, float]]]:

@@ -15,7 +15,7 @@ class Shape(Document, frozen=True):
     """What one task needs. `gpu_types` in order of preference; empty means any type.
 
     Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
-    instance of that profile.
+    instance of that profile. `min_gpu_memory`: each GPU, whole or not, has at least so much memory altogether; None: any will do.
     """
 
     gpus: int = 0
@@ -25,6 +25,7 @@ class Shape(Document, frozen=True):
     gpu_fraction: MilliGpu | None = None
     gpu_memory: Memory | None = None
     mig: str | None = None
+    min_gpu_memory: Memory | None = None
 
     @property
     def cost(self) -> MilliGpu:

@@ -23,7 +23,8 @@ def place_best(
     keeps them; `tasks` as there.
     """
     alone = spec.tasks == 1 and sum(tasks or least_tasks(spec)) == 1
-    if fit is not None and alone and not _wants_instance(spec) and not spec.data:
+    has_gpus = any(gpu_type for option in options for gpu_type in option.gpu_types)
+    if fit is not None and alone and has_gpus and not _wants_instance(spec) and not spec.data:
         cheapest = _place_cheapest(room, spec, options, fit)
         if cheapest or not room.partitions:
             return cheapest

@@ -17,6 +17,7 @@ from solver.placement.starts import JobStart
 from solver.placement.views import place_in_view
 from solver.queueing.demand import StartCandidate
 from solver.queueing.strict_queues import Lines
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
@@ -67,7 +68,7 @@ def greedy(
     known = tuple(candidates)
     handed_out = _HandedOut(QuotaHeadroom(shares), UserRoom(shares.users), Lines(known))
     for start in already:
-        handed_out.take(start.candidate, start.charge)
+        handed_out.take(start.candidate, start.charge, start.beside)
     taken = {start.candidate.job.name for start in already}
     waiting = [candidate for candidate in known if candidate.job.name not in taken]
     starts = list(already)
@@ -108,10 +109,10 @@ class _HandedOut:
             or self.lines.blocker(candidate, option)
         )
 
-    def take(self, candidate: StartCandidate, charge: Charge) -> None:
-        """The gang starts, at this cost."""
+    def take(self, candidate: StartCandidate, charge: Charge, beside: HostUse | None = None) -> None:
+        """The gang starts, at this cost; `beside`: with so much CPU and memory, where it is larger than it must be."""
         self.headroom.take(candidate.job.spec.queue, charge)
-        self.users.take(candidate.job, charge)
+        self.users.take(candidate.job, charge, beside)
         self.lines.start(candidate)
 
     def refuse(self, candidate: StartCandidate, options: Iterable[Option]) -> None:

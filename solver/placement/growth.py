@@ -9,6 +9,7 @@ from dataclasses import replace
 from solver.capacity.free_capacity import FreeCapacity
 from solver.placement.starts import JobStart
 from solver.placement.views import grow_in_view
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom
 from solver.quota.options import charge_of
 from solver.quota.users import UserRoom
@@ -49,7 +50,7 @@ def _grown(
         start = replace(start, placed=placed, tasks=tasks)
         more = {gpu_type: milli - before.charge[gpu_type] for gpu_type, milli in start.charge.items()}
         headroom.take(start.queue, more)
-        users.take(start.candidate.job, more)
+        users.take(start.candidate.job, more, _beside(start, number, count))
     return start
 
 
@@ -73,6 +74,13 @@ def _allowed(
 
     def forbidden(more: int) -> bool:
         cost = charge(more)
-        return not headroom.allows(queue, cost) or bool(users.blocking(job, cost)) or not inside(more)
+        capped = users.blocking(job, cost, _beside(start, number, more))
+        return not headroom.allows(queue, cost) or bool(capped) or not inside(more)
 
     return bisect_left(range(1, missing + 1), True, key=forbidden)
+
+
+def _beside(start: JobStart, number: int, tasks: int) -> HostUse:
+    """CPU and memory of so many more tasks of a group."""
+    shape = start.option.shapes[number]
+    return HostUse(int(shape.cpu) * tasks, int(shape.memory) * tasks)

@@ -11,7 +11,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import Offer
 from solver.capacity.partitions import MigPartitions
 from solver.model.arrays import Mask
-from solver.model.cluster import LEVELS, Level, is_wider
+from solver.model.cluster import LEVELS, GpuType, Level, is_wider
 from solver.model.pledges import Pledged
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.workload import JobSpec, TaskPlacement, TopologyRequest
@@ -50,11 +50,14 @@ def place(
 
     Domains are tried from the levels the job prefers, then from the closest, to the widest it allows, in each level the
     one where it pays least for slow links, and of those the one that it fills best.
-    A gang that reads data goes where they are near. `within` narrows the nodes, as a hint from the program.
+    A gang that reads data goes where they are near; one without GPUs leaves free GPUs the CPU and memory beside them, if it can.
+    `within` narrows the nodes, as a hint from the program.
     """
     tasks = tasks or least_tasks(spec)
     if spec.data:
         within = _near_data(room, spec, option, within, tasks)
+    if not any(option.gpu_types):
+        return _place_off_gpus(room, spec, option, within, tasks)
     return _place(room, spec, option, within, tasks)
 
 
@@ -66,6 +69,23 @@ def has_place(room: FreeCapacity, spec: JobSpec, option: Option) -> bool:
     if lies_anyhow(spec) and has_room(room, spec, option, tasks[0], fresh=False):
         return True
     return _found(room, spec, option, None, tasks) is not None
+
+
+def _place_off_gpus(
+    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]
+) -> PlacedGang | None:
+    """On nodes that have no GPUs, else on such as have none free, else anywhere; but no further apart than it would have to be."""
+    for preferred in (room.of_type(GpuType("")), room.free_gpus == 0):
+        narrowed = preferred if within is None else preferred & within
+        with room.trying():
+            here = _place(room, spec, option, narrowed, tasks)
+        if here is None:
+            continue
+        with room.trying():
+            elsewhere = _place(room, spec, option, within, tasks) if here.strain else None
+        if elsewhere is None or here.strain <= elsewhere.strain:
+            return _place(room, spec, option, narrowed, tasks)
+    return _place(room, spec, option, within, tasks)
 
 
 def _near_data(

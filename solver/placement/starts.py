@@ -12,6 +12,7 @@ from solver.model.shape import Shape
 from solver.model.workload import JobSpec, QueueName, TaskPlacement
 from solver.placement.placement import PlacedGang
 from solver.queueing.demand import StartCandidate, SubLayer
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, Shares
 from solver.quota.options import Option, charge_of
 
@@ -47,6 +48,13 @@ class JobStart:
     def queue(self) -> QueueName:
         """The queue that is charged."""
         return self.candidate.job.spec.queue
+
+    @property
+    def beside(self) -> HostUse:
+        """CPU and memory of all its tasks."""
+        counted = zip(self.option.shapes, self.tasks, strict=True)
+        total = [(int(shape.cpu) * count, int(shape.memory) * count) for shape, count in counted]
+        return HostUse(sum(cpu for cpu, _ in total), sum(memory for _, memory in total))
 
     @property
     def inside_only(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solver.model.document import Document
 from solver.model.quantities import Duration, Instant
+from solver.model.workload import JobName
 
 
 class Estimate(Document, frozen=True, tag_field="estimate"):
@@ -13,14 +14,18 @@ class Estimate(Document, frozen=True, tag_field="estimate"):
 class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
     """It could start at `at`, if what runs ends at its limit, what comes before it is served first, and nothing else arrives.
 
-    `by_history`: and if jobs without a limit end when most of their queue and class did.
+    `by_history`: and if jobs without a limit end when most of their queue and class did. `after_protection_of`: the job that is
+    evicted for it once nothing protects that any more, the last of several; by `at` it has had its time to leave.
     """
 
     at: Instant
     by_history: bool = False
+    after_protection_of: JobName | None = None
 
     def __str__(self) -> str:
         to_the_second = Instant(-(-self.at // 1000) * 1000)
+        if self.after_protection_of is not None:
+            return f"earliest start {to_the_second}, once {self.after_protection_of} may be evicted and has left"
         otherwise = ", or without one when most of its queue and class did" if self.by_history else ""
         return f"earliest start {to_the_second}, if what runs ends at its limit{otherwise}"
 

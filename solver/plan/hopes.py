@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from solver.model.inflight import declared_name
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.plan.mig_reasons import MigGeometryReason
-from solver.plan.reason import among
+from solver.plan.reason import among, beside_gpus
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
@@ -19,6 +19,7 @@ from solver.plan.reasons import (
     HostResources,
     NoRoomReason,
     Outranked,
+    Protected,
     QuotaMax,
     ReservedFor,
     StrictOrder,
@@ -50,6 +51,8 @@ def _of_policy(reason: AnyReason) -> str:
             return f"{_lacking(wanted, left)} {gpu_type} less in use inside other queues' guarantees"
         case Outranked():
             return "room beside the jobs that come before it"
+        case Protected():
+            return _of_protection(reason)
         case ReservedFor(holder=holder) if document := declared_name(holder):
             return f"to be let in by Reservation {document}"
         case ReservedFor(start=start):
@@ -58,9 +61,24 @@ def _of_policy(reason: AnyReason) -> str:
             return ""
 
 
+def _of_protection(reason: Protected) -> str:
+    of_class = f" of class {reason.priority_class}" if reason.priority_class else ""
+    match reason.by:
+        case "minRuntime" | "coolDown":
+            return f"a shorter {reason.by}{of_class}"
+        case "evictionsPerDay":
+            return f"more evictionsPerDay{of_class}"
+        case "minGain":
+            return "a lower minGain"
+        case "perRound":
+            return "a higher perRound"
+        case "disruptionBudget":
+            return f"a PodDisruptionBudget that lets {reason.job} go"
+
+
 def _of_max(reason: QuotaMax) -> str:
     would_be = MilliGpu(reason.used + reason.wanted)
-    short, queue = f"{_lacking(would_be, reason.max)} {reason.gpu_type}", reason.queue
+    short, queue = f"{_lacking(would_be, reason.max)} {reason.unit}", reason.queue
     if reason.kept_back is not None:
         return f"{short} more lent by queue {queue}"
     if reason.user is not None:
@@ -76,6 +94,8 @@ def _of_room(reason: AnyReason) -> str:
         case NoRoomReason(gpu_type=gpu_type, gpus_per_task=each):
             there = among(reason.node_set, reason.nodes_allowed)
             return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}{there}"
+        case HostResources(group=group, cpu_carried=Cpu() as cpu, memory_carried=Memory() as memory):
+            return f"to ask for no more than {beside_gpus(cpu, memory)} for each task of group {group}"
         case HostResources(group=group):
             return (
                 f"nodes with the CPU and memory for {_tasks_left(reason)} of group {group}, or to ask for less of them"

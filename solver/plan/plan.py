@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.document import API_VERSION, Document, digest
-from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate
 from solver.plan.extent import Extent
-from solver.plan.reason import count, part_of
+from solver.plan.reason import beside_gpus, count, part_of
 from solver.plan.reasons import AnyReason
 from solver.policy.harm import Rule
 from solver.quota.victims import Means
@@ -161,7 +163,8 @@ class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
 class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     """The job runs and gives up `gpus` in this round, so that `to` can start.
 
-    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards.
+    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards. `cpu`, `memory`: what a job gives up
+    that gives up no GPUs. `exceeds`: of one that crosses a line, whether it holds more CPU or memory than its GPUs carry.
     """
 
     job: JobName
@@ -172,15 +175,21 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     gpus: MilliGpu
     lost_gpu_s: float
     keeps: MilliGpu = MilliGpu(0)
+    cpu: Cpu = Cpu(0)
+    memory: Memory = Memory(0)
+    exceeds: bool = False
 
     def __str__(self) -> str:
+        by = ", by GPUs or by more CPU or memory than they carry" if self.exceeds else ""
+        given = beside_gpus(self.cpu, self.memory) if self.cpu or self.memory else part_of(self.gpus, self.keeps)
+        stays = f"job {self.to} stays inside that of {self.to_queue}"
         why = {
             "reclaim": f"queue {self.queue} had borrowed what it holds, and queue {self.to_queue} takes back its share",
             "preempt": f"job {self.to} of the same queue has a higher priority",
             "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
-            "straddle": f"it crosses the guarantee of queue {self.queue}, and job {self.to} stays inside that of {self.to_queue}",
+            "straddle": f"it crosses the guarantee of queue {self.queue}{by}, and {stays}",
         }[self.means]
-        return f"gives up {part_of(self.gpus, self.keeps)} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        return f"gives up {given} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):
@@ -266,7 +275,8 @@ class Certificate(Document, frozen=True, omit_defaults=False):
     """How good the plan is, and by what proof. `entitled_unproven`: GPUs by which entitled layers may fall short of their bounds.
 
     `mode`: as the policy has it. `cut_by_clock`: the optimiser met its time limit, or gave no answer. `cuts`: combinations of
-    starts that an exact round forbade its program, because they find no place.
+    starts that an exact round forbade its program, because they find no place. `victims_by_program`, `victims_by_search`: the jobs
+    that leave, shrink or move so that others are served, by what chose them; unset where none do.
     """
 
     stage: Stage
@@ -279,6 +289,8 @@ class Certificate(Document, frozen=True, omit_defaults=False):
     mode: Literal["production", "exact"] = "production"
     cut_by_clock: bool = False
     cuts: int = 0
+    victims_by_program: tuple[JobName, ...] | UnsetType = UNSET
+    victims_by_search: tuple[JobName, ...] | UnsetType = UNSET
 
 
 class Plan(Document, frozen=True, omit_defaults=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solver.model.document import Document
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, Memory, MilliGpu
 
 
 class Reason(Document, frozen=True, tag_field="code"):
@@ -34,6 +34,12 @@ def did_you_mean(nearest: tuple[str, ...]) -> str:
 def sentence(reasons: str) -> str:
     """Reasons with a full stop, but for those that end with a question, as `did_you_mean` has it."""
     return reasons if reasons.endswith("?") else f"{reasons}."
+
+
+def beside_gpus(cpu: Cpu, memory: Memory) -> str:
+    """CPU and memory in words; what is 0 is left out."""
+    words = [f"{cpu} {'core' if cpu == 1000 else 'cores'}"] if cpu or not memory else []
+    return " and ".join([*words, *([f"{memory} of memory"] if memory else [])])
 
 
 def part_of(gpus: MilliGpu, keeps: MilliGpu) -> str:

@@ -5,12 +5,14 @@ The codes are stable: programs and alert rules key on them. docs/reasons.md expl
 
 from __future__ import annotations
 
+from typing import Literal
+
 from solver.model.cluster import GpuType, Level, SpreadLevel
 from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.mig_reasons import MigGeometryReason, MigHasNoPeers
-from solver.plan.reason import Reason, among, at, count, too_little_in_one
+from solver.plan.reason import Reason, among, at, beside_gpus, count, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -21,12 +23,15 @@ from solver.plan.refusals import (
 )
 from solver.policy.ordering import OrderBy
 
+HostResource = Literal["cpu", "memory"]
+
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
     """A queue on the job's path would go above its max; with a `user`, that user above what one may hold there.
 
     `used` is the queue's use, or that user's in it. With `kept_back`, another queue does not lend that many GPUs: then `max` is
-    what there is of the type, and `used` what of it is in use or kept back from the job's queue.
+    what there is of the type, and `used` what of it is in use or kept back from the job's queue. With a `resource` the numbers are
+    cores, or GiB of memory, and there is no type.
     """
 
     queue: QueueName
@@ -37,6 +42,12 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
     origin: str = ""
     user: str | None = None
     kept_back: MilliGpu | None = None
+    resource: HostResource | None = None
+
+    @property
+    def unit(self) -> str:
+        """What the numbers count."""
+        return {"cpu": "cores", "memory": "GiB of memory"}[self.resource] if self.resource else self.gpu_type
 
     def __str__(self) -> str:
         if self.kept_back is not None:
@@ -45,7 +56,7 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
         if self.user is not None:
             cap = f"at most {self.max} {self.gpu_type} per user in queue {self.queue}{at(self.origin)}"
             return f"user {self.user or '(none)'} holds {self.used} of {cap}; this job needs {self.wanted}"
-        held = f"holds {self.used} of max {self.max} {self.gpu_type}{at(self.origin)}"
+        held = f"holds {self.used} of max {self.max} {self.unit}{at(self.origin)}"
         return f"queue {self.queue} {held}; this job needs {self.wanted}"
 
 
@@ -101,7 +112,12 @@ class NoRoomReason(Reason, frozen=True, tag="no-room"):
 
 
 class HostResources(Reason, frozen=True, tag="host-resources"):
-    """GPUs would do, but CPU or memory beside them does not, on the nodes of a `node_set` where it is limited to that."""
+    """GPUs would do, but CPU or memory beside them does not, on the nodes of a `node_set` where it is limited to that.
+
+    `lacking`: of which of the two there is too little even by itself; (): of none, but nowhere is there enough of both.
+    `cpu_carried`, `memory_carried`: of a job inside its guarantee that asks for more than its GPUs carry, what they carry for each
+    task: for what is beyond no job leaves.
+    """
 
     group: str
     gpu_type: GpuType
@@ -111,13 +127,21 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
     tasks_that_fit: int
     node_set: str = ""
     nodes_allowed: int = 0
+    lacking: tuple[HostResource, ...] = ()
+    cpu_carried: Cpu | None = None
+    memory_carried: Memory | None = None
 
     def __str__(self) -> str:
-        where = among(self.node_set, self.nodes_allowed) or f" on {self.gpu_type or 'CPU-only'} nodes"
-        return (
-            f"group {self.group} needs {self.cpu} cores and {self.memory or 0} memory beside each task's GPUs; "
-            f"{self.tasks_that_fit} of {self.tasks} tasks fit{where}"
-        )
+        where = among(self.node_set, self.nodes_allowed) or (f" on {self.gpu_type} nodes" if self.gpu_type else "")
+        beside = "beside each task's GPUs" if self.gpu_type else "for each task"
+        short = {"cpu": "CPU", "memory": "memory"}
+        what = " and too little ".join(short[name] for name in self.lacking) or "of both together"
+        fit = f"{self.tasks_that_fit} of {self.tasks} tasks fit{where}"
+        needs = f"group {self.group} needs {beside_gpus(self.cpu, self.memory)} {beside}"
+        if self.cpu_carried is None or self.memory_carried is None:
+            return f"{needs}; too little {what} is free: {fit}"
+        carried = beside_gpus(self.cpu_carried, self.memory_carried)
+        return f"{needs}, which carry {carried}, and no job leaves for more; too little {what} is free: {fit}"
 
 
 class Topology(Reason, frozen=True, tag="topology"):
@@ -262,6 +286,42 @@ class GuaranteeFragmented(Reason, frozen=True, tag="guarantee-fragmented"):
         return f"{left}, this job needs {self.wanted} of them in a shape that is not free: a guarantee is a count"
 
 
+ProtectedBy = Literal["minRuntime", "coolDown", "evictionsPerDay", "minGain", "perRound", "disruptionBudget"]
+"""The field of the policy that protects a job; disruptionBudget: a PodDisruptionBudget of Kubernetes, which is not in it."""
+
+
+class Protected(Reason, frozen=True, tag="protected"):
+    """It may have what others hold, and these may not be evicted yet: `job` is the one that is protected the longest.
+
+    `until`: from then on it may be; None: nobody knows. Where the waiting job is inside its guarantee that is no later than its
+    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects.
+    """
+
+    by: ProtectedBy
+    job: JobName
+    priority_class: str = ""
+    until: Instant | None = None
+    origin: str = ""
+    more: int = 0
+
+    def __str__(self) -> str:
+        others = f" and {count(self.more, 'other')}" if self.more else ""
+        would, where = f"evicting {self.job}{others} would make room, and", at(self.origin)
+        until = f" until {self.until}" if self.until is not None else ""
+        match self.by:
+            case "minGain":
+                ends = f"; that counts{until}" if until else ""
+                return f"{would} give up more GPUs than minGain{where} allows{ends}"
+            case "perRound":
+                return f"{would} perRound{where} allows no more evictions{until}"
+            case "disruptionBudget":
+                return f"{would} a PodDisruptionBudget does not allow it now{until}"
+            case _:
+                of_class = f" of class {self.priority_class}" if self.priority_class else ""
+                them = "them" if self.more else "it"
+                return f"{would} {self.by}{of_class}{where} protects {them}{until or ' for as long as it runs'}"
+
+
 class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
     """It fits and nothing outranks it: the round ran out of its budget before it found the place."""
 
@@ -288,6 +348,7 @@ AnyReason = (
     | FallbackLater
     | EntitledDemandFirst
     | GuaranteeFragmented
+    | Protected
     | RoundCutShort
     | UnknownName
     | ClassNotAllowed

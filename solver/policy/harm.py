@@ -7,13 +7,20 @@ from typing import Literal
 from solver.model.document import Document
 from solver.model.quantities import Duration
 
+TimedProtection = Literal["minRuntime", "coolDown", "evictionsPerDay"]
+"""What protects a running job for a while, by its name in a PriorityClass."""
+
 
 class Protection(Document, frozen=True):
-    """What keeps a running job from being evicted for a while, unless a guarantee has waited for too long."""
+    """What keeps a running job from being evicted for a while, unless a guarantee has waited for too long.
+
+    `origin` is the place in Git (`file:line`), for messages only.
+    """
 
     min_runtime: Duration = Duration(300_000)
     cool_down: Duration = Duration(0)
     evictions_per_day: int | None = None
+    origin: str = ""
 
 
 class Evictions(Document, frozen=True):
@@ -24,6 +31,7 @@ class Evictions(Document, frozen=True):
     asking and making a job end. `job_cost`: what evicting a job costs beside what it loses, in GPU-time; less of it for one that
     holds less than a GPU. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
     `moves_per_round`: most jobs that one round moves elsewhere to make room; they count among those of `per_round`.
+    `origin` is the place in Git (`file:line`), for messages only.
     """
 
     per_round: int | None = None
@@ -33,6 +41,7 @@ class Evictions(Document, frozen=True):
     back_off: Duration = Duration(60_000)
     moves_per_round: int = 4
     job_cost: Duration = Duration(0)
+    origin: str = ""
 
 
 Rule = Literal["drain", "converge", "return"]

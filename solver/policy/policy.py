@@ -14,6 +14,7 @@ from solver.model.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, Placemen
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
+from solver.policy.host_share import HostQuota, HostShare, Resource, resource_of
 from solver.policy.images import ImagePolicy
 from solver.policy.ordering import Ordering
 from solver.policy.reservation import DeclaredReservation
@@ -26,6 +27,8 @@ Scope = Literal["queue", "cluster"]
 """Where a priority value compares: among the jobs of one queue, or with those of scope cluster in all queues too."""
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 """Whether a queue lets jobs start: `Hold` starts no more; what runs stays. `HoldAndDrain` has it leave as well."""
+GpuNodesFor = Literal["all-jobs", "gpu-jobs"]
+"""Whose tasks may be on nodes that have GPUs: everybody's, or those of jobs that ask for some."""
 Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
 
@@ -59,7 +62,8 @@ class Queue(Document, frozen=True):
 
     `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
     `ordering` unset is that of the queue above; a root's is by priority, not strict.
-    `convergence` unset is what the queue above says, at the top the SchedulingPolicy.
+    `convergence` unset is what the queue above says, at the top the SchedulingPolicy. `host_quota`: what it may hold of CPU and
+    memory. `pools`: the only pools that its jobs, and those below it, may be on; unset: any that the queue above may use.
     """
 
     name: QueueName
@@ -74,6 +78,12 @@ class Queue(Document, frozen=True):
     convergence: Convergence | None = None
     access: QueueAccess = QueueAccess()
     origin: str = ""
+    host_quota: tuple[HostQuota, ...] = ()
+    pools: tuple[str, ...] | None = None
+
+    def host_quota_for(self, resource: Resource) -> HostQuota | None:
+        """The entry for CPU or memory, if there is one."""
+        return next((entry for entry in self.host_quota if resource_of(entry) == resource), None)
 
     def quota_for(self, gpu_type: GpuType) -> Quota | None:
         """The entry for a type, if there is one."""
@@ -89,6 +99,7 @@ class PriorityClass(Document, frozen=True):
     `aging_per_hour`: bands of order that a job moves up for each hour it waits.
     `default_time_limit` holds for jobs that state none of their own, and so do `fallback_after` (None: what the policy says),
     `placement` (None: replicas of services are spread, gangs packed) and, of interactive jobs, `idle_limit` (None: none).
+    `pools`: the only pools that jobs of the class may be on; None: any that their queue may use.
     """
 
     name: str
@@ -104,6 +115,7 @@ class PriorityClass(Document, frozen=True):
     protection: Protection = Protection()
     origin: str = ""
     idle_limit: Duration | None = None
+    pools: tuple[str, ...] | None = None
 
 
 SolverMode = Literal["production", "exact"]
@@ -143,6 +155,8 @@ class SchedulingPolicy(Document, frozen=True):
     `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (policy/type_weights).
     `keep_rounds`: for how long the record of a round is kept; None: for ever. `logs`: how large logs of tasks get.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
+    `host_share`: what a GPU carries of CPU and memory, for pools where that is not an equal part (policy/host_share).
+    `gpu_nodes_for`: which jobs may be on nodes that have GPUs.
     """
 
     default_priority_class: str = ""
@@ -164,6 +178,8 @@ class SchedulingPolicy(Document, frozen=True):
     duration_quantile: float = 0.9
     solver: SolverLimits = SolverLimits()
     origin: str = ""
+    host_share: tuple[HostShare, ...] = ()
+    gpu_nodes_for: GpuNodesFor = "all-jobs"
 
 
 class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
@@ -246,8 +262,12 @@ def policy_of(
     """Sort documents into a policy. Whether they make sense together is checked where documents are read."""
     return Policy(
         tuple(sorted((_sorted_inside(queue) for queue in queues), key=lambda queue: queue.name)),
-        tuple(sorted(priority_classes, key=lambda known: known.name)),
-        msgspec.structs.replace(scheduling, gpu_types=by_name(scheduling.gpu_types)),
+        tuple(sorted(map(_class_sorted_inside, priority_classes), key=lambda known: known.name)),
+        msgspec.structs.replace(
+            scheduling,
+            gpu_types=by_name(scheduling.gpu_types),
+            host_share=tuple(sorted(scheduling.host_share, key=lambda known: known.pool)),
+        ),
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),
         tuple(sorted(mig, key=lambda known: known.name)),
         tuple(sorted((_sorted_names(known) for known in reservations), key=lambda known: known.name)),
@@ -272,11 +292,17 @@ def _sorted_names(reservation: DeclaredReservation) -> DeclaredReservation:
     )
 
 
+def _class_sorted_inside(known: PriorityClass) -> PriorityClass:
+    return msgspec.structs.replace(known, pools=None if known.pools is None else tuple(sorted(known.pools)))
+
+
 def _sorted_inside(queue: Queue) -> Queue:
     classes = queue.priority_classes
     return msgspec.structs.replace(
         queue,
         quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)),
+        host_quota=tuple(sorted(queue.host_quota, key=resource_of)),
+        pools=None if queue.pools is None else tuple(sorted(queue.pools)),
         priority_classes=None if classes is None else tuple(sorted(classes)),
         access=QueueAccess(tuple(sorted(queue.access.submitters)), tuple(sorted(queue.access.admins))),
     )
@@ -293,17 +319,26 @@ _UNREAD_BY_ROUNDS = {
 
 def _without_origins(policy: Policy) -> Policy:
     def bare(document: Document) -> Document:
-        return msgspec.structs.replace(document, origin="")
+        # One without a place stays the very same: a default is left out of what is digested.
+        return msgspec.structs.replace(document, origin="") if getattr(document, "origin", "") else document
 
+    classes = (msgspec.structs.replace(known, protection=bare(known.protection)) for known in policy.priority_classes)
+    scheduling = msgspec.structs.replace(policy.scheduling, evictions=bare(policy.scheduling.evictions))
     queues = tuple(
-        msgspec.structs.replace(queue, origin="", access=QueueAccess(), quota=tuple(map(bare, queue.quota)))
+        msgspec.structs.replace(
+            queue,
+            origin="",
+            access=QueueAccess(),
+            quota=tuple(map(bare, queue.quota)),
+            host_quota=tuple(msgspec.structs.replace(entry, origin="") for entry in queue.host_quota),
+        )
         for queue in policy.queues
     )
     return msgspec.structs.replace(
         policy,
         queues=queues,
-        priority_classes=tuple(bare(known) for known in policy.priority_classes),
-        scheduling=msgspec.structs.replace(policy.scheduling, origin="", **_UNREAD_BY_ROUNDS),
+        priority_classes=tuple(map(bare, classes)),
+        scheduling=msgspec.structs.replace(scheduling, origin="", **_UNREAD_BY_ROUNDS),
         sharing=tuple(bare(known) for known in policy.sharing),
         mig=tuple(bare(known) for known in policy.mig),
         reservations=tuple(bare(known) for known in policy.reservations),

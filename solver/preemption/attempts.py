@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.pledges import NOTHING, Pledged
-from solver.placement.placement import place
-from solver.placement.starts import JobStart
+from solver.placement.placement import PlacedGang, place
+from solver.placement.starts import JobStart, held_by
 from solver.preemption.counting import says_it_all
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.strict_queues import Lines
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom
-from solver.quota.users import UserRoom
+from solver.quota.host_shares import sum_of, tasks_with_shapes
+from solver.quota.users import HostLine, UserRoom
 from solver.quota.vacated import Leaving, allows, lies_inside
-from solver.quota.victims import Victim
+from solver.quota.victims import Holder, Victim
 
 
 @dataclass(slots=True)
@@ -54,7 +57,7 @@ class Attempts:
     def attempt(self, request: PlacementRequest, victims: Collection[Victim]) -> PreemptionResult | None:
         """The preemptor served once these have left; None where it is not inside its share then, or finds no place."""
         victims, room = self.evictable.rules.with_all_parts(tuple(victims)), self.soon
-        if not self.may(request, charges_of(victims)):
+        if not self.may(request, charges_of(victims), self.beside_of([victim.holder for victim in victims])):
             return None
         draining = room.partitions.draining(self.room.partitions) if request.drains else None
         with room.trying() as before:
@@ -67,23 +70,65 @@ class Attempts:
             if placed is None:
                 return None
             pledged = placed.pledged(before, narrowed)
+            if not self._has_free_beyond_share(request, victims, placed, narrowed):
+                return None
         if pledged and not (request.drains and all(self._may_become(*known) for known in pledged)):
             return None
         return PreemptionResult(request, victims, placed, pledged=pledged)
+
+    def _has_free_beyond_share(
+        self, request: PlacementRequest, victims: Collection[Victim], placed: PlacedGang, room: FreeCapacity
+    ) -> bool:
+        """Whether what a preemptor asks for beyond what its GPUs carry is free, though none leaves that has no GPUs.
+
+        `room`: once all have left, and the preemptor has its place.
+        """
+        host, spec, option = self.evictable.rules.host.shares, request.candidate.job.spec, request.option
+        alone = [
+            victim.holder.job for victim in victims if not victim.holder.gpus and host.is_beside_gpus(victim.holder.job)
+        ]
+        if not alone or not host.asks_beyond(spec, option):
+            return True
+        left, rights = defaultdict[int, HostUse](HostUse), defaultdict[int, HostUse](HostUse)
+        for job in alone:
+            for task, shape in tasks_with_shapes(job):
+                left[room.index[task.node]] = left[room.index[task.node]].plus(
+                    HostUse(int(shape.cpu), int(shape.memory))
+                )
+        for task, shape in held_by(spec, option, placed.tasks):
+            node = room.index[task.node]
+            rights[node] = rights[node].plus(host.claim(shape, room.nodes[node].pool))
+        return all(
+            gone.cpu <= int(room.free_cpu[node]) + rights[node].cpu
+            and gone.memory <= int(room.free_memory[node]) + rights[node].memory
+            for node, gone in left.items()
+            if node in rights
+        )
 
     def _may_become(self, node: NodeName, device: DeviceId) -> bool:
         """Whether a GPU may be promised as what it is not: work may have to leave it, or none is there."""
         number, partitions = self.room.index[node], self.room.partitions
         return partitions.rules[number].drains or partitions.is_idle(number, device)
 
-    def may(self, request: PlacementRequest, leaving: Leaving) -> bool:
-        """Whether the preemptor would be inside its share, and below all limits, once this is charged less."""
-        return self.lies_inside(request, leaving) and self.is_below_limits(request, leaving)
+    def beside_of(self, holders: Collection[Holder]) -> Mapping[HostLine, int]:
+        """What these hold of CPU and memory below each max of them."""
+        caps, found = self.users.caps, dict[HostLine, int]()
+        for holder in holders if caps.host_max else ():
+            beside = sum_of(shape for _, shape in tasks_with_shapes(holder.job))
+            for line, amount in caps.host_charges(holder.job.spec.queue, beside):
+                found[line] = found.get(line, 0) + amount
+        return found
 
-    def is_below_limits(self, request: PlacementRequest, leaving: Leaving) -> bool:
-        """Whether no limit would forbid what the preemptor asks for, once this is charged less."""
+    def may(self, request: PlacementRequest, leaving: Leaving, beside: Mapping[HostLine, int] | None = None) -> bool:
+        """Whether the preemptor would be inside its share, and below all limits, once this is charged less."""
+        return self.lies_inside(request, leaving) and self.is_below_limits(request, leaving, beside)
+
+    def is_below_limits(
+        self, request: PlacementRequest, leaving: Leaving, beside: Mapping[HostLine, int] | None = None
+    ) -> bool:
+        """Whether no limit would forbid what the preemptor asks for, once this is charged less; `beside`: CPU and memory."""
         candidate, option = request.candidate, request.option
-        if self.users.blocking(candidate.job, option.charge) or self.lines.blocker(candidate, option):
+        if self.users.blocking(candidate.job, option.charge, leaving=beside) or self.lines.blocker(candidate, option):
             return False
         return allows(self.headroom, candidate.job.spec.queue, option.charge, leaving)
 
@@ -133,7 +178,7 @@ class Attempts:
             self.headroom = self.headroom.under(self.headroom.shares.beside([(start.queue, start.charge)]))
         else:
             self.headroom.take(start.queue, start.charge)
-        self.users.take(start.candidate.job, start.charge)
+        self.users.take(start.candidate.job, start.charge, start.beside)
         self.lines.start(start.candidate)
 
     def charge_less(self, victims: Collection[Victim]) -> None:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.reserved_view import seen
 from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import Job, JobName, QueueName
-from solver.placement.placement import PlacedGang, least_tasks
+from solver.placement.placement import PlacedGang, has_place, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
@@ -29,10 +30,12 @@ from solver.preemption.fewest import Fewest
 from solver.preemption.givers import Givers, VictimSet
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
-from solver.preemption.unserved import Unserved
+from solver.preemption.unserved import Alike, Unserved
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.fairshare import fairer, only_above_shares
+from solver.quota.host_guarantees import HeldAlone
+from solver.quota.users import beside_least
 from solver.quota.vacated import Tier, holds_more
 from solver.quota.victims import PreemptorJob
 
@@ -41,7 +44,8 @@ from solver.quota.victims import PreemptorJob
 class Preemptor:
     """Evictions of one round. `attempts`: what is left to give, and what it would do.
 
-    `gone`: jobs that this round has asked to leave, or to shrink. `displacing`: preemptors that got something though their queue
+    `gone`: jobs that this round has asked to leave, or to shrink. `strictly`: no more GPUs leave for a preemptor than it gets,
+    as the program has it wherever that serves it. `displacing`: preemptors that got something though their queue
     holds more than its share, by lower work, which stands behind them; each with its tier.
     """
 
@@ -53,6 +57,7 @@ class Preemptor:
     starts: list[JobStart] = field(default_factory=list)
     promises: list[NewNomination] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
+    strictly: bool = False
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
     _firm_before: Counter[QuotaLine] | None = None
@@ -79,23 +84,21 @@ class Preemptor:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
         alike = (candidate.likeness, tier, preemptor.overdue)
-        if (candidate.inside_only and tier == "fair") or self._unserved.fails_again(candidate, alike):
+        if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(
+            candidate, alike
+        ):
             return
         self._refused = False
-        requests = self._wishes(candidate, preemptor, tier)
-        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
-        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
-        found, claimed = self._as_it_is(allowed or self._firm(candidate, tier))
-        if found is None and not inside:
-            found, claimed = self._before_lower_work(requests, preemptor)
-        if requests and found is None:
-            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
+        if not preemptor.has_gpus:
+            self._serve_without_gpus(candidate, preemptor, tier, alike)
+            return
+        found, claimed = self._find(candidate, preemptor, tier)
         if found is None:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
         self.give(found, claimed)
 
-    def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> None:
+    def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
         """Start a job where it can now, else promise it its devices. `claimed`: the room in which its place is taken already."""
         request = found.request
         start = JobStart(request.candidate, request.option, found.placed, least_tasks(request.candidate.job.spec))
@@ -104,6 +107,54 @@ class Preemptor:
         else:
             self.promises.append(NewNomination(start, found.victims, request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
+        return start
+
+    def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
+        """What a preemptor would get, without giving it that; None: nothing."""
+        if candidate.inside_only and tier == "fair":
+            return None
+        with self.attempts.room.trying(), self.attempts.soon.trying():
+            return self._find(candidate, self.preemptor(candidate, tier), tier)[0]
+
+    def _find(
+        self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier
+    ) -> tuple[PreemptionResult | None, FreeCapacity | None]:
+        """What a preemptor gets with the least harm, and in which room its place is taken already."""
+        requests = self._wishes(candidate, preemptor, tier)
+        inside = [request for request in requests if self.attempts.lies_inside(request, {})]
+        allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
+        found, claimed = self._as_it_is(allowed or self._firm(candidate, tier))
+        if found is None and not inside:
+            found, claimed = self._before_lower_work(requests, preemptor)
+        if requests and found is None:
+            found = next(self._with_harm(requests, allowed, preemptor, tier), None)
+        return found, claimed
+
+    def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
+        """Have work leave that has no GPUs either: what is borrowed by others, for a job inside what its queue is guaranteed of CPU
+        and memory; else lower work of its queue, once all who wait for GPUs have been served.
+        """
+        guarantees = self.attempts.evictable.rules.host_guarantees.beside_more(self._promised_without_gpus())
+        is_inside = guarantees.lies_inside(HeldAlone(preemptor.job.spec.queue, beside_least(preemptor.job.spec)))
+        if is_inside != (tier == "entitled"):
+            return
+        side = self.givers.everybody(preemptor, straddling=False) if is_inside else self.givers.own(preemptor)
+        for option in candidate.options:
+            request = PlacementRequest(candidate, option, "entitled")
+            fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
+            if fits and self.attempts.is_below_limits(request, {}):
+                return  # what is free, or will be, is left to all who wait
+            found = Fewest(self.attempts).find_without_gpus(request, side)
+            if found and self._keeps_to_limits(found, preemptor):
+                self.give(found, None)
+                return
+        self._unserved.add(candidate, alike, was_refused=False)
+
+    def _promised_without_gpus(self) -> Iterator[HeldAlone]:
+        """What jobs without GPUs were promised in this round."""
+        for promise in self.promises:
+            if not any(promise.start.charge.values()):
+                yield HeldAlone(promise.start.queue, promise.start.beside)
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
@@ -197,7 +248,9 @@ class Preemptor:
         """
         headroom, users, lines = self.attempts.headroom, self.attempts.users, self.attempts.lines
         fits = self.attempts.room.has_free(start.held) and headroom.allows(start.queue, start.charge)
-        blocked = users.blocking(start.candidate.job, start.charge) or lines.blocker(start.candidate, start.option)
+        blocked = users.blocking(start.candidate.job, start.charge, start.beside) or lines.blocker(
+            start.candidate, start.option
+        )
         if not fits or blocked:
             return False
         if start.inside_only and not headroom.entitled.holds(start.queue, start.charge):
@@ -263,8 +316,8 @@ class Preemptor:
 
         For a fair share first what queues hold above theirs; then any whose leaving alone would do.
         """
-        min_gain = self.policy.scheduling.evictions.min_gain
-        if not preemptor.overdue and min_gain:
+        min_gain = self._min_gain(preemptor)
+        if min_gain:
             side = self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
         if request.tier == "entitled":
             yield side
@@ -278,9 +331,13 @@ class Preemptor:
         """
         if self.may_reclaim(preemptor, tier):
             straddling = tier == "entitled"
+            everybody = self.givers.everybody(preemptor, straddling=straddling)
+            if preemptor.exceeds:
+                # What it asks for beyond its GPUs' share may come free with GPUs alone.
+                yield self.givers.with_gpus(everybody)
             if straddling:
                 yield self.givers.own_inside_last(preemptor, straddling=True)
-            yield self.givers.everybody(preemptor, straddling=straddling)
+            yield everybody
         yield self.givers.own(preemptor)
 
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
@@ -307,7 +364,10 @@ class Preemptor:
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue)
         overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
-        return PreemptorJob(job, known.value if known else 0, overdue)
+        carried = self.attempts.evictable.rules.host.shares
+        exceeds = any(carried.asks_beyond(job.spec, option) for option in candidate.options)
+        has_gpus = any(sum(option.charge.values()) for option in candidate.options)
+        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
@@ -317,7 +377,8 @@ class Preemptor:
         gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
         may = _is_gpu_for_gpu(found, gained) and self._has_right(found)
-        return may and (preemptor.overdue or (within_round and gained >= limits.min_gain * given_up))
+        within = preemptor.overdue or within_round
+        return may and within and gained >= self._min_gain(preemptor) * given_up
 
     def _has_right(self, found: PreemptionResult) -> bool:
         """Whether it may take from other queues: one that holds more than its share gains no right by its own work's leaving."""
@@ -330,6 +391,11 @@ class Preemptor:
         held = self.attempts.headroom
         makes_room = {kind: milli for kind, milli in own.items() if not holds_more(held, tier, queue, kind)}
         return self.attempts.lies_inside(found.request, {queue: makes_room})
+
+    def _min_gain(self, preemptor: PreemptorJob) -> float:
+        """GPUs that a preemptor gains for each GPU its victims give up, at least; 0: any number."""
+        gain = 0.0 if preemptor.overdue else self.policy.scheduling.evictions.min_gain
+        return max(gain, 1.0) if self.strictly else gain
 
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""

@@ -9,6 +9,7 @@ Whether work of another queue may be taken back depends on the two queues alone,
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from math import inf
 
@@ -38,6 +39,7 @@ class EvictionCandidates:
     allocations: AllocationTable = field(init=False)
     _priority: Ints = field(init=False)
     _lost_gpu_s: Floats = field(init=False)
+    _harm_gpu_s: Floats = field(init=False)
     _preemptible: Mask = field(init=False)
     _evictable: Mask = field(init=False)
     _protected: Mask = field(init=False)
@@ -52,20 +54,14 @@ class EvictionCandidates:
         rules = self.rules
         self.allocations = allocations = rules.allocations
         holders, gangs, gang = allocations.holders, allocations.bases, allocations.gang
-
-        def by_holder(judge: Callable[[Holder], bool]) -> Mask:
-            found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
-            return found
-
-        leaves = by_holder(lambda holder: holder.job.leaves != "not")
-        self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
-        self._evictable = leaves & by_holder(lambda holder: holder.evictable)
-        self._protected = by_holder(lambda holder: protected(holder.job, holder.priority_class.protection, rules.now))
+        self._judge()
         self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
         # How protected it is from its own queue up to each depth.
         self._standing = np.maximum.accumulate(rules.standing[:, ::-1], axis=1)[:, ::-1]
         lost_ms = np.array([unsaved_ms(holder.job, rules.now) + rules.restart_cost for holder in gangs], dtype=np.int64)
         self._lost_gpu_s = allocations.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
+        # What work without GPUs loses counts as that of the GPUs whose share it holds.
+        self._harm_gpu_s = rules.host.milli / MILLI_PER_GPU * lost_ms[gang] / 1000
         ranks = np.array([rules.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
         self._gpus = _gpus_at_most(allocations)
         by_harm, places = self._by_harm(ranks[gang]), rules.precedence.places
@@ -77,10 +73,31 @@ class EvictionCandidates:
             first = means * len(holders)
             self._place[means, by_turn if means == TURN else by_harm] = np.arange(first, first + len(holders))
 
+    def _judge(self) -> None:
+        """By number, who may be evicted at all, and who is protected for a while."""
+        rules, gangs, gang = self.rules, self.allocations.bases, self.allocations.gang
+
+        def by_holder(judge: Callable[[Holder], bool]) -> Mask:
+            found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
+            return found
+
+        lifted = "disruptionBudget" in rules.without
+        leaves = by_holder(lambda holder: holder.job.leaves != "not" or lifted)
+        self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
+        self._evictable = leaves & by_holder(lambda holder: holder.evictable)
+        self._protected = by_holder(lambda holder: protected(holder.job, rules.protection(holder), rules.now))
+
+    def under(self, rules: EvictionRules) -> EvictionCandidates:
+        """The same by other protections, those of another time: what evictions cost stays as it is."""
+        other = copy(self)
+        other.rules, other._known = rules, {}
+        other._judge()
+        return other
+
     def _by_harm(self, ranks: Floats) -> Ints:
         """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
         held = self.allocations
-        order: Ints = np.lexsort((held.by_name, -held.place, held.gpus, self._lost_gpu_s, ranks))
+        order: Ints = np.lexsort((held.by_name, -held.place, held.gpus, self._harm_gpu_s, ranks))
         return order
 
     @property
@@ -93,6 +110,10 @@ class EvictionCandidates:
         if self._freeing is None:
             self._freeing = ReleasedCapacity(self.allocations.gangs, room, self.kept)
         return self._freeing
+
+    def harm_gpu_s(self, number: int) -> float:
+        """What evicting a holder throws away, in GPU-seconds; without GPUs, of those whose share of CPU or memory it holds."""
+        return float(self._harm_gpu_s[number])
 
     def gpus_of(self, leaving: Mask) -> dict[GpuType, int]:
         """By type at most how many GPUs nobody has any part of any more once these have left."""
@@ -124,11 +145,13 @@ class EvictionCandidates:
             # What a gang holds beyond its minima yields to the minima of others of its value, too.
             is_part = self.allocations.base[own] != own
             lower = self._priority[own] < preemptor.base_priority + is_part
-            below = own[self._preemptible[own] & lower]
+            # No GPU leaves for work without GPUs.
+            yields = self._preemptible[own] & (preemptor.has_gpus | self.rules.host.alone[own])
+            below = own[yields & lower]
             found = [self._place[PREEMPT, below if preemptor.overdue else below[~self._protected[below]]]]
             if self._takes_turn(preemptor):
                 # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
-                others = own[self._preemptible[own] & ~lower]
+                others = own[yields & ~lower]
                 name, holders = preemptor.job.name, self.allocations.holders
                 later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
                 turns = np.array(later, dtype=np.int64)
@@ -139,7 +162,8 @@ class EvictionCandidates:
     def likeness(self, preemptor: PreemptorJob) -> object:
         """The same for preemptors for whom the same may have to leave."""
         turn = preemptor.job.name if self._takes_turn(preemptor) else None
-        return preemptor.job.spec.queue, preemptor.base_priority, preemptor.overdue, turn
+        claims = preemptor.overdue, preemptor.exceeds, preemptor.has_gpus
+        return preemptor.job.spec.queue, preemptor.base_priority, claims, turn
 
     def _takes_turn(self, preemptor: PreemptorJob) -> bool:
         return preemptor.job.name in self.rules.precedence.in_turn
@@ -148,13 +172,17 @@ class EvictionCandidates:
         own = self.allocations.own[queue]
         return np.arange(own.start, own.stop)
 
-    def beside(self, branch: QueueName, *, overdue: bool, straddling: bool = True) -> Ints:
+    def beside(
+        self, branch: QueueName, *, overdue: bool, straddling: bool = True, exceeds: bool = False, has_gpus: bool = True
+    ) -> Ints:
         """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
 
         So whoever comes from that branch may have the same; all branches of a path together have all other queues beside them.
-        `straddling` False: nobody who is in part inside a guarantee.
+        `straddling` False: nobody who is in part inside a guarantee. `exceeds`: the preemptor asks for more CPU or memory than its
+        GPUs carry; then it takes nothing from jobs that hold more than theirs carry, and are inside their guarantees by GPUs.
+        `has_gpus` False: the preemptor has no GPUs, so nobody leaves for it that has some.
         """
-        key = (branch, overdue, straddling)
+        key = (branch, overdue, straddling, exceeds, has_gpus)
         if key not in self._known:
             path, below = self.rules.tree.path(branch), self.allocations.below
             around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
@@ -162,11 +190,14 @@ class EvictionCandidates:
                 [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
             )
             may = self._evictable[numbers] if overdue else (self._evictable & ~self._protected)[numbers]
-            numbers = numbers[may]
+            numbers = numbers[may & (has_gpus | self.rules.host.alone[numbers])]
             standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
             found = [self._place[RECLAIM, numbers[standing == BORROWED]]]
             if straddling:
-                found.append(self._place[STRADDLE, numbers[(standing == STRADDLES) & self._preemptible[numbers]]])
+                crosses = standing == STRADDLES
+                if not exceeds:
+                    crosses |= self.rules.host.exceeds[numbers] & (standing != BORROWED)
+                found.append(self._place[STRADDLE, numbers[crosses & self._preemptible[numbers]]])
             self._known[key] = np.sort(np.concatenate(found))
         return self._known[key]
 

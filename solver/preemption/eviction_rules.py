@@ -6,25 +6,33 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from solver.model.arrays import Ints
 from solver.model.quantities import Duration, Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
+from solver.policy.harm import Protection
 from solver.policy.policy import Policy
 from solver.policy.precedence import Precedence
 from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
 from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Shares
-from solver.quota.victims import BORROWED, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
+from solver.quota.host_guarantees import HostGuarantees, host_guarantees_of
+from solver.quota.host_shares import HostBorrowing, HostShares
+from solver.quota.victims import BORROWED, INSIDE, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
-    `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS.
+    `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
+    work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory. `host`: what
+    is held of both beyond what GPUs carry; `host_guarantees`: what is left for work without GPUs.
+    `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these.
     """
 
     now: Instant
@@ -34,6 +42,9 @@ class EvictionRules:
     ranks: Mapping[tuple[QueueName, int], int]
     restart_cost: Duration
     precedence: Precedence
+    host: HostBorrowing
+    host_guarantees: HostGuarantees
+    without: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
@@ -45,12 +56,26 @@ class EvictionRules:
         ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
         restart_cost = policy.scheduling.evictions.restart_cost
         standing = borrowing_of(allocations, shares).max(axis=1, initial=BORROWED)
-        return cls(snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, shares.precedence)
+        carried = HostShares.of(snapshot.nodes, policy.scheduling.host_share)
+        host = HostBorrowing.of(allocations, carried, kept)
+        standing[~allocations.leave[allocations.base].astype(bool)] = INSIDE
+        standing[host.alone] = BORROWED
+        inside, host_guarantees = host_guarantees_of(snapshot, allocations, shares.tree)
+        standing[sorted(inside)] = INSIDE
+        precedence = shares.precedence
+        return cls(
+            snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, precedence, host, host_guarantees
+        )
 
     @property
     def holders(self) -> tuple[Holder, ...]:
         """All of them, by number."""
         return self.allocations.holders
+
+    def protection(self, holder: Holder) -> Protection:
+        """What keeps it from being evicted for a while."""
+        stated = holder.priority_class.protection
+        return msgspec.structs.replace(stated, evictions_per_day=None) if "evictionsPerDay" in self.without else stated
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""

@@ -51,6 +51,13 @@ class Fewest:
         found = attempts.attempt(request, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
 
+    def find_without_gpus(self, request: PlacementRequest, side: VictimSet) -> PreemptionResult | None:
+        """The same for a preemptor without GPUs: only jobs make room that have none either, on nodes where it may be."""
+        matters = self._mattering(request)[self.attempts.evictable.holders_of(side.places)]
+        victims = [self.attempts.evictable.victim(place) for place in side.places[matters].tolist()]
+        found = self.attempts.attempt(request, victims) if victims else None
+        return found and self._spare(self._shortest(found, victims)[1])
+
     def _with_parts(self, found: PreemptionResult, places: Ints, countable: Mask) -> PreemptionResult:
         """What was found by counting, or less harmful victims some of which hold parts of GPUs."""
         worst = max((self._place_of(victim) for victim in found.victims), default=-1)

@@ -89,7 +89,14 @@ class Givers:
         def found() -> Ints:
             branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
             others = [
-                self.evictable.beside(branch, overdue=preemptor.overdue, straddling=straddling) for branch in branches
+                self.evictable.beside(
+                    branch,
+                    overdue=preemptor.overdue,
+                    straddling=straddling,
+                    exceeds=preemptor.exceeds,
+                    has_gpus=preemptor.has_gpus,
+                )
+                for branch in branches
             ]
             return np.sort(np.concatenate([self.evictable.of_its_own(preemptor), *others]))
 
@@ -130,7 +137,7 @@ class Givers:
                     fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
                 for line in self._at_share(headroom, queue, gpu_type):
                     fair[held.below[line.queue]] &= ~held.has[held.below[line.queue], number]
-                may &= fair
+                may &= fair | self.evictable.rules.host.alone
         return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
 
     def _at_share(self, headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType) -> Iterator[QuotaLine]:
@@ -163,6 +170,12 @@ class Givers:
                     above = used - headroom.shares.fair.get(line, 0)
                     kept[there] = _first_within(charge[there], above)
         return side._replace(places=side.places[kept])
+
+    def with_gpus(self, side: VictimSet) -> VictimSet:
+        """Of some who may give way those that have GPUs."""
+        return side._replace(
+            places=side.places[~self.evictable.rules.host.alone[self.evictable.holders_of(side.places)]]
+        )
 
     def no_larger(self, side: VictimSet, most: int) -> VictimSet:
         """Of some who may give way those with whom no more leaves than so much, in milli-GPU."""

@@ -15,6 +15,8 @@ from solver.policy.harm import Rule
 from solver.policy.policy import Policy
 from solver.preemption.departures import RuleEviction
 from solver.preemption.new_nomination import NewNomination
+from solver.quota.dominance import HostUse
+from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.victims import MEANS, Means, Victim
 
 
@@ -44,6 +46,13 @@ class PlannedEviction:
     def gpus(self) -> MilliGpu:
         """GPUs given up."""
         return MilliGpu(sum(task.gpus for task in self.tasks))
+
+    @property
+    def beside(self) -> HostUse:
+        """CPU and memory given up."""
+        gone = {(task.group, task.index) for task in self.tasks}
+        shapes = (shape for task, shape in tasks_with_shapes(self.job) if (task.group, task.index) in gone)
+        return sum_of(shapes)
 
     @property
     def keeps(self) -> MilliGpu:

@@ -22,7 +22,10 @@ from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import leave
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.host_shares import sum_of, tasks_with_shapes
+from solver.quota.users import HostLine, UserRoom
 from solver.quota.vacated import Tier
 from solver.quota.victims import Victim
 
@@ -100,19 +103,47 @@ class SparedVictims:
             placed[known.job.name] = found
             if view is not soon:
                 soon.occupy(replace(start, placed=found).held)
-        return [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
+        moved = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
+        return moved if self._keep_to_host_shares(moved, soon) else None
+
+    def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
+        """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
+        host, left, rights = self.evictable.rules.host.shares, Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+        for known in nominations:
+            spec, option = known.job.spec, known.start.option
+            # Those have a right to what such jobs leave for which some do.
+            for task, shape in known.start.held:
+                node = soon.index[task.node]
+                pool, exceeds = soon.nodes[node].pool, host.asks_beyond(spec, option)
+                claim = host.claim(shape, pool) if exceeds else HostUse(int(shape.cpu), int(shape.memory))
+                claim = claim if any(not victim.holder.gpus for victim in known.victims) else HostUse()
+                rights.update({(node, "cpu"): claim.cpu, (node, "memory"): claim.memory})
+            for victim in known.victims:
+                for task, shape in tasks_with_shapes(victim.holder.job) if not victim.holder.gpus else ():
+                    node = soon.index.get(task.node, -1)
+                    left.update({(node, "cpu"): int(shape.cpu), (node, "memory"): int(shape.memory)})
+        free = {"cpu": soon.free_cpu, "memory": soon.free_memory}
+        used = {soon.index[task.node] for known in nominations for task in known.start.placed.tasks}
+        return all(gone <= int(free[of][node]) + rights[node, of] for (node, of), gone in left.items() if node in used)
 
     def _are_lawful(self, nominations: Sequence[NewNomination]) -> bool:
         """Whether each may still have what it is promised: inside its shares, below all limits, and ahead of as much lower work."""
         gone = charges_of(victim for known in nominations for victim in known.victims)
         headroom = QuotaHeadroom(self.shares.without(gone.items()))
+        users, beside = UserRoom(self.shares.users), Counter[HostLine]()
+        for victim in (victim for known in nominations for victim in known.victims):
+            gave = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
+            beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
         given = [*((start, None) for start in self.starts), *((known.start, known.tier) for known in nominations)]
         for start, tier in given:
             if tier is not None and start.candidate.job.name not in self.displacing:
                 lines = headroom.entitled if tier == "entitled" else headroom.fair
                 if not lines.holds(start.queue, start.charge) or not headroom.allows(start.queue, start.charge):
                     return False
+            if users.blocking(start.candidate.job, start.charge, start.beside, beside):
+                return False
             headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge, start.beside)
         before = {known.job.name: known.victims for known in self.nominations}
         return all(
             known.victims == before[known.job.name] for known in nominations if known.job.name in self.displacing

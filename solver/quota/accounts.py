@@ -9,7 +9,7 @@ from solver.model.workload import Job, QueueName
 from solver.policy.tree import QuotaLine
 from solver.quota.dominance import HostUse, beside_wanted
 from solver.quota.entitlement import Charge, Shares, add_up_again
-from solver.quota.users import UserLine
+from solver.quota.users import CapLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Accounts:
     shares: Shares
     _used: dict[QuotaLine, int]
     _inside: dict[QuotaLine, int]
-    _used_by_user: dict[UserLine, int]
+    _used_by_user: dict[CapLine, int]
     _held_beside: dict[QueueName, HostUse]
 
     @classmethod
@@ -52,4 +52,6 @@ class Accounts:
             add_up_again(tree, lines, self.shares.guaranteed, self._used, self._inside)
             for user_line in self.shares.users.lines(job, (gpu_type,)):
                 self._used_by_user[user_line] = self._used_by_user.get(user_line, 0) + times * milli
+        for host_line, amount in self.shares.users.host_charges(queue, beside_wanted(job.spec)):
+            self._used_by_user[host_line] = self._used_by_user.get(host_line, 0) + times * amount
         self._held_beside[queue] = self._held_beside.get(queue, HostUse()).plus(beside_wanted(job.spec), times)

@@ -17,7 +17,7 @@ from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, Phase
-from solver.policy.harm import Protection
+from solver.policy.harm import Protection, TimedProtection
 from solver.policy.policy import Policy, PriorityClass
 from solver.quota.entitlement import Charge, charge_of_tasks
 
@@ -147,11 +147,16 @@ def holders_of(
 
 @dataclass(frozen=True, slots=True)
 class PreemptorJob:
-    """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer."""
+    """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer.
+
+    `exceeds`: it asks for more CPU or memory than its GPUs carry. `has_gpus`: it asks for some.
+    """
 
     job: Job
     base_priority: int
     overdue: bool
+    exceeds: bool = False
+    has_gpus: bool = True
 
 
 def protected(job: Job, protection: Protection, now: Instant) -> bool:
@@ -162,6 +167,28 @@ def protected(job: Job, protection: Protection, now: Instant) -> bool:
     if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
         return True
     return bool(job.evicted_at) and now < job.evicted_at[-1].after(protection.cool_down)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionEnd:
+    """What protects a running job the longest, and until when; None: nobody knows, or for as long as it runs."""
+
+    by: TimedProtection
+    until: Instant | None
+
+
+def protection_end(job: Job, protection: Protection, now: Instant) -> ProtectionEnd | None:
+    """When a job may be evicted; None: it may be now."""
+    ends = list[ProtectionEnd]()
+    runs_for = None if job.started_at is None else job.started_at.after(protection.min_runtime)
+    if runs_for is None or now < runs_for:
+        ends.append(ProtectionEnd("minRuntime", runs_for))
+    if job.evicted_at and now < job.evicted_at[-1].after(protection.cool_down):
+        ends.append(ProtectionEnd("coolDown", job.evicted_at[-1].after(protection.cool_down)))
+    most, lately = protection.evictions_per_day, [at for at in job.evicted_at if at.after(DAY) > now]
+    if most is not None and len(lately) >= most:
+        ends.append(ProtectionEnd("evictionsPerDay", lately[-most].after(DAY) if most else None))
+    return max(ends, key=lambda end: (end.until is None, end.until or 0), default=None)
 
 
 def lost_gpu_s(holder: Holder, now: Instant, restart_cost: Duration) -> float:

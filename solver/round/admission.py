@@ -24,7 +24,7 @@ from solver.model.workload import Job, JobSpec, QueueName, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
-from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason
+from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason, QuotaMax
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -40,6 +40,8 @@ from solver.queueing.entry import closed_to, on_hold
 from solver.quota.entitlement import Shares, shares_of
 from solver.quota.lending import Weights
 from solver.quota.options import OPTIONS_MAX, Option, options_of, served_alike
+from solver.quota.users import beside_least
+from solver.round.guarantees import host_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,17 @@ class Gate:
             if wanted > most:
                 origin = self._origin(line.queue, line.gpu_type)
                 return AboveMax(line.queue, line.gpu_type, most, wanted, origin, per_user=True)
+        beyond_host = next(self._above_host_max(spec), None)
+        if beyond_host is not None:
+            return beyond_host
         return None if self._has_place(spec, option) else self._never_fits(spec, option)
+
+    def _above_host_max(self, spec: JobSpec) -> Iterator[QuotaMax]:
+        """Where it needs more CPU or memory than a queue on its path may ever hold."""
+        users = self.shares.users
+        for line, wanted in users.host_charges(spec.queue, beside_least(spec)):
+            if wanted > users.most(line):
+                yield host_max(self.shares, line, 0, wanted)
 
     def _has_place(self, spec: JobSpec, option: Option) -> bool:
         """Whether it would find its place if nothing else ran; that does not depend on its queue, its class or its data."""

@@ -1,10 +1,12 @@
-"""What would fit instead: the nearest job to one that can never run, for each reason that rules it out."""
+"""What would help: a job that waits, and one that can never run, of which the nearest that could is named."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from solver.plan.hopes import what_would_help
 from solver.plan.mig_reasons import MigHasNoPeers
+from solver.plan.plan import Inadmissible, Verdict, Waits
 from solver.plan.reason import count
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
@@ -17,6 +19,17 @@ from solver.plan.refusals import (
 )
 
 OTHERWISE = "Change the job, or the policy that rules it out."
+
+
+def help_for(verdict: Verdict) -> tuple[str, ...]:
+    """What would help a job that does not start: one that waits, or one that can never run; () for all others."""
+    match verdict:
+        case Waits(reasons=reasons):
+            return what_would_help(reasons)
+        case Inadmissible(reasons=reasons):
+            return (what_would_fit(reasons),)
+        case _:
+            return ()
 
 
 def what_would_fit(reasons: Iterable[AnyReason]) -> str:

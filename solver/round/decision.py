@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
 
 import msgspec
 
@@ -13,7 +12,6 @@ from solver.capacity.free_resources import Reserved
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.pool_rules import PoolRules
 from solver.capacity.sharing import sharing_of
-from solver.milp.bounding import Bounding
 from solver.milp.optimiser import MonitoredOptimiser, Optimiser
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
@@ -37,6 +35,7 @@ def decide_with_evictions(
     departing: frozenset[JobName],
     reserved: Reserved,
     kept: RoundCache,
+    standing_back: Collection[JobName] = (),
 ) -> Decision:
     """Decide a round tier by tier. `departing`: jobs that are evicted in this round in any case.
 
@@ -47,15 +46,9 @@ def decide_with_evictions(
     room = FreeCapacity.of(snapshot, sharing.domain, mig, kept=kept)
     soon = soon_free(snapshot, sharing.domain, mig, room)
     room.reserved = soon.reserved = reserved
-    ground = RoundContext(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept)
+    ground = RoundContext(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept, standing_back)
     decision = RoundState.begin(ground, optimiser).end()
-    if len(candidates) > BOUNDED_WAITING_MAX:
-        return replace(decision, proof=None)
-    if optimiser is None or not decision.promises or decision.is_programmed:
-        return decision
-    served = decision.starts, decision.promises, decision.displacing
-    bounding = Bounding(snapshot, policy, candidates, shares, ground.evictable, room, soon, *served)
-    return replace(decision, proof=partial(bounding.proof, decision.certificate))
+    return replace(decision, proof=None) if len(candidates) > BOUNDED_WAITING_MAX else decision
 
 
 def certifying(decision: Decision, optimiser: MonitoredOptimiser | None) -> Callable[[], Certificate]:

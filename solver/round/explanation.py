@@ -14,7 +14,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import NodeName
 from solver.model.inflight import Reservation
 from solver.model.parts import owner_of
-from solver.model.quantities import Instant, MilliGpu
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.starts import JobStart
@@ -28,10 +28,13 @@ from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction
 from solver.queueing.demand import StartCandidate
+from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
+from solver.quota.host_shares import HostShares
 from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
+from solver.round.protections import LaterStart, RoundRemainder, later_starts
 from solver.round.regrowth import GangGrowth, with_grown
 from solver.round.tiers import Decision
 from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
@@ -42,8 +45,8 @@ class RoundExplanation:
     """A decided round, about to be put into words.
 
     `asked`: the snapshot in which jobs that are evicted for others have been asked to leave. `leaving`: these, and departures.
-    `grown`: running gangs that get more tasks. `standing_back`: jobs that would start in vain, each with the job that would take
-    its GPUs.
+    `grown`: running gangs that get more tasks. `has_optimiser`: later rounds will have one, too. `standing_back`: jobs that would
+    start in vain, each with the job that would take its GPUs.
     """
 
     snapshot: Snapshot
@@ -55,6 +58,7 @@ class RoundExplanation:
     decision: Decision
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
+    has_optimiser: bool
     standing_back: Mapping[JobName, JobName] = field(default_factory=dict)
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
@@ -154,7 +158,8 @@ class RoundExplanation:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
         grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
         preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
-        moves = self._moves()
+        moves, crosses = self._moves(), any(known.by == "straddle" for known in self.leaving)
+        carried = HostShares.of(self.snapshot.nodes if crosses else (), self.policy.scheduling.host_share)
         for known in self.leaving:
             name, queue, gave = known.job.name, known.job.spec.queue, (known.gpus, known.lost_gpu_s, known.keeps)
             if known.at is not None:
@@ -164,7 +169,8 @@ class RoundExplanation:
                 if name in moves:
                     yield _moving(moves[name], to)
                     continue
-                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave)
+                beside = _given_up_beside(known, carried)
+                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave, *beside)
 
     def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]
@@ -190,7 +196,7 @@ class RoundExplanation:
         """When jobs that were promised something can begin."""
         deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
         return {
-            name: max(soonest, *(deadlines.get(holder, soonest) for holder in holders))
+            name: max((soonest, *(deadlines.get(holder, soonest) for holder in holders)))
             for name, holders in waits_for.items()
         }
 
@@ -221,17 +227,33 @@ class RoundExplanation:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations)
+        later = self._later([known for known in waiting if known.job.name not in self.standing_back])
+        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations, later)
         for candidate in waiting:
             job = candidate.job
             reasons = why.reasons(candidate)
             if job.name in self.standing_back:
                 reasons = (Outranked((self.standing_back[job.name],)),)
+            elif job.name in later:
+                reasons = (*later[job.name].reasons, *reasons)
             yield Waits(job.name, job.spec.queue, reasons, when.get(job.name))
         for job in self.snapshot.pending:
             admission = self.admissions[job.name]
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
+
+    def _later(self, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
+        """Who of those that wait is served once others are protected no more."""
+        left = RoundRemainder(
+            self.asked, self.policy, self.decision, self.grown, self._after, has_optimiser=self.has_optimiser
+        )
+        return later_starts(left, waiting)
+
+
+def _given_up_beside(known: PlannedEviction, carried: HostShares) -> tuple[Cpu, Memory, bool]:
+    """CPU and memory of a job that gives up no GPUs; and of one across a line, whether it has more than its GPUs carry."""
+    beside = HostUse() if known.gpus else known.beside
+    return Cpu(beside.cpu), Memory(beside.memory), known.by == "straddle" and carried.exceeds((known.job,))
 
 
 def _by_node(jobs: Iterable[Job]) -> Mapping[NodeName, set[JobName]]:

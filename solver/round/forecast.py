@@ -7,7 +7,7 @@ is needed to do better than greedy, and every job runs exactly to its limit, the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from solver.backfill.future_state import FutureState, with_options
 from solver.model.cluster import GpuType
@@ -19,14 +19,20 @@ from solver.queueing.demand import StartCandidate
 from solver.queueing.fallback import fallback_opens
 from solver.quota.entitlement import Charge
 from solver.quota.fairshare import demand_of
+from solver.round.protections import LaterStart
 
 
 def estimates(
-    world: FutureState, now: Instant, waiting: Sequence[StartCandidate], reservations: Sequence[Reservation]
+    world: FutureState,
+    now: Instant,
+    waiting: Sequence[StartCandidate],
+    reservations: Sequence[Reservation],
+    later: Mapping[JobName, LaterStart],
 ) -> dict[JobName, AnyEstimate]:
     """When each of the first waiting jobs could start. `waiting` is in order; `world` is as the round leaves it.
 
     Jobs that are evicted are asked to leave in the world already. A gang with a reservation starts when that says at the latest.
+    `later`: jobs that are served by evictions once protections have ended.
     """
     held = {reservation.holder: reservation for reservation in reservations if not reservation.is_declared}
     most = world.policy.scheduling.estimated_jobs
@@ -37,14 +43,18 @@ def estimates(
     world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[most:] if c.job.name not in held)))
     opens = {fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)}
     over = {reservation.until for reservation in world.declared if reservation.until is not None}
-    world.openings = sorted(opens | over)
+    known = {name: start for name, start in later.items() if start.gone is not None}
+    world.openings = sorted(opens | over | {start.gone for start in known.values() if start.gone is not None})
     horizon = world.policy.scheduling.eta_horizon
     found: dict[JobName, EarliestStart] = {}
     for at in world.instants(now.after(horizon)):
         if not world.waiting:
             break
-        for start in world.round(at):
-            found[start.candidate.job.name] = world.start_at(at)
+        for name, start in known.items():
+            if start.gone == at and _begins(world, start, at):
+                found[name] = EarliestStart(at, after_protection_of=start.last)
+        for begun in world.round(at):
+            found[begun.candidate.job.name] = world.start_at(at)
     for name, reservation in held.items():
         kept = world.start_at(reservation.start)
         found[name] = min(found.get(name, kept), kept, key=_at)
@@ -55,6 +65,14 @@ def estimates(
         candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
         for candidate in first
     }
+
+
+def _begins(world: FutureState, later: LaterStart, at: Instant) -> bool:
+    """Whether a job waits still when those have left who leave for it: then it starts on what they held."""
+    if later.start is None or later.start.candidate.job.name not in {known.job.name for known in world.waiting}:
+        return False
+    world.begin_after(later.start, () if later.moving else later.leaving, at)
+    return True
 
 
 def _at(estimate: EarliestStart) -> Instant:

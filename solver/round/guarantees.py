@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from solver.model.cluster import GpuType
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
 from solver.plan.reasons import (
     AnyReason,
@@ -13,6 +15,7 @@ from solver.plan.reasons import (
     CapacityReason,
     EntitledDemandFirst,
     GuaranteeFragmented,
+    HostResources,
     NoRoomReason,
     QuotaMax,
     TooClose,
@@ -20,8 +23,11 @@ from solver.plan.reasons import (
 )
 from solver.policy.tree import QuotaLine
 from solver.queueing.demand import StartCandidate
-from solver.quota.entitlement import Charge, QuotaHeadroom
+from solver.quota.dominance import HostUse
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.host_shares import HostShares
 from solver.quota.options import Option
+from solver.quota.users import HostLine
 
 SHAPELESS = (NoRoomReason, Topology, Bundles, TooClose)
 """Enough is free, but not in the shape that is needed."""
@@ -39,6 +45,36 @@ def fragmented(
         if milli:
             room = min(inside.left(line) for line in headroom.shares.tree.lines(queue, gpu_type))
             yield GuaranteeFragmented(queue, gpu_type, MilliGpu(room), MilliGpu(milli))
+
+
+def with_share(
+    candidate: StartCandidate, constraints: Iterable[AnyReason], headroom: QuotaHeadroom, carried: HostShares
+) -> tuple[AnyReason, ...]:
+    """The constraints; where a job inside its guarantee asks for more CPU or memory than its GPUs carry, with what they carry."""
+    spec, inside, share_of = candidate.job.spec, headroom.entitled, dict[tuple[str, GpuType], HostUse]()
+    for option in candidate.options:
+        if carried.asks_beyond(spec, option) and inside.holds(spec.queue, option.charge):
+            for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+                share = carried.of_task(shape, gpu_type)
+                if shape.cpu > share.cpu or shape.memory > share.memory:
+                    share_of[group.name, gpu_type or GpuType("")] = share
+
+    def with_its_share(reason: AnyReason) -> AnyReason:
+        share = share_of.get((reason.group, reason.gpu_type)) if isinstance(reason, HostResources) else None
+        if share is None:
+            return reason
+        return msgspec.structs.replace(reason, cpu_carried=Cpu(share.cpu), memory_carried=Memory(share.memory))
+
+    return tuple(map(with_its_share, constraints))
+
+
+def host_max(shares: Shares, line: HostLine, used: int, wanted: int) -> QuotaMax:
+    """A max of CPU or memory that a job would break. The numbers are cores, or GiB."""
+    entry = shares.tree.by_name[line.queue].host_quota_for(line.resource)
+    unit = 1 if line.resource == "cpu" else 2**30 / MILLI_PER_GPU
+    most, held, more = (MilliGpu(round(amount / unit)) for amount in (shares.users.most(line), used, wanted))
+    origin = entry.origin if entry else ""
+    return QuotaMax(line.queue, GpuType(""), most, held, more, origin, resource=line.resource)
 
 
 def not_lent(queue: QueueName, charge: Charge, headroom: QuotaHeadroom) -> Iterator[QuotaMax]:

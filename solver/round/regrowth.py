@@ -69,7 +69,7 @@ def growths(
     decision.take(room)
     for start in (*decision.starts, *decision.growth, *(promise.start for promise in decision.nominations)):
         headroom.take(start.queue, start.charge)
-        users.take(start.candidate.job, start.charge)
+        users.take(start.candidate.job, start.charge, start.beside)
     gangs = held_back_growing(able, snapshot, policy, candidates, decision.shares, decision.room)
     before = [as_start(gang) for gang in gangs]
     after = [as_start(gang, decision.growth) for gang in gangs]

@@ -18,7 +18,16 @@ from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
 from solver.plan.mig_reasons import MigGeometryReason
-from solver.plan.reasons import AnyReason, Bundles, CapacityReason, HostResources, NoRoomReason, TooClose, Topology
+from solver.plan.reasons import (
+    AnyReason,
+    Bundles,
+    CapacityReason,
+    HostResource,
+    HostResources,
+    NoRoomReason,
+    TooClose,
+    Topology,
+)
 from solver.quota.options import Option
 
 
@@ -92,9 +101,21 @@ def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type:
         yield _too_few_instances(room, group, gpus_alone, gpu_type)
     elif not shape.uses_gpus or room.offer(gpus_alone, gpu_type).total >= group.least:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
-        yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit)
+        lacking = tuple(_lacking(room, group, shape, gpu_type))
+        yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit, lacking)
     else:
         yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *limit)
+
+
+def _lacking(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterator[HostResource]:
+    """Of CPU and memory that of which there is too little even if the other did not matter."""
+    without_memory, without_cpu = (
+        msgspec.structs.replace(shape, **{of: kind(0)}) for of, kind in (("memory", Memory), ("cpu", Cpu))
+    )
+    if room.offer(without_memory, gpu_type).total < group.least:
+        yield "cpu"
+    if room.offer(without_cpu, gpu_type).total < group.least:
+        yield "memory"
 
 
 def _too_few_instances(

@@ -35,6 +35,7 @@ from solver.preemption.planned_evictions import (
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.loans import loans_in
 from solver.queueing.manner import with_manners
+from solver.queueing.pools import with_pool_limits
 from solver.queueing.rotation import with_precedence
 from solver.quota.entitlement import Shares, shares_of, with_past_use, with_type_weights
 from solver.quota.fairshare import demand_of, with_fair_shares
@@ -78,6 +79,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
         found.decision,
         found.leaving,
         found.grown,
+        optimiser is not None,
         found.standing_back,
     )
     reservations = (*explanation.reservations(), *document_reservations(found.world))
@@ -126,7 +128,8 @@ def _decided(
     back: Mapping[JobName, JobName] = MappingProxyType({}),
 ) -> _DecidedRound:
     """Decide a round in which some jobs stand back for others."""
-    apart = shrinking_apart(with_document_reservations(with_manners(foreseen(snapshot), policy), policy))
+    limited = with_pool_limits(with_manners(foreseen(snapshot), policy), policy)
+    apart = shrinking_apart(with_document_reservations(limited, policy))
     departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy)
@@ -134,9 +137,8 @@ def _decided(
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
-    able = [candidate for candidate in candidates if candidate.job.name not in back] if back else candidates
     leaves = frozenset(known.job.name for known in departing)
-    decision = decide_with_evictions(world, policy, able, shares, watched, leaves, reserved, kept)
+    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept, back)
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
@@ -195,16 +197,21 @@ def standing(
 ) -> tuple[Shares, dict[JobName, Admission]]:
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     kept = RoundCache() if kept is None else kept
+    gate = gate_of(snapshot, policy, kept)
     shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
     shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
-    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
-    built = policy, nodes, snapshot.node_sets
-    gate = Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     # What a job was promised counts as held already.
     waiting = competing(snapshot, admissions, {intent.job for intent in snapshot.in_flight.nominations})
     shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(waiting))
     return with_precedence(shares, snapshot, policy, waiting), admissions
+
+
+def gate_of(snapshot: Snapshot, policy: Policy, kept: RoundCache) -> Gate:
+    """What judges whether jobs could ever start under a policy on the nodes of a snapshot."""
+    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    built = policy, nodes, snapshot.node_sets
+    return Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
 
 
 def competing(

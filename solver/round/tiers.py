@@ -7,7 +7,7 @@ are settled there, before anything is handed out below, so that nothing is evict
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import groupby
@@ -46,10 +46,12 @@ from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks
+from solver.round.unneeded_evictions import spared
 
 SPARED_PROMISES_MAX = 100
 """Promises of rounds in which it is tried whether anybody can stay: each try places all of them anew."""
@@ -60,7 +62,7 @@ class Decision:
     """Which jobs start, which are promised what, and how good that is. `shares` and `room` are those that the starts count against.
 
     `proof`: states what may be asked to know better how good it is. `displacing`: as in `Preemptor`.
-    `is_programmed`: the program chose the victims. `growth`, `growth_promises`: tasks that join running gangs inside their
+    `growth`, `growth_promises`: tasks that join running gangs inside their
     guarantees, now or once others have left, each as a job of its own.
     """
 
@@ -71,7 +73,6 @@ class Decision:
     room: FreeCapacity
     proof: Callable[[], Proof] | None = None
     displacing: Mapping[JobName, Tier] = field(default_factory=dict)
-    is_programmed: bool = False
     growth: tuple[JobStart, ...] = ()
     growth_promises: tuple[NewNomination, ...] = ()
 
@@ -92,7 +93,8 @@ class Decision:
 class RoundContext:
     """What a round is decided on, with the program and without. `departing`: jobs that are evicted in any case.
 
-    `room`: what is free; `soon`: what will be once all jobs that were asked to stop have stopped.
+    `room`: what is free; `soon`: what will be once all jobs that were asked to stop have stopped. `standing_back`: candidates that
+    are not to start, since they would start in vain.
     """
 
     snapshot: Snapshot
@@ -104,6 +106,7 @@ class RoundContext:
     room: FreeCapacity
     soon: FreeCapacity
     kept: RoundCache
+    standing_back: Collection[JobName] = ()
 
     @cached_property
     def evictable(self) -> EvictionCandidates:
@@ -133,7 +136,7 @@ class RoundState:
     asked: PendingDecision = field(init=False)
     told: list[Certificate] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
-    is_programmed: bool = False
+    by_program: set[JobName] = field(default_factory=set)
     confirmed: frozenset[JobName] = frozenset()
     gaps: dict[str, float] = field(default_factory=dict)
     growth: list[JobStart] = field(default_factory=list)
@@ -145,7 +148,8 @@ class RoundState:
         snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
         room, limits = ground.room.copy(), policy.scheduling.solver
         fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser))
-        moving, waiting = ConsolidationSearch(snapshot, policy, shares, ground.sharing), tuple(candidates)
+        moving = ConsolidationSearch(snapshot, policy, shares, ground.sharing)
+        waiting = tuple(candidate for candidate in candidates if candidate.job.name not in ground.standing_back)
         begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit_of, moving)
         begun.ask()
         return begun
@@ -178,7 +182,8 @@ class RoundState:
                 answer = self.answer()
         if 1 < len(self.promises) + len(self.growth_promises) <= SPARED_PROMISES_MAX:
             self._spare(answer)
-        if self.promises or self.starts or self.growth or self.growth_promises:
+        given = self.promises or self.starts or self.growth or self.growth_promises
+        if given or self.ground.standing_back:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
 
@@ -271,7 +276,9 @@ class RoundState:
         if self.optimiser is None or not can_state(making):
             return False
         decision = PreemptionDecision(making, "entitled", tasks, grows=True)
-        return decision.serve(self.optimiser, self.ground.policy.scheduling.solver)
+        found = decision.serve(self.optimiser, self.ground.policy.scheduling.solver)
+        self.by_program.update(name for promise in making.promises if found for name in promise.asked)
+        return found
 
     def _settle_growth(self, starts: Sequence[JobStart], promises: Sequence[NewNomination]) -> None:
         self.growth += starts
@@ -284,7 +291,8 @@ class RoundState:
         for room in (self.room, self.soon):
             for start in given:
                 room.occupy(start.held)
-        headroom, users = QuotaHeadroom(self.shares.without(_charges(promises))), UserRoom(self.shares.users)
+        headroom = QuotaHeadroom(_less_beside(self.shares.without(_charges(promises)), promises))
+        users = UserRoom(headroom.shares.users)
         for start in given:
             headroom.take(start.queue, start.charge)
             users.take(start.candidate.job, start.charge)
@@ -309,7 +317,7 @@ class RoundState:
             making = self._beside_confirmed(answer)
             self._keep(making, concerned)
             return making, _decided(making, able)
-        self.is_programmed = True
+        self.by_program.update(name for promise in making.promises for name in promise.asked)
         self.gaps |= decision.gaps
         return making, _decided(making, able)
 
@@ -330,11 +338,11 @@ class RoundState:
         return [round(value, 6) for value in worth.values()]
 
     def _inside(self, starts: Iterable[JobStart], tier: Tier) -> Iterator[JobStart]:
-        """The starts that lie inside a tier to the last GPU."""
+        """The starts that lie inside a tier to the last GPU; none without GPUs, which lie inside none."""
         headroom = QuotaHeadroom(self.shares)
         lines = headroom.fair if tier == "fair" else headroom.entitled
         for start in starts:
-            if lines.holds(start.queue, start.option.charge):
+            if any(start.option.charge.values()) and lines.holds(start.queue, start.option.charge):
                 headroom.take(start.queue, start.option.charge)
                 yield start
 
@@ -362,7 +370,7 @@ class RoundState:
         done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
         self.room, self.soon = making.attempts.room, making.attempts.soon
-        self.shares = _holding(making.attempts)
+        self.shares = _less_beside(_holding(making.attempts), making.promises)
 
 
 def _overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart]) -> Iterator[StartCandidate]:
@@ -396,10 +404,10 @@ def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:
 
 
 def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> Decision:
-    starts, promises = (*this.starts, *answer.starts), tuple(this.promises)
+    starts, promises = (*this.starts, *answer.starts), _needed(this, answer)
     growth, growing = tuple(this.growth), tuple(this.growth_promises)
     shares, candidates = this.ground.shares, this.ground.candidates
-    after = shares.without(_charges((*promises, *growing)))
+    after = _less_beside(shares.without(_charges((*promises, *growing))), (*promises, *growing))
     sub_layers = sub_layers_of(candidates)
     served = (*starts, *(promise.start for promise in promises))
     displacing = [start for start in served if start.candidate.job.name in this.displacing]
@@ -411,13 +419,13 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     allocations = this.ground.evictable.allocations
     everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
     bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
-    names = layer_names(sub_layers)
+    gaps = {} if this.ground.standing_back or growth or growing else this.gaps
     bounds = tuple(
-        min(bound, value + this.gaps[name]) if name in this.gaps else bound
-        for name, value, bound in zip(names, values, bounds, strict=True)
+        min(bound, value + gaps[name]) if name in gaps else bound
+        for name, value, bound in zip(layer_names(sub_layers), values, bounds, strict=True)
     )
     layers = layer_results(values, sub_layers, bounds, None, this.ground.policy.scheduling.solver.gap)
-    certificate = with_victims(this.told, layers, (*promises, *growing))
+    certificate = with_victims(this.told, layers, (*promises, *growing), this.by_program)
     return Decision(
         starts,
         promises,
@@ -425,10 +433,19 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
         after,
         room,
         displacing=this.displacing,
-        is_programmed=this.is_programmed,
         growth=growth,
         growth_promises=growing,
     )
+
+
+def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...]:
+    """The promises without jobs that need not leave for them any more; below a max of CPU or memory all that leave are needed."""
+    if this.by_program or this.ground.shares.users.host_max:
+        return tuple(this.promises)
+    left = this.soon.copy()
+    for start in answer.starts:
+        left.occupy(start.held)
+    return spared(this.promises, left)
 
 
 def _with_displacing(
@@ -449,6 +466,19 @@ def _charges(promises: Iterable[NewNomination]) -> Iterator[tuple[QueueName, Cha
     for promise in promises:
         for victim in promise.victims:
             yield victim.holder.job.spec.queue, victim.holder.charge
+
+
+def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
+    """The shares without the CPU and memory that victims hold below a max of either."""
+    caps = shares.users
+    if not caps.host_max:
+        return shares
+    used = Counter(caps.used)
+    for victim in (victim for promise in promises for victim in promise.victims):
+        beside = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
+        for line, amount in caps.host_charges(victim.holder.job.spec.queue, beside):
+            used[line] -= amount
+    return replace(shares, users=replace(caps, used=used))
 
 
 def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom) -> Iterator[JobStart]:

@@ -33,10 +33,11 @@ from solver.queueing.entry import back_off_ends
 from solver.queueing.fallback import as_open_at, fallback_opens, types_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.host_shares import HostShares
 from solver.quota.options import Option
-from solver.quota.users import UserLine, UserRoom
+from solver.quota.users import HostLine, UserLine, UserRoom, beside_least
 from solver.round.admission import Admission
-from solver.round.guarantees import entitled_first, fragmented, not_lent
+from solver.round.guarantees import entitled_first, fragmented, host_max, not_lent, with_share
 from solver.round.shortage import Shortage
 
 AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
@@ -60,6 +61,7 @@ class Waiting:
     _users: UserRoom = field(init=False)
     _lines: Lines = field(init=False)
     _room: Shortage = field(init=False)
+    _carried: HostShares = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -72,12 +74,13 @@ class Waiting:
         self._before, self._headroom = QuotaHeadroom(self.shares), QuotaHeadroom(self.shares)
         self._users = UserRoom(self.shares.users)
         self._lines, self._room = Lines(self.candidates), Shortage(self.after)
+        self._carried = HostShares.of(self.after.nodes, self.policy.scheduling.host_share)
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
                 self._starts_of_type[gpu_type].add(number)
             self._headroom.take(start.queue, start.charge)
-            self._users.take(start.candidate.job, start.charge)
+            self._users.take(start.candidate.job, start.charge, start.beside)
             self._lines.start(start.candidate)
 
     def reasons(self, candidate: StartCandidate) -> tuple[AnyReason, ...]:
@@ -111,7 +114,7 @@ class Waiting:
             yield self._outranked(candidate)
         else:
             yield from fragmented(candidate, constraints, self._headroom)
-        yield from constraints
+        yield from with_share(candidate, constraints, self._headroom, self._carried)
         yield from entitled_first(candidate, constraints, self._headroom)
 
     def _constraints(
@@ -142,8 +145,11 @@ class Waiting:
         for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
         yield from not_lent(job.spec.queue, option.charge, self._headroom)
-        for user_line in self._users.blocking(job, option.charge):
-            yield self._user_max(user_line, option.charge[user_line.gpu_type])
+        for line_of_cap in self._users.blocking(job, option.charge):
+            if isinstance(line_of_cap, HostLine):
+                yield self._host_max(line_of_cap, job)
+            else:
+                yield self._user_max(line_of_cap, option.charge[line_of_cap.gpu_type])
         yield from self._lack(job.spec, option) or self._reserved(job.spec, option, against)
 
     def _lack(self, spec: JobSpec, option: Option) -> tuple[AnyReason, ...]:
@@ -197,6 +203,10 @@ class Waiting:
         most, used = MilliGpu(self.shares.users.most(line)), MilliGpu(self._users.used(line))
         origin = self._origin(line.queue, line.gpu_type)
         return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin, line.user)
+
+    def _host_max(self, line: HostLine, job: Job) -> QuotaMax:
+        wanted = dict(self.shares.users.host_charges(job.spec.queue, beside_least(job.spec)))[line]
+        return host_max(self.shares, line, self._users.used(line), wanted)
 
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)

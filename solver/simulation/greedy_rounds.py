@@ -17,6 +17,7 @@ from solver.plan.plan import Repartition
 from solver.policy.policy import Policy
 from solver.queueing.demand import in_order
 from solver.queueing.fallback import fallback_opens
+from solver.queueing.pools import with_pool_limits
 from solver.round.repartition import changes_between
 from solver.round.solve import competing, standing
 
@@ -32,6 +33,7 @@ class GreedyRounds:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy) -> GreedyRounds:
         """The world of a snapshot in which nothing is being asked for but what is promised."""
+        snapshot = with_pool_limits(snapshot, policy)
         shares, admissions = standing(snapshot, policy)
         promised = {intent.job for intent in snapshot.in_flight.nominations}
         waiting = in_order(competing(snapshot, admissions, promised), policy, shares, snapshot.time)

@@ -302,12 +302,22 @@ def _job(
     )
 
 
+def _queue(written: dict[str, Any]) -> Queue:
+    """Rows of `quota` that name a resource stand apart in the compiled policy."""
+    rows = written.get("quota", [])
+    apart = {
+        "quota": [row for row in rows if "resource" not in row],
+        "hostQuota": [row for row in rows if "resource" in row],
+    }
+    return from_builtins({**written, **apart}, Queue)
+
+
 def _policy(written: dict[str, Any]) -> Policy:
     unknown = written.keys() - {"queues", "priorityClasses", "scheduling", "sharing", "mig", "reservations"}
     if unknown:
         raise ValueError(f"a scenario's policy has no {', '.join(sorted(unknown))}")
     return policy_of(
-        tuple(from_builtins(queue, Queue) for queue in written["queues"]),
+        tuple(map(_queue, written["queues"])),
         tuple(from_builtins(known, PriorityClass) for known in written.get("priorityClasses", [])),
         from_builtins(written.get("scheduling", {}), SchedulingPolicy),
         tuple(from_builtins(known, SharingPolicy) for known in written.get("sharing", [])),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from reconciler.analysis.reports.fates import Fates, Jobs
 from reconciler.analysis.reports.outline import ReportSection, UntrustedText, When, Words
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.review_findings import JobChange, Loss, Review, Stranded
+from reconciler.model.review_findings import JobChange, Loss, Review, Stranded, Unrestartable
 from reconciler.model.spans import span
 from solver.model.quantities import Instant, MilliGpu
-from solver.plan.reason import count
+from solver.plan.reason import count, sentence
 
 _WHY = {
     "move": "fits once it has moved",
@@ -48,6 +48,23 @@ def stranded_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
         yield ReportSection(
             "Run on nodes that are removed", rows, (*_NAMED, "Nodes"), frozenset({"GPUs"}), note, weighty=True
         )
+
+
+def unrestartable_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
+    """Running jobs that could not start again under the head."""
+    for title, jobs, weighty in (
+        ("Run, and could never start again", found.newly_unrestartable, True),
+        ("Run, and could never start again under either", [one for one in found.unrestartable if one.already], False),
+    ):
+        if jobs:
+            rows = tuple(_unrestartable_row(one, paths) for one in jobs)
+            note = ("They run on; once one is evicted, fails or moves to a new attempt, it waits for ever.",)
+            yield ReportSection(title, rows, (*_NAMED, "Why"), frozenset({"GPUs"}), note, weighty=weighty)
+
+
+def _unrestartable_row(one: Unrestartable, paths: Paths) -> tuple[Words, ...]:
+    named = (UntrustedText(one.job),), (UntrustedText(paths.path(one.queue)),), (str(one.gpus),)
+    return *named, _why(one.reasons, one.would_help, can_run=False)
 
 
 def _stranded_row(one: Stranded, paths: Paths) -> tuple[Words, ...]:
@@ -154,7 +171,19 @@ def _named(job: JobChange, paths: Paths) -> tuple[Words, ...]:
 
 
 def _reasons_row(job: JobChange) -> Words:
-    return (UntrustedText("; ".join(job.reasons)),) if job.reasons else ()
+    return _why(job.reasons, job.would_help, can_run=job.after != "inadmissible")
+
+
+def _why(reasons: Sequence[str], helps: Sequence[str], *, can_run: bool) -> Words:
+    """Reasons, and what would help: of jobs that can run in clauses, of others in sentences."""
+    if not reasons:
+        return ()
+    told = "; ".join(reasons)
+    if not helps:
+        return (UntrustedText(told),)
+    return (
+        UntrustedText(f"{told}; would help: {'; '.join(helps)}" if can_run else f"{sentence(told)} {' '.join(helps)}"),
+    )
 
 
 def _wait_row(job: JobChange, now: Instant, paths: Paths) -> tuple[Words, ...]:

@@ -11,6 +11,7 @@ from reconciler.analysis.reports.job_sections import (
     stranded_sections,
     sum_of,
     unchanged_sections,
+    unrestartable_sections,
 )
 from reconciler.analysis.reports.outline import Outline, ReportSection, UntrustedText, When, Words, sentences
 from reconciler.analysis.reports.paths import Paths
@@ -38,6 +39,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
         *lost_sections(found, sorted_jobs, paths, when),
         *orphaned_sections(found, paths),
         *stranded_sections(found, paths),
+        *unrestartable_sections(found, paths),
         *converging_sections(found, paths, when),
         *queue_sections(found, paths),
         *changed_sections(found, sorted_jobs, paths),
@@ -78,6 +80,9 @@ def _effects(found: Review, jobs: Fates) -> Iterator[str]:
     if found.stranded:
         runs = "runs" if len(found.stranded) == 1 else "run"
         yield f"{count(len(found.stranded), 'job')} {runs} on nodes that are removed"
+    if found.newly_unrestartable:
+        runs = "that runs" if len(found.newly_unrestartable) == 1 else "that run"
+        yield f"{count(len(found.newly_unrestartable), 'job')} {runs} could never start again"
     for one, many, affected in (
         ("no longer starts now", "no longer start now", jobs.starts_no_more),
         ("becomes inadmissible", "become inadmissible", jobs.never),
@@ -96,14 +101,9 @@ def _verdict(found: Review, jobs: Fates) -> str:
         return f"Refused: the change breaks {count(len(found.breaches), 'guardrail')}."
     if jobs.evicted or jobs.shrunk or jobs.moved:
         return "Running work is given up for the change."
-    if found.orphaned:
-        return "No running work is given up; a queue is removed that is in use."
-    if found.stranded:
-        return "No running work is given up; nodes are removed on which jobs run."
-    if jobs.never:
-        return "No running work is given up; some jobs can not start at all any more."
-    if jobs.starts_no_more or jobs.later:
-        return "No running work is given up; some jobs wait longer."
+    worse = _worse_off(found, jobs)
+    if worse:
+        return f"No running work is given up; {worse}."
     if found.newly_broken:
         return "No job is worse off as far as was played ahead; a quota is set below what is held."
     if not found.has_changes:
@@ -111,6 +111,19 @@ def _verdict(found: Review, jobs: Fates) -> str:
     if found.base.inventory != found.head.inventory and not any("NodePool" in one.document for one in found.documents):
         return "Nodes have changed places within their pools. No job is worse off."
     return "No job is worse off."
+
+
+def _worse_off(found: Review, jobs: Fates) -> str:
+    """The worst that happens to jobs, where none gives anything up."""
+    if found.orphaned:
+        return "a queue is removed that is in use"
+    if found.stranded:
+        return "nodes are removed on which jobs run"
+    if found.newly_unrestartable:
+        return "some jobs that run could never start again"
+    if jobs.never:
+        return "some jobs can not start at all any more"
+    return "some jobs wait longer" if jobs.starts_no_more or jobs.later else ""
 
 
 def _breached(found: Review) -> Iterator[ReportSection]:

@@ -9,7 +9,7 @@ from reconciler.analysis.reports.fates import fates
 from reconciler.analysis.reports.job_sections import hours
 from reconciler.analysis.reports.paths import Paths
 from reconciler.model.problem import Problem, problem_of
-from reconciler.model.review_findings import Breach, Converging, JobChange, QueueChange, Review, Stranded
+from reconciler.model.review_findings import Breach, Converging, JobChange, QueueChange, Review, Stranded, Unrestartable
 from solver.model.quantities import MilliGpu
 from solver.plan.reason import count
 
@@ -29,6 +29,7 @@ def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
         *(_converging(found, limit, paths) for limit in found.newly_broken),
         *(_orphaned(found, change, paths) for change in found.orphaned),
         *(_stranded(found, one, paths) for one in found.stranded),
+        *(_unrestartable(found, one, paths) for one in found.newly_unrestartable),
         *(_inadmissible(found, job, paths) for job in sorted_jobs.never),
     )
 
@@ -72,6 +73,13 @@ def _stranded(found: Review, one: Stranded, paths: Paths) -> Problem:
     pools = (change.origin for change in found.documents if change.document.startswith("NodePool "))
     fix = "Cordon them first, and wait: `cordoned` of the NodePool."
     return problem_of(next(filter(None, pools), ""), "node-removed-in-use", message, fix, "warning")
+
+
+def _unrestartable(found: Review, one: Unrestartable, paths: Paths) -> Problem:
+    message = (
+        f"job {one.job} of queue {paths.path(one.queue)} runs, and could never start again: {'; '.join(one.reasons)}"
+    )
+    return problem_of(_blamed(found, paths, one.queue), "never-restarted", message, " ".join(one.would_help), "warning")
 
 
 def _inadmissible(found: Review, job: JobChange, paths: Paths) -> Problem:

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.gitops.review.devices import device_changes, fragments, stranded_jobs
 from reconciler.gitops.review.guardrails import breaches_of
-from reconciler.gitops.review.jobs import job_changes
+from reconciler.gitops.review.jobs import job_changes, unrestartable_jobs
 from reconciler.gitops.review.meaning import document_changes, meaning_of
 from reconciler.gitops.review.queues import converging_limits, queue_changes, queue_waits
 from reconciler.gitops.review.side import Played, ReviewSide, play
@@ -40,6 +40,7 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         repartitioned=tuple(device_changes(before, after)),
         ahead=_ahead(before, after),
         stranded=tuple(stranded_jobs(snapshot, before, after)),
+        unrestartable=tuple(unrestartable_jobs(snapshot, before, after)),
     )
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found))
 

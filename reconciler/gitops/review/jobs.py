@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.review_findings import LOST_DECIMALS, JobChange, Loss, Outcome
+from reconciler.model.review_findings import LOST_DECIMALS, JobChange, Loss, Outcome, Unrestartable
 from solver.model.quantities import Instant, MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Runs, Shrink, Starts, Verdict, Waits, Yields
+from solver.round.advice import help_for, what_would_fit
+from solver.round.solve import gate_of
 from solver.simulation.projection import GivenUp
 
 SECONDS_PER_HOUR = 3600
@@ -34,7 +37,19 @@ def job_changes(snapshot: Snapshot, base: Played, head: Played) -> Iterator[JobC
                 lost_after.get(name),
                 name in lost_before,
                 _reasons(new),
+                help_for(new),
             )
+
+
+def unrestartable_jobs(snapshot: Snapshot, base: Played, head: Played) -> Iterator[Unrestartable]:
+    """Jobs that hold GPUs and, if they had to start again, never could under the head, by name."""
+    before, after = (gate_of(side.snapshot, side.policy, RoundCache()) for side in (base, head))
+    for job in snapshot.jobs:
+        reasons = after.admit(job).reasons if job.placement else ()
+        if reasons:
+            gpus = MilliGpu(sum(task.gpus for task in job.placement))
+            helps, already = (what_would_fit(reasons),), bool(before.admit(job).reasons)
+            yield Unrestartable(job.name, job.spec.queue, gpus, tuple(map(str, reasons)), helps, already)
 
 
 def losses(snapshot: Snapshot, side: Played) -> Mapping[JobName, Loss]:

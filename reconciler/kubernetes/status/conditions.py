@@ -26,6 +26,7 @@ from solver.plan.reasons import (
     HostResources,
     NoRoomReason,
     Outranked,
+    Protected,
     ReservedFor,
     TooClose,
     Topology,
@@ -52,7 +53,7 @@ REPLACES_LOST: Final = "ReplacesLost"
 
 NODES_WOULD_DO: Final = (
     CapacityReason, NoRoomReason, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
-    GuaranteeFragmented,
+    GuaranteeFragmented, Protected,
 )  # fmt: skip
 
 

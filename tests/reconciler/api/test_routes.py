@@ -30,7 +30,8 @@ from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Container, JobName, MigSlot, QueueName, TaskPlacement
 from solver.plan.estimates import EndUnknown
-from solver.plan.plan import Starts, Waits
+from solver.plan.hopes import what_would_help
+from solver.plan.plan import Inadmissible, Starts, Waits
 from solver.plan.reasons import QuotaMax
 from solver.plan.refusals import AboveMax, UnknownName
 from solver.policy.images import ImagePolicy
@@ -158,6 +159,22 @@ def test_why_gives_the_verdict_and_says_it_in_words(site: Site, client: Client) 
     assert any(isinstance(reason, QuotaMax) for reason in waits.verdict.reasons)
     assert waits.verdict.estimate == EndUnknown(without_limit=1)
     assert waits.words == (*map(str, waits.verdict.reasons), str(waits.verdict.estimate))
+    assert waits.would_help == what_would_help(waits.verdict.reasons) != ()
+    assert starts.would_help == ()
+
+
+def test_why_says_what_would_fit_in_place_of_a_job_that_can_never_run(site: Site, client: Client) -> None:
+    site.store.jobs.submit(JobName("huge"), spec(8), "alice", NOW, "")
+    why = client.why("huge")
+    assert isinstance(why.verdict, Inadmissible)
+    assert why.would_help == ("Up to 6 H100 would fit in queue team.",)
+
+
+def test_a_job_that_rests_is_not_told_what_would_help_it_in_a_round(site: Site, client: Client) -> None:
+    client.submit(JobName("a"), spec(4))
+    client.submit(JobName("b"), spec(4))
+    client.suspend("b")
+    assert client.why("b").would_help == ()
 
 
 def test_why_of_an_ended_job_is_how_it_ended(site: Site, client: Client) -> None:

@@ -50,6 +50,7 @@ Plan    {plan}
 Took    act 2 ms, solve 12 ms
 
 wait     big: queue team holds 5 of max 6 H100; this job needs 4; needs 4 H100, 3 free
+help     big: 3 H100 less held in queue team, or its max at 9; 1 H100 more free
 """
 STATUS = """\
 Server           {url}

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.api.server import ApiServer
+from reconciler.api.views import verdict_words
 from reconciler.cli.why import why_lines
 from reconciler.client import connect
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
@@ -17,9 +18,13 @@ from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import Claim, Marks
 from solver.model.cluster import DeviceId, MigInstance
 from solver.model.inflight import Intent
-from solver.model.quantities import Cpu, Duration, Memory, MilliGpu
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
-from solver.model.workload import JobName, MigSlot, Stuck, TaskPlacement, TimeLimitWarning
+from solver.model.workload import JobName, MigSlot, QueueName, Stuck, TaskPlacement, TimeLimitWarning
+from solver.plan.estimates import EarliestStart
+from solver.plan.plan import Waits
+from solver.plan.reasons import CapacityReason, Protected
+from solver.round.advice import help_for
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import H100, NOW, Site, spec
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
@@ -64,11 +69,13 @@ big: queued for 1m30s
   - queue team holds 4 of max 6 H100; this job needs 4
   - group worker needs room for 1 x 4 H100, room for 0: the free GPUs are scattered
   - earliest start unknown: 1 job that holds what it could use has no time limit
+  Would help: 2 H100 less held in queue team, or its max at 8; nodes with room for one more task of 4 H100
 """
 WHY_NEVER = """\
 huge: queued for 1m30s
 It can't run under this policy on this cluster, however long it waits:
   needs 8 H100; queue team may never hold more than 6
+  Up to 6 H100 would fit in queue team.
 """
 WHY_HOLDING = """\
 llama: starting for 1m30s
@@ -145,10 +152,46 @@ def test_the_reasons_of_a_job_that_has_a_promise_are_listed_too(at_server: ApiSe
     assert list(why_lines(reserved, answer, NOW))[1:] == WHY_QUEUED.splitlines()[1:]
 
 
+WHY_PROTECTED = """\
+big: queued for 1m30s
+  - evicting lent and 1 other would make room, and minRuntime of class batch (batch.yaml:9) protects them until 2026-11-20T12:03:00Z
+  - needs 4 H100, 0 free
+  - earliest start 2026-11-20T12:03:30Z, once lent may be evicted and has left
+  Would help: a shorter minRuntime of class batch; 4 H100 more free
+"""
+
+
+def test_what_protects_others_from_a_job_is_said(at_server: ApiServer) -> None:
+    until, lent = Instant.parse("2026-11-20T12:03:00Z"), JobName("lent")
+    reasons = (
+        Protected("minRuntime", lent, "batch", until, "batch.yaml:9", 1),
+        CapacityReason(H100, MilliGpu(0), MilliGpu.gpus(4)),
+    )
+    verdict = Waits(
+        JobName("big"), QueueName("team"), reasons, EarliestStart(until.after(30_000), after_protection_of=lent)
+    )
+    with connect(at_server.url) as client:
+        view, answer = client.job("big"), client.why("big")
+    answer = msgspec.structs.replace(
+        answer, verdict=verdict, words=verdict_words(verdict), would_help=help_for(verdict)
+    )
+    assert list(why_lines(view, answer, NOW.after(90_000))) == WHY_PROTECTED.splitlines()
+
+
+def test_a_description_says_what_would_help(quorate: Quorate) -> None:
+    described = quorate("describe", "big").out
+    assert (
+        "Helps      2 H100 less held in queue team, or its max at 8\n           nodes with room for one more task of 4 H100\n"
+        in described
+    )
+    assert "\nHelps " not in quorate("describe", "llama").out
+
+
 def test_why_is_data_for_programs(quorate: Quorate) -> None:
     why = json.loads(quorate("why", "big", "-o", "json").out)
     assert (why["apiVersion"], why["state"], why["verdict"]["verdict"]) == ("quorate.dev/v1", "queued", "waits")
     assert [reason["code"] for reason in why["verdict"]["reasons"]] == ["quota-max", "no-room"]
+    assert why["wouldHelp"][0] == "2 H100 less held in queue team, or its max at 8"
 
 
 def test_a_description_is_data_for_programs(quorate: Quorate) -> None:

@@ -71,7 +71,8 @@ Fragmentation
 Would still wait
   Job    Queue            GPUs        Starts  Why
   sweep  research/vision     4  not foreseen  jobs that come before it take the room: eval, finetune; queue vision \
-holds 24 of max 24 H100 (policies/vision.yaml:8); this job needs 4
+holds 24 of max 24 H100 (policies/vision.yaml:8); this job needs 4; would help: room beside the jobs that come before it; \
+4 H100 less held in queue vision, or its max at 28
 
 Start under both
   Job   Queue              GPUs

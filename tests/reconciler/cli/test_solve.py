@@ -26,8 +26,11 @@ def test_the_example_morning_in_words(capsys: pytest.CaptureFixture[str]) -> Non
         "wait     ranking-sweep: jobs that come before it take the room: serve-7b, tuning; "
         "needs 24 H100-SXM5-80GB, 8 free; needs 24 H100-SXM5-80GB, more than the guarantee of queue product-ranking; "
         "other queues' work inside theirs leaves 8\n"
+        "help     ranking-sweep: room beside the jobs that come before it; 16 H100-SXM5-80GB more free; "
+        "16 H100-SXM5-80GB less in use inside other queues' guarantees\n"
         "never    too-wide: group worker needs 6 x 8 H100-SXM5-80GB; "
         "one rack of the empty cluster has room for 4 such tasks\n"
+        "help     too-wide: Up to 4 tasks of group worker would fit, or ask for a wider domain than one rack.\n"
         "decided by greedy; all layers proven\n"
     )
 

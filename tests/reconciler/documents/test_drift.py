@@ -50,7 +50,13 @@ INTERNAL = {
     HealthPolicy: {"origin"},
     PolicyTest: {"name", "origin"},
 }
-INTERNAL_IN_LISTS = {"Quota": {"origin"}}
+INTERNAL_IN_LISTS = {
+    "Quota": {"origin"},
+    "CpuQuota": {"origin"},
+    "MemoryQuota": {"origin"},
+    "Protection": {"origin"},
+    "Evictions": {"origin"},
+}
 QUANTITIES = {
     MilliGpu: "number of GPUs",
     Cpu: "number of CPU cores",

@@ -61,6 +61,29 @@ def test_a_policy_of_before_keeps_its_digest() -> None:
     assert policy.digest == "sha256:a8e1ea3ec41a5ac5f22365c68d196fa6b9a93262bbd7e4c5eb67618be004f1af"
 
 
+def test_what_protects_and_what_limits_evictions_have_their_lines_and_the_digest_has_none() -> None:
+    document = "apiVersion: quorate.dev/v1\nkind: "
+    batch = (
+        f"{document}PriorityClass\nmetadata: {{name: batch}}\nspec:\n  value: 1\n  protection:\n    minRuntime: 1h\n"
+    )
+    settings = f"{document}SchedulingPolicy\nmetadata: {{name: default}}\nspec:\n  evictions: {{perRound: 2}}\n"
+    plain = f"{document}PriorityClass\nmetadata: {{name: plain}}\nspec: {{}}\n"
+    files = {"policies/a.yaml": queue("team", "{}"), "policies/c.yaml": batch, "policies/s.yaml": settings}
+    policy = reading({**files, "policies/p.yaml": plain}).checked().policy
+    assert {known.name: known.protection.origin for known in policy.priority_classes} == {
+        "batch": "policies/c.yaml:6",
+        "plain": "",
+    }
+    assert policy.scheduling.evictions.origin == "policies/s.yaml:5"
+    moved = reading({**files, "policies/p.yaml": plain, "policies/c.yaml": f"# moved\n{batch}"}).checked().policy
+    assert moved.digest == policy.digest
+    # As before these lines were there.
+    elder = {**files, "policies/c.yaml": batch.replace("  value: 1\n", "")}
+    assert reading(elder).checked().policy.digest == (
+        "sha256:cae545f937e7998f79f92192acc48dadc502f937be0faa7e1e9bd8827930c3f9"
+    )
+
+
 def test_all_problems_of_all_files_are_reported_sorted_by_place() -> None:
     assert codes(
         {

@@ -22,7 +22,16 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.plan.plan import Inadmissible, Runs, Starts, Verdict, Waits
-from solver.plan.reasons import AnyReason, CapacityReason, HeldReason, Outranked, QuotaMax, StrictOrder, Topology
+from solver.plan.reasons import (
+    AnyReason,
+    CapacityReason,
+    HeldReason,
+    Outranked,
+    Protected,
+    QuotaMax,
+    StrictOrder,
+    Topology,
+)
 from solver.plan.refusals import AboveMax, UnknownName
 from tests.reconciler.kubernetes.samples import Sent, cluster, node, pod
 
@@ -30,6 +39,7 @@ H100, A100 = GpuType("H100-SXM5-80GB"), GpuType("A100-SXM4-80GB")
 Q = QueueName("q")
 FOUR, EIGHT, SIXTY_FOUR = MilliGpu.gpus(4), MilliGpu.gpus(8), MilliGpu.gpus(64)
 FULL = QuotaMax(Q, H100, SIXTY_FOUR, SIXTY_FOUR, EIGHT, "policies/q.yaml:7")
+LENT = JobName("vision.gang.lent")
 SHORT = CapacityReason(H100, FOUR, EIGHT)
 SOON = EarliestStart(Instant.parse("2026-11-20T14:05:00Z"))
 NOW = Instant.parse("2026-11-20T12:00:00Z")
@@ -71,6 +81,25 @@ def test_a_pod_that_waits_says_why_what_would_help_and_when() -> None:
             ),
         ),
     )
+
+
+def test_a_pod_says_what_protects_the_pods_that_would_make_room_for_it() -> None:
+    until = Instant.parse("2026-11-20T14:05:00Z")
+    reasons = (
+        Protected("disruptionBudget", JobName("vision.gang.web")),
+        Protected("minRuntime", LENT, "batch", until),
+        SHORT,
+    )
+    told_of = told([pod("p", 8)], Waits(JobName("vision.pod.p"), Q, reasons))
+    assert [update.said for update in told_of] == [
+        ConditionText(
+            "Unschedulable",
+            "waits: evicting vision.gang.web would make room, and a PodDisruptionBudget does not allow it now; evicting "
+            "vision.gang.lent would make room, and minRuntime of class batch protects it until 2026-11-20T14:05:00Z; needs 8 "
+            "H100-SXM5-80GB, 4 free; would help: a PodDisruptionBudget that lets vision.gang.web go; a shorter minRuntime of "
+            "class batch; 4 H100-SXM5-80GB more free",
+        )
+    ]
 
 
 def test_all_pods_of_a_gang_say_the_same() -> None:

@@ -103,10 +103,15 @@ def telling_extent(world: Snapshot, plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, verdicts=tuple(told))
 
 
-def with_estimate(at: Instant) -> Change:
+def with_estimate(at: Instant, after_protection_of: str = "") -> Change:
+    after = JobName(after_protection_of) if after_protection_of else None
+
     def change(plan: Plan) -> Plan:
         told = tuple(
-            msgspec.structs.replace(v, estimate=EarliestStart(at)) if isinstance(v, Waits) else v for v in plan.verdicts
+            msgspec.structs.replace(v, estimate=EarliestStart(at, after_protection_of=after))
+            if isinstance(v, Waits)
+            else v
+            for v in plan.verdicts
         )
         return msgspec.structs.replace(plan, verdicts=told)
 
@@ -156,6 +161,7 @@ def test_the_plan_is_good_before_it_is_spoilt() -> None:
         ("estimate", with_estimate(NOW)),
         ("estimate", with_estimate(NOW.after(8 * 86_400_000))),
         ("estimate", with_estimate(NOW.after(1))),
+        ("estimate", with_estimate(NOW.after(1), after_protection_of="nobody")),
         ("stale", lambda plan: msgspec.structs.replace(plan, snapshot="sha256:0")),
         ("stale", lambda plan: msgspec.structs.replace(plan, policy="sha256:0")),
         (

@@ -12,26 +12,30 @@ import pytest
 
 from tests.solver.laws.faults import FAULTS, Fault, wrong
 from tests.solver.laws.generator import drawn
-from tests.solver.laws.judge import KINDS, judged
+from tests.solver.laws.judge import KINDS, greedy, judged, production
+from tests.solver.laws.loop import Decide
 
-NOT_YET: tuple[tuple[str, int, int, int], ...] = (
-    ("needless", 5, 21, 5),
-    ("not-least-harm", 0, 5, 2),
-    ("equal-claim", 0, 1, 0),
-    ("in-vain", 1, 8, 4),
-    ("names-decide", 9, 31, 9),
+NOT_YET: tuple[tuple[str, int, int, int, int], ...] = (
+    ("entitled-waits", 0, 0, 0, 1),
+    ("fewer-entitled", 0, 0, 0, 2),
+    ("growth-waits", 0, 0, 0, 1),
+    ("needless", 5, 20, 5, 2),
+    ("not-least-harm", 0, 4, 2, 8),
+    ("equal-claim", 0, 1, 0, 0),
+    ("in-vain", 1, 9, 4, 1),
+    ("names-decide", 3, 15, 9, 2),
 )
-"""A kind, and in how many of the first 300, of 2,400, and of 600 with parts of GPUs it is still found."""
+"""A kind, and in how many of the first 300, of 2,400, and of 600 with parts of GPUs it is found; in how many of 300 by search."""
 
-FAULTS_NOT_YET: tuple[tuple[int, int], ...] = ((6, 4), (12, 1), (13, 3))
-"""Faults by their numbers, and how many of their worlds are still decided wrongly."""
+FAULTS_NOT_YET: tuple[tuple[int, int, int], ...] = ((9, 0, 2), (10, 0, 1), (12, 1, 1))
+"""Faults by their numbers, and how many of their worlds are still decided wrongly: by the program, and by search."""
 
 
-def found(worlds: int, *, parts: bool = False) -> Counter[str]:
+def found(worlds: int, decide: Decide, *, parts: bool = False) -> Counter[str]:
     """In how many worlds each kind is found."""
     count = Counter[str]()
     for number in range(worlds):
-        count.update({finding.kind for finding in judged(drawn(number, parts=parts))[1]})
+        count.update({finding.kind for finding in judged(drawn(number, parts=parts), decide)[1]})
     return count
 
 
@@ -41,17 +45,18 @@ def more_than(known: dict[str, int], count: Counter[str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("column", "worlds", "parts"),
+    ("column", "worlds", "parts", "decide"),
     [
-        pytest.param(1, 300, False, marks=pytest.mark.thorough),
-        pytest.param(2, 2400, False, marks=pytest.mark.long),
-        pytest.param(3, 600, True, marks=pytest.mark.long),
+        pytest.param(1, 300, False, production, marks=pytest.mark.thorough, id="program"),
+        pytest.param(2, 2400, False, production, marks=pytest.mark.long, id="program-2400"),
+        pytest.param(3, 600, True, production, marks=pytest.mark.long, id="program-parts"),
+        pytest.param(4, 300, False, greedy, marks=pytest.mark.thorough, id="search"),
     ],
 )
 def test_no_law_is_broken_on_tiny_worlds(
-    column: int, worlds: int, parts: bool, record_property: Callable[[str, object], None]
+    column: int, worlds: int, parts: bool, decide: Decide, record_property: Callable[[str, object], None]
 ) -> None:
-    count = found(worlds, parts=parts)
+    count = found(worlds, decide, parts=parts)
     known = {str(line[0]): int(line[column]) for line in NOT_YET}
     record_property(
         "figure", f"of {worlds} tiny worlds: {', '.join(f'{kind} {n}' for kind, n in sorted(count.items()))}"
@@ -60,7 +65,9 @@ def test_no_law_is_broken_on_tiny_worlds(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("decide", [production, greedy], ids=["program", "search"])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.number}: {fault.title}")
-def test_known_faults_do_not_come_back(fault: Fault) -> None:
-    bad = {case.about: problem for case in fault.cases() if (problem := wrong(case))}
-    assert len(bad) <= dict(FAULTS_NOT_YET).get(fault.number, 0), bad
+def test_known_faults_do_not_come_back(fault: Fault, decide: Decide) -> None:
+    bad = {case.about: problem for case in fault.cases() if (problem := wrong(case, decide))}
+    known = {number: counts for number, *counts in FAULTS_NOT_YET}
+    assert len(bad) <= known.get(fault.number, [0, 0])[decide is greedy], bad

@@ -25,6 +25,7 @@ from solver.plan.reasons import (
     HostResources,
     NoRoomReason,
     Outranked,
+    Protected,
     QuotaMax,
     ReservedFor,
     RoundCutShort,
@@ -43,6 +44,10 @@ HELPS: list[tuple[AnyReason, str]] = [
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR), "2 H100 less held in queue team, or its max at 10"),
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, user="ada"), "2 H100 less held by the same user in queue team"),
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, kept_back=FOUR), "2 H100 more lent by queue team"),
+    (
+        QuotaMax(TEAM, GpuType(""), EIGHT, SIX, FOUR, resource="cpu"),
+        "2 cores less held in queue team, or its max at 10",
+    ),
     (StrictOrder(TEAM, "fifo", FIRST), "first started"),
     (HeldReason(TEAM), "queue team not on hold"),
     (CapacityReason(H100, SIX, EIGHT), "2 H100 more free"),
@@ -51,6 +56,12 @@ HELPS: list[tuple[AnyReason, str]] = [
     (
         HostResources("worker", H100, Cpu(8000), Memory(2**30), 4, 1),
         "nodes with the CPU and memory for 3 more tasks of group worker, or to ask for less of them",
+    ),
+    (
+        HostResources(
+            "worker", H100, Cpu(48_000), Memory(0), 1, 0, cpu_carried=Cpu(12_000), memory_carried=Memory(2**37)
+        ),
+        "to ask for no more than 12 cores and 128Gi of memory for each task of group worker",
     ),
     (Topology("rack", EIGHT, "r1", SIX), "one rack with 8 GPUs free, or to ask for a wider level"),
     (Bundles("worker", "rack", 4, 2, 2), "room for 2 more tasks, each 2 in one rack"),
@@ -64,6 +75,12 @@ HELPS: list[tuple[AnyReason, str]] = [
     (FallbackLater((H100,), (GpuType("A100"),), AT), ""),
     (EntitledDemandFirst(TEAM, H100, SIX, EIGHT), "2 H100 less in use inside other queues' guarantees"),
     (GuaranteeFragmented(TEAM, H100, EIGHT, EIGHT), "H100 free in the shape that it asks for"),
+    (Protected("minRuntime", FIRST, "batch", AT), "a shorter minRuntime of class batch"),
+    (Protected("coolDown", FIRST, until=AT), "a shorter coolDown"),
+    (Protected("evictionsPerDay", FIRST, "batch"), "more evictionsPerDay of class batch"),
+    (Protected("minGain", FIRST), "a lower minGain"),
+    (Protected("perRound", FIRST), "a higher perRound"),
+    (Protected("disruptionBudget", FIRST), "a PodDisruptionBudget that lets first go"),
     (RoundCutShort("greedy"), ""),
     (MigGeometryReason("worker", H100, "1g.10gb", 4, 1, 2, 4, 1), "3 more of 1g.10gb on H100"),
 ]

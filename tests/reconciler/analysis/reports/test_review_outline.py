@@ -17,6 +17,7 @@ from reconciler.model.review_findings import (
     QueueChange,
     Review,
     Stranded,
+    Unrestartable,
 )
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant, MilliGpu
@@ -199,3 +200,28 @@ def test_jobs_on_nodes_that_are_removed_are_told() -> None:
     assert "bert  research/vision    48  n0, n1, n2, n3 and 2 more" in text(outline_of(found, PATHS, str))
     (problem,) = review_problems(found, PATHS)
     assert (problem.code, problem.severity) == ("node-removed-in-use", "warning")
+
+
+def test_running_jobs_that_could_never_start_again_are_told() -> None:
+    """Those of which the same was true before come last, and are nobody's fault."""
+    why, helps = (
+        ("needs 8 H100; queue vision may never hold more than 4",),
+        ("A max of 8 would do.",),
+    )
+    new = Unrestartable(JobName("bert"), VISION, MilliGpu(8000), why, helps)
+    old = Unrestartable(JobName("gpt"), VISION, MilliGpu(8000), why, helps, already=True)
+    found = msgspec.structs.replace(unchanged(), unrestartable=(new, old))
+    assert said(found) == [
+        "main → main: 1 job that runs could never start again",
+        "No running work is given up; some jobs that run could never start again.",
+    ]
+    lines = text(outline_of(found, PATHS, str)).splitlines()
+    at = lines.index("Run, and could never start again")
+    assert lines[at + 1 : at + 4] == [
+        "  Job   Queue            GPUs  Why",
+        "  bert  research/vision     8  needs 8 H100; queue vision may never hold more than 4. A max of 8 would do.",
+        "  They run on; once one is evicted, fails or moves to a new attempt, it waits for ever.",
+    ]
+    assert "Run, and could never start again under either" in lines[at + 4 :]
+    (problem,) = review_problems(found, PATHS)
+    assert (problem.code, problem.severity, problem.fix) == ("never-restarted", "warning", helps[0])

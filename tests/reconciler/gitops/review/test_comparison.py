@@ -124,6 +124,58 @@ def test_what_runs_where_the_head_has_no_queue_or_no_node_is_told() -> None:
     assert (back.stranded, back.orphaned) == ((), ())
 
 
+RUNS_ON = "{quota: [{gpuType: H100, guaranteed: 8}]}"
+
+
+@pytest.mark.parametrize(
+    ("after", "why", "helps"),
+    [
+        (
+            "{quota: [{gpuType: H100, guaranteed: 4, max: 4}]}",
+            "needs 8 H100; queue vision may never hold more than 4 (policies/vision.yaml:4)",
+            "Up to 4 H100 would fit in queue vision.",
+        ),
+        (
+            "{quota: [{gpuType: H100, guaranteed: 8}], priorityClasses: [rare]}",
+            "queue vision does not take jobs without a priority class, only rare (policies/vision.yaml:3)",
+            "Queue vision takes the priority class rare.",
+        ),
+    ],
+    ids=["max below its size", "class not allowed"],
+)
+def test_running_jobs_that_could_never_start_again_are_told(after: str, why: str, helps: str) -> None:
+    rare = {"policies/rare.yaml": f"{HEAD}PriorityClass\nmetadata: {{name: rare}}\nspec: {{value: 1}}\n"}
+    base = side("base", {**repository(2, vision=RUNS_ON, language=RUNS_ON), **rare})
+    head = side("head", {**repository(2, vision=after, language=RUNS_ON), **rare})
+    jobs = (job("held", "vision", on="n1"), job("stays", "language", on="n2"))
+    snapshot = snapshot_of(NOW, base.compiled.nodes, jobs)
+    (one,) = review(snapshot, base, head, None).unrestartable
+    assert (one.job, one.queue, one.gpus, one.would_help) == ("held", "vision", MilliGpu.gpus(8), (helps,))
+    assert one.reasons == (why,)
+    assert not one.already
+    (same,) = review(snapshot, head, head, None).unrestartable
+    assert same.already
+    assert review(snapshot, head, base, None).unrestartable == ()
+
+
+def test_a_job_whose_gpu_type_is_gone_could_never_start_again() -> None:
+    base, files = side("base", repository(2, vision=RUNS_ON)), repository(2, vision=RUNS_ON)
+    files["cluster-state/n.yaml"] = files["cluster-state/n.yaml"].replace("H100", "A100")
+    files["policies/vision.yaml"] = files["policies/vision.yaml"].replace("H100", "A100")
+    picky = job("picky", "vision", on="n1", shape=Shape(8, gpu_types=(GpuType("H100"),)))
+    found = review(snapshot_of(NOW, base.compiled.nodes, (picky,)), base, side("head", files), None)
+    assert [(one.job, one.reasons) for one in found.unrestartable] == [
+        ("picky", ("group worker accepts only H100; the cluster has A100",))
+    ]
+
+
+def test_jobs_that_wait_under_the_head_say_what_would_help() -> None:
+    side_of = side("base", repository(1, vision=RUNS_ON))
+    jobs = (job("held", "vision", on="n1"), job("waits", "vision"))
+    found = review(snapshot_of(NOW, side_of.compiled.nodes, jobs), side_of, side_of, None)
+    assert [(known.job, known.would_help) for known in found.jobs] == [("waits", ("8 H100 more free",))]
+
+
 def raised() -> tuple[Snapshot, dict[str, str], dict[str, str]]:
     """Both queues run a job and wait with one; language comes first, but for its max."""
     specs = (f"{{weight: 100, quota: [{{gpuType: H100, guaranteed: 0, max: {most}}}]}}" for most in (8, 16))

@@ -1,0 +1,102 @@
+"""Which pools a job may be on, as its queue, the queues above it and its class say; and whether nodes with GPUs are open to it.
+
+What a policy says of pools becomes a set of nodes that the job's task groups are limited to, as other limits of nodes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from solver.model.cluster import Node
+from solver.model.node_sets import NodeSet
+from solver.model.quantities import Memory
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, TaskGroup
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+
+
+class PoolLimit(NamedTuple):
+    """The pools that a job may be on; None: any. `off_gpus`: not on nodes with GPUs. `gpu_memory`: what each GPU has at least."""
+
+    pools: frozenset[str] | None
+    off_gpus: bool
+    gpu_memory: Memory | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in reasons."""
+        words = []
+        if self.pools is not None:
+            words.append(f"pools {', '.join(sorted(self.pools))}" if self.pools else "no pool")
+        words += ["nodes without GPUs"] if self.off_gpus else []
+        words += [f"GPUs of at least {self.gpu_memory}"] if self.gpu_memory is not None else []
+        return ", ".join(words) or "any"
+
+    def allows(self, node: Node) -> bool:
+        """Whether the job may be there."""
+        if self.gpu_memory is not None and not (node.gpus and all(gpu.memory >= self.gpu_memory for gpu in node.gpus)):
+            return False
+        return (self.pools is None or node.pool in self.pools) and not (self.off_gpus and node.gpus)
+
+
+NO_LIMIT = PoolLimit(None, off_gpus=False)
+
+
+def pool_limit(job: Job, policy: Policy, tree: QueueTree) -> PoolLimit:
+    """What a policy says of a job: all lists on its queue's path and that of its class hold."""
+    known = policy.priority_class(job)
+    said = [tree.by_name[queue].pools for queue in tree.path(job.spec.queue)]
+    said += [known.pools] if known else []
+    lists = [frozenset(pools) for pools in said if pools is not None]
+    off_gpus = policy.scheduling.gpu_nodes_for == "gpu-jobs" and not any(
+        group.shape.uses_gpus for group in job.spec.task_groups
+    )
+    return PoolLimit(frozenset.intersection(*lists) if lists else None, off_gpus)
+
+
+def with_pool_limits(snapshot: Snapshot, policy: Policy) -> Snapshot:
+    """The snapshot in which every job is limited to the nodes that the policy opens to it, and that have the GPUs it asks for."""
+    if not _says_anything(policy) and not any(map(_asks_memory, snapshot.jobs)):
+        return snapshot
+    tree, sets = QueueTree.of(policy), {known.name: known for known in snapshot.node_sets}
+    more, jobs = dict[str, NodeSet](), list[Job]()
+    for job in snapshot.jobs:
+        limit = pool_limit(job, policy, tree)
+        if limit == NO_LIMIT and not _asks_memory(job):
+            jobs.append(job)
+            continue
+        groups = tuple(_limited(group, limit, snapshot.nodes, sets, more) for group in job.spec.task_groups)
+        jobs.append(msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, task_groups=groups)))
+    every = tuple(sorted((*snapshot.node_sets, *more.values()), key=lambda known: known.name))
+    return msgspec.structs.replace(snapshot, jobs=tuple(jobs), node_sets=every)
+
+
+def _says_anything(policy: Policy) -> bool:
+    return (
+        policy.scheduling.gpu_nodes_for != "all-jobs"
+        or any(queue.pools is not None for queue in policy.queues)
+        or any(known.pools is not None for known in policy.priority_classes)
+    )
+
+
+def _asks_memory(job: Job) -> bool:
+    return any(group.shape.min_gpu_memory is not None for group in job.spec.task_groups)
+
+
+def _limited(
+    group: TaskGroup, limit: PoolLimit, nodes: Iterable[Node], sets: dict[str, NodeSet], more: dict[str, NodeSet]
+) -> TaskGroup:
+    """The group on the nodes of its own set that the limit allows; `more`: sets that are made for that."""
+    limit = limit._replace(gpu_memory=group.shape.min_gpu_memory)
+    if limit == NO_LIMIT:
+        return group
+    name = f"{group.nodes}, {limit.name}" if group.nodes else limit.name
+    if name not in more:
+        mine = set(sets[group.nodes].nodes) if group.nodes else None
+        open_nodes = (node.name for node in nodes if limit.allows(node) and (mine is None or node.name in mine))
+        more[name] = NodeSet(name, tuple(sorted(open_nodes)))
+    return msgspec.structs.replace(group, nodes=name)

@@ -1,0 +1,121 @@
+"""What queues are guaranteed of CPU and memory for their jobs without GPUs, and which of these jobs lie inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from solver.model.snapshot import Snapshot, charged
+from solver.model.workload import QueueName
+from solver.policy.host_share import Resource
+from solver.policy.tree import QueueTree
+from solver.quota.allocation_table import AllocationTable
+from solver.quota.dominance import HostUse
+from solver.quota.host_shares import sum_of, tasks_with_shapes
+from solver.quota.users import HostLine
+
+RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
+
+
+class HeldAlone(NamedTuple):
+    """CPU and memory that a job without GPUs holds, or part of one."""
+
+    queue: QueueName
+    beside: HostUse
+
+
+@dataclass(frozen=True, slots=True)
+class HostGuarantees:
+    """By queue and resource what is guaranteed, and what jobs hold that lie inside; no lines where no queue states any."""
+
+    tree: QueueTree
+    guaranteed: Mapping[HostLine, int]
+    inside: Mapping[HostLine, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: QueueTree) -> HostGuarantees:
+        """As queues state it; a queue that does not is guaranteed what those below it are."""
+        stated = {
+            HostLine(queue.name, resource): int(entry.guaranteed)
+            for queue in tree.by_name.values()
+            for resource in RESOURCES
+            if (entry := queue.host_quota_for(resource)) is not None and entry.guaranteed is not None
+        }
+        guaranteed = dict[HostLine, int]()
+
+        def add_up(queue: QueueName, resource: Resource) -> int:
+            below = sum(add_up(child.name, resource) for child in tree.children.get(queue, ()))
+            line = HostLine(queue, resource)
+            guaranteed[line] = stated.get(line, below)
+            return guaranteed[line]
+
+        for root in tree.children.get(None, ()) if stated else ():
+            for resource in RESOURCES:
+                add_up(root.name, resource)
+        return cls(tree, guaranteed)
+
+    def lies_inside(self, held: HeldAlone) -> bool:
+        """Whether this much more would lie inside at every level."""
+        return bool(self.guaranteed) and all(
+            self.inside.get(line, 0) + amount <= self.guaranteed.get(line, 0) for line, amount in self._lines(held)
+        )
+
+    def beside_more(self, held: Iterable[HeldAlone]) -> HostGuarantees:
+        """The same once this is held as well."""
+        inside = dict(self.inside)
+        for one in held if self.guaranteed else ():
+            for line, amount in self._lines(one):
+                inside[line] = inside.get(line, 0) + amount
+        return HostGuarantees(self.tree, self.guaranteed, inside)
+
+    def those_inside(self, in_line: Sequence[HeldAlone]) -> tuple[list[bool], HostGuarantees]:
+        """Of jobs that stand in line which lie inside at every level, each as a whole; and what that leaves.
+
+        At each level those are asked, in line, that lie inside below it.
+        """
+        stays = [bool(self.guaranteed)] * len(in_line)
+        by_depth = sorted(self.tree.by_name, key=lambda name: (-len(self.tree.path(name)), name))
+        for queue in by_depth if self.guaranteed else ():
+            left = {r: self.guaranteed[HostLine(queue, r)] - self.inside.get(HostLine(queue, r), 0) for r in RESOURCES}
+            for number, held in enumerate(in_line):
+                if stays[number] and queue in self.tree.path(held.queue):
+                    wanted: dict[Resource, int] = {"cpu": held.beside.cpu, "memory": held.beside.memory}
+                    stays[number] = all(not amount or amount <= left[r] for r, amount in wanted.items())
+                    left = {r: left[r] - wanted[r] for r in RESOURCES} if stays[number] else left
+        inside = (held for held, stay in zip(in_line, stays, strict=True) if stay)
+        return stays, self.beside_more(inside)
+
+    def _lines(self, held: HeldAlone) -> list[tuple[HostLine, int]]:
+        amounts = ((resource, getattr(held.beside, resource)) for resource in RESOURCES)
+        asked = [(resource, int(amount)) for resource, amount in amounts if amount]
+        return [(HostLine(queue, r), amount) for queue in self.tree.path(held.queue) for r, amount in asked]
+
+
+def host_guarantees_of(
+    snapshot: Snapshot, allocations: AllocationTable, tree: QueueTree
+) -> tuple[frozenset[int], HostGuarantees]:
+    """The running jobs without GPUs, by number, that lie inside what is guaranteed of CPU and memory; and what is left of that."""
+    guarantees = HostGuarantees.of(tree)
+    if not guarantees.guaranteed:
+        return frozenset(), guarantees
+    alone = [n for n in range(len(allocations.holders)) if not allocations.leave[allocations.base[n]]]
+    # Those that begin, or were promised something, keep it.
+    known = set(allocations.of_gang)
+    for job, tasks in charged(snapshot):
+        if job.name not in known and tasks and not any(task.gpus for task in tasks):
+            shapes = {group.name: group.shape for group in job.spec.task_groups}
+            beside = sum_of(shapes[task.group] for task in tasks if task.group in shapes)
+            guarantees = guarantees.beside_more([HeldAlone(job.spec.queue, beside)])
+
+    def place(number: int) -> tuple[bool, int, int, str, int]:
+        holder = allocations.holders[number]
+        known = holder.priority_class
+        started = holder.job.started_at or 0
+        return known.preemptible, -known.value, started, allocations.holders[allocations.base[number]].job.name, number
+
+    alone.sort(key=place)
+    jobs = [allocations.holders[number].job for number in alone]
+    held = [HeldAlone(job.spec.queue, sum_of(shape for _, shape in tasks_with_shapes(job))) for job in jobs]
+    stays, left = guarantees.those_inside(held)
+    return frozenset(number for number, stay in zip(alone, stays, strict=True) if stay), left

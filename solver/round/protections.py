@@ -1,0 +1,498 @@
+"""Waiting jobs for which others could leave if nothing protected these: by what they are protected, and until when.
+
+It is asked of jobs that lie inside a guarantee or a fair share and found no place in a round. The search for victims is asked
+again as if it were later: at the end of each protection, one job after the other, the first to be served first. So what is said
+is what a later round does if nothing else changes, as far as its program finds nothing better than the search.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations
+from typing import NamedTuple
+
+import msgspec
+
+from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.partitioning import pool_rules
+from solver.capacity.sharing import Sharing, sharing_of
+from solver.milp.preemption_decision import can_serve, in_program
+from solver.model.parts import owner_of
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot
+from solver.model.workload import Job, JobName
+from solver.placement.starts import JobStart
+from solver.plan.reasons import Protected, ProtectedBy
+from solver.policy.policy import Policy
+from solver.policy.reclaim import reclaim_within
+from solver.policy.tree import QuotaLine
+from solver.preemption.attempts import Attempts
+from solver.preemption.consolidation import SEARCHES_MAX, ConsolidationSearch
+from solver.preemption.eviction import Preemptor
+from solver.preemption.eviction_candidates import EvictionCandidates
+from solver.preemption.eviction_rules import EvictionRules
+from solver.preemption.trial import PreemptionResult
+from solver.queueing.demand import StartCandidate, SubLayer
+from solver.queueing.strict_queues import Lines
+from solver.quota.entitlement import QuotaHeadroom
+from solver.quota.fairshare import to_spare
+from solver.quota.users import UserRoom
+from solver.quota.vacated import TIERS, Tier
+from solver.quota.victims import ProtectionEnd, protected, protection_end
+from solver.round.decision import soon_free
+from solver.round.growing_gangs import missing_tasks
+from solver.round.regrowth import GangGrowth
+from solver.round.tiers import Decision
+
+CONSIDERED_MAX = 100
+"""Waiting jobs of which it is asked, the first in the order of the round."""
+
+SEARCHED_MAX = 20
+"""Unlike ones of these for which is searched: where others are protected from many, the search takes longer than the round."""
+
+LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget", "evictionsPerDay")
+"""What protects jobs and has no end of its own; evictionsPerDay, where it is 0."""
+
+ServingTurn = tuple[Instant, int, SubLayer, int, int]
+"""When a job is served, in which tier and sub-layer, of how many GPUs where that counts, and its number in the round's order."""
+
+
+class LaterStart(NamedTuple):
+    """What a waiting job gets once others are protected no more, and why it does not yet.
+
+    `at`: when these are asked to leave; `gone`: when they have left at the latest. None where that is not known, and then neither
+    are `start` and who is `leaving`; `moving`: some of these go on elsewhere.
+    """
+
+    reasons: tuple[Protected, ...]
+    at: Instant | None = None
+    gone: Instant | None = None
+    start: JobStart | None = None
+    leaving: tuple[Job, ...] = ()
+    moving: bool = False
+
+    @property
+    def last(self) -> JobName:
+        """The job that is protected the longest."""
+        return max(self.reasons, key=lambda known: (known.until is None, known.until or 0)).job
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRemainder:
+    """What a round leaves. `snapshot`: in which those who are evicted have been asked to leave; `room`: what is free now."""
+
+    snapshot: Snapshot
+    policy: Policy
+    decision: Decision
+    grown: Sequence[GangGrowth]
+    room: FreeCapacity
+    has_optimiser: bool
+
+    @property
+    def has_program(self) -> bool:
+        """Whether the program chooses who leaves."""
+        return self.has_optimiser and in_program(self.room, self.decision.shares)
+
+    @property
+    def _started(self) -> tuple[JobStart, ...]:
+        return (*self.decision.starts, *(promise.start for promise in self.decision.nominations))
+
+    def soon(self, sharing: Sharing) -> FreeCapacity:
+        """What will be free once all have left who were asked to."""
+        decision, snapshot = self.decision, self.snapshot
+        soon = soon_free(snapshot, sharing.domain, pool_rules(self.policy, snapshot), decision.room)
+        soon.reserved = decision.room.reserved
+        for start in self._started:
+            soon.occupy(start.held)
+        for promise in decision.nominations:
+            soon.set_aside(promise.pledged)
+        for growth in self.grown:
+            soon.occupy(growth.held)
+        return soon
+
+    def quota(self) -> tuple[QuotaHeadroom, UserRoom]:
+        """What is left of quotas beside all that was started or promised."""
+        displacing = self.decision.displacing
+        ahead = [(s.queue, s.charge) for s in self._started if s.candidate.job.name in displacing]
+        grown = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
+        shares = self.decision.shares.beside([*ahead, *grown])
+        headroom, users = QuotaHeadroom(shares), UserRoom(shares.users)
+        for start in self._started:
+            users.take(start.candidate.job, start.charge)
+            if start.candidate.job.name not in displacing:
+                headroom.take(start.queue, start.charge)
+        return headroom, users
+
+
+def later_starts(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
+    """Who waits only for the end of protections, or of limits. `waiting`: in order, who got nothing in the round."""
+    if not waiting or not _protects_any(left.snapshot, left.policy):
+        return {}
+    return ProtectedWaits.after(left, waiting).find()
+
+
+def _protects_any(snapshot: Snapshot, policy: Policy) -> bool:
+    """Whether anything protects any job: most rounds need no more."""
+    limits, running = policy.scheduling.evictions, [job for job in snapshot.jobs if job.phase == "running"]
+    classes = {job.spec.priority_class: policy.priority_class(job) for job in running}
+    return (
+        limits.per_round is not None
+        or limits.min_gain > 0
+        or any(job.leaves == "not" for job in running)
+        or any(
+            protected(job, known.protection, snapshot.time)
+            for job in running
+            if (known := classes[job.spec.priority_class]) is not None
+        )
+    )
+
+
+@dataclass(slots=True)
+class ProtectedWaits:
+    """Looks for what protects others from waiting jobs, on what a round leaves.
+
+    `room`, `soon`: what is free now, and once all have left who were asked to. `headroom`, `users`: what is left of quotas.
+    `has_program`: the program chooses victims, and holds to more rules than the search.
+    """
+
+    snapshot: Snapshot
+    policy: Policy
+    sharing: Sharing
+    room: FreeCapacity
+    soon: FreeCapacity
+    headroom: QuotaHeadroom
+    users: UserRoom
+    waiting: Sequence[StartCandidate]
+    has_program: bool
+    _rules: EvictionRules = field(init=False)
+    _candidates: EvictionCandidates = field(init=False)
+    _limits: tuple[ProtectedBy, ...] = field(init=False)
+    _ends: frozenset[Instant] = field(init=False)
+    _lines: Lines = field(init=False)
+    _gone: set[JobName] = field(default_factory=set)
+    _evictable: dict[tuple[Instant, frozenset[ProtectedBy]], EvictionCandidates] = field(default_factory=dict)
+    _moving: dict[tuple[Instant, frozenset[ProtectedBy]], ConsolidationSearch] = field(default_factory=dict)
+    _firsts: dict[int, tuple[Instant | None, Instant | None]] = field(default_factory=dict)
+    _endless: dict[int, tuple[Protected, ...]] = field(default_factory=dict)
+    _searches: int = 0
+    _left_at: dict[Instant, list[Job]] = field(default_factory=dict)
+    _instants: dict[Instant | None, tuple[Instant, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, left: RoundRemainder, waiting: Sequence[StartCandidate]) -> ProtectedWaits:
+        """On what is left by a round."""
+        snapshot, policy = left.snapshot, left.policy
+        sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
+        room, soon = left.room.copy(), left.soon(sharing)
+        return cls(snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program)
+
+    def __post_init__(self) -> None:
+        self._rules = EvictionRules.of(self.snapshot, self.policy, self.headroom.shares)
+        holders, limits = self._rules.allocations.bases, self.policy.scheduling.evictions
+        ends = [end for holder in holders if (end := self._end(holder.job)) is not None]
+        self._ends = frozenset(end.until for end in ends if end.until is not None)
+        applies = {
+            "perRound": limits.per_round is not None,
+            "minGain": limits.min_gain > 0,
+            "disruptionBudget": any(holder.job.leaves == "not" for holder in holders),
+            "evictionsPerDay": any(end.until is None for end in ends),
+        }
+        self._limits = tuple(limit for limit in LIMITS if applies[limit])
+        self._lines = Lines(self.waiting)
+        self._candidates = EvictionCandidates(self._rules)
+        self._candidates.released(self.soon)  # Once for all instants.
+
+    def find(self) -> Mapping[JobName, LaterStart]:
+        """The first to be served have their places before others; gangs that grow inside guarantees among them."""
+        asked = [c for c in self.waiting if any(sum(option.charge.values()) for option in c.options)][:CONSIDERED_MAX]
+        waiting = {candidate.job.name for candidate in asked}
+        asked += self._growing()
+        found, turns = dict[JobName, LaterStart](), list[ServingTurn]()
+        for number, candidate in enumerate(asked):
+            if self._searches >= SEARCHED_MAX:
+                asked = asked[:number]
+                break
+            if (at := self._first_of_its_like(candidate)) is not None:
+                turns.append(self._turn(candidate, at, number))
+        heapq.heapify(turns)
+        while turns:
+            at, *_, number = heapq.heappop(turns)
+            known = self._served(asked[number], at)
+            if known is not None:
+                found[asked[number].job.name] = known
+            elif (again := self._first(asked[number], at)) is not None and again > at:
+                heapq.heappush(turns, self._turn(asked[number], again, number))
+        for candidate in asked:
+            name = candidate.job.name
+            if name in waiting and name not in found and (reasons := self._without_end(candidate)):
+                found[name] = LaterStart(reasons)
+        return {name: known for name, known in found.items() if name in waiting}
+
+    def _growing(self) -> list[StartCandidate]:
+        """Tasks that running gangs lack, the first of them; they may take back what others borrowed as well."""
+        shares, room = self.headroom.shares, self.room
+        tasks = missing_tasks(self.snapshot, self.policy, self.waiting, (), shares, room)[:CONSIDERED_MAX]
+        # What protects others holds against growth to its end: nothing of that is ever overdue.
+        last = max(self._ends, default=self._now)
+        return [replace(task, job=msgspec.structs.replace(task.job, submitted_at=last)) for task in tasks]
+
+    @property
+    def _now(self) -> Instant:
+        return self.snapshot.time
+
+    def _end(self, job: Job) -> ProtectionEnd | None:
+        known = self.policy.priority_class(job)
+        return protection_end(job, known.protection, self._now) if known else None
+
+    def _overdue_at(self, candidate: StartCandidate) -> Instant | None:
+        """From when on no protection delays it, as far as it is inside its guarantee; None: that time has come."""
+        tree, job = self._rules.tree, candidate.job
+        at = job.submitted_at.after(reclaim_within(self.policy, tree, job.spec.queue))
+        return at if at > self._now else None
+
+    def _instants_of(self, candidate: StartCandidate) -> tuple[Instant, ...]:
+        """When something ends that could protect others from it."""
+        overdue = self._overdue_at(candidate)
+        if overdue not in self._instants:
+            more = frozenset[Instant]() if overdue is None else frozenset({overdue})
+            self._instants[overdue] = tuple(sorted(self._ends | more))
+        return self._instants[overdue]
+
+    def _first_of_its_like(self, candidate: StartCandidate) -> Instant | None:
+        """The first instant at which it is served as things stand; asked once of those for whom the same protections end."""
+        overdue = self._overdue_at(candidate)
+        known = self._firsts.get(candidate.likeness)
+        if known is not None:
+            at, of = known
+            if (
+                at in self._ends
+                and all(when is None or when > at for when in (overdue, of))
+                and (of is None) == (overdue is None)
+            ):
+                return at
+            if at is None and overdue is None and of is None:
+                return None
+        at = self._first(candidate)
+        self._searches += 1
+        self._firsts[candidate.likeness] = at, overdue
+        return at
+
+    def _first(self, candidate: StartCandidate, after: Instant | None = None) -> Instant | None:
+        """The first instant at which it is served; None: at none, or it could be as it is."""
+        instants = self._instants_of(candidate)
+        if not instants or self._would_serve(candidate, instants[-1]) is None:
+            return None
+        if after is None and (would := self._would_serve(candidate, self._now)) is not None:
+            return self._now if self._is_for_next_round(would[1]) else None
+        low, high, step = (0 if after is None else bisect_left(instants, after)), len(instants) - 1, 1
+        # What is asked again is served soon after, as a rule: in steps that double it is found sooner than by halving.
+        while after is not None and low + step < high and self._would_serve(candidate, instants[low + step]) is None:
+            low, step = low + step, 2 * step
+        high = min(high, low + step) if after is not None else high
+        while low < high:
+            middle = (low + high) // 2
+            if self._would_serve(candidate, instants[middle]) is None:
+                low = middle + 1
+            else:
+                high = middle
+        return instants[low]
+
+    def _is_for_next_round(self, found: PreemptionResult) -> bool:
+        """Whether this round has asked too many to leave for these to be asked as well."""
+        most = self.policy.scheduling.evictions.per_round
+        asked = {owner_of(known.job) for known in self.snapshot.in_flight.evictions if known.asked_at == self._now}
+        return most is not None and len(asked | {owner_of(job.name) for job in _leaving(found)}) > most
+
+    def _turn(self, candidate: StartCandidate, at: Instant, number: int) -> ServingTurn:
+        """Sorts those who can be served: inside guarantees first, then as the round has them, of one sub-layer.
+
+        The program counts GPUs there, and serves the larger first.
+        """
+        would = self._would_serve(candidate, at)
+        tier = TIERS.index(would[0]) if would else 0
+        gpus = max(sum(option.charge.values()) for option in candidate.options) if self.has_program else 0
+        return at, tier, candidate.sub_layer, -gpus, number
+
+    def _would_serve(
+        self, candidate: StartCandidate, at: Instant, without: frozenset[ProtectedBy] = frozenset()
+    ) -> tuple[Tier, PreemptionResult] | None:
+        making = self._preemptor(at, without)
+        for tier in TIERS:
+            for making.strictly in (True, False) if self.has_program and can_serve(candidate) else (False,):
+                found = making.would_serve(candidate, tier)
+                if found is not None and (not self.has_program or self._is_lawful(found, making)):
+                    return tier, found
+        return None
+
+    def _is_lawful(self, found: PreemptionResult, making: Preemptor) -> bool:
+        """Whether the program could serve it so: to these rules the search does not hold by itself."""
+        if found.request.candidate.sub_layer.growth:
+            gpus = sum(victim.holder.gpus for victim in found.victims)
+            borrowed = all(victim.means == "reclaim" for victim in found.victims)
+            return borrowed and gpus <= sum(found.request.option.charge.values())
+        known = self.policy.priority_class(found.request.candidate.job)
+        if found.request.displaces and found.request.tier == "fair" and known is not None and not known.preemptible:
+            return False
+        fairly = found.request.tier == "entitled" or _keeps_shares(found, self.headroom)
+        return fairly and _is_gpu_for_gpu(found) and not self._is_hurried(found, making)
+
+    def _is_hurried(self, found: PreemptionResult, making: Preemptor) -> bool:
+        """Whether it is served against what protects work of its own queue, without whose leaving that would be above its share."""
+        queue, used = found.request.candidate.job.spec.queue, self.headroom.shares.used
+        lines = [self.headroom.shares.tree.lines(queue, gpu_type)[0] for gpu_type in found.request.option.charge]
+        guaranteed = self.headroom.shares.guaranteed
+        if all(used.get(line, 0) + self.headroom.taken.get(line, 0) <= guaranteed.get(line, 0) for line in lines):
+            return False
+        own = [victim.holder for victim in found.victims if victim.holder.job.spec.queue == queue]
+        given_up = sum(victim.holder.gpus for victim in found.victims)
+        gains = sum(found.request.option.charge.values()) >= making.policy.scheduling.evictions.min_gain * given_up
+        now = making.snapshot.time
+        return bool(own) and not (
+            gains and all(not protected(holder.job, holder.priority_class.protection, now) for holder in own)
+        )
+
+    def _preemptor(self, at: Instant, without: frozenset[ProtectedBy] = frozenset()) -> Preemptor:
+        """The search as it would be then, `without` some limits; those who have left by then are asked no more."""
+        limits = self.policy.scheduling.evictions
+        per_round = None if limits.per_round is None or "perRound" in without else limits.per_round + len(self._gone)
+        gain = 0.0 if "minGain" in without else limits.min_gain
+        evictions = msgspec.structs.replace(limits, per_round=per_round, min_gain=gain)
+        scheduling = msgspec.structs.replace(self.policy.scheduling, evictions=evictions)
+        policy = msgspec.structs.replace(self.policy, scheduling=scheduling)
+        snapshot, lifted = msgspec.structs.replace(self.snapshot, time=at), without - {"perRound", "minGain"}
+        if (at, lifted) not in self._evictable:
+            self._evictable[at, lifted] = self._candidates.under(replace(self._rules, now=at, without=lifted))
+        if (at, without) not in self._moving:
+            self._moving[at, without] = ConsolidationSearch(snapshot, policy, self.headroom.shares, self.sharing)
+        attempts = Attempts(self._evictable[at, lifted], self.room, self.soon, self.headroom, self.users, self._lines)
+        moving = self._moving[at, without]
+        moving.searches, moving.moved = SEARCHES_MAX, 0
+        return Preemptor(snapshot, policy, attempts, set(self._gone), moving)
+
+    def _served(self, candidate: StartCandidate, at: Instant) -> LaterStart | None:
+        """Give it what it gets then; None: others have had that, or it needs nothing that is protected."""
+        would = self._would_serve(candidate, at)
+        if would is None:
+            return None
+        found = would[1]
+        reasons = self._timed(found, at) or self._limited(candidate, found, at)
+        if not reasons or max(known.until or at for known in reasons) < at:
+            # It waits for something else as well, of which nothing can be said.
+            return None
+        making = self._preemptor(at)
+        start = making.give(found, None)
+        self.headroom, self._gone = making.attempts.headroom, making.gone
+        self._moving.clear()
+        leaving = tuple(_leaving(found))
+        self._left_at.setdefault(at, []).extend(leaving)
+        gone = max((at.after(self.policy.grace(job)) for job in leaving), default=at)
+        return LaterStart(reasons, at, gone, start, leaving, bool(found.moves))
+
+    def _timed(self, found: PreemptionResult, at: Instant | None) -> tuple[Protected, ...]:
+        """By what those who leave for it are protected now, with the one that is so the longest by each."""
+        own = self._protected(_leaving(found), at)
+        if at is not None and own and max(known.until or at for known in own) < at:
+            # What leaves for another at that time leaves more than that needs.
+            return self._protected(chain(_leaving(found), self._left_at.get(at, ())), at)
+        return own
+
+    def _protected(self, leaving: Iterable[Job], at: Instant | None) -> tuple[Protected, ...]:
+        by = dict[ProtectedBy, dict[JobName, tuple[Instant | None, Job]]]()
+        for job in leaving:
+            end = self._end(job)
+            if end is not None:
+                # At the latest when nothing may delay the guarantee any longer.
+                until = at if at is not None and (end.until is None or end.until > at) else end.until
+                by.setdefault(end.by, {})[owner_of(job.name)] = until, job
+        return tuple(self._of_class(kind, jobs) for kind, jobs in by.items())
+
+    def _of_class(self, by: ProtectedBy, jobs: Mapping[JobName, tuple[Instant | None, Job]]) -> Protected:
+        name = max(jobs, key=lambda name: (jobs[name][0] is None, jobs[name][0] or 0, name))
+        until, job = jobs[name]
+        known = self.policy.priority_class(job)
+        named, origin = (known.name, known.protection.origin or known.origin) if known else ("", "")
+        return Protected(by, name, named, until, origin, len(jobs) - 1)
+
+    def _limited(self, candidate: StartCandidate, found: PreemptionResult, at: Instant) -> tuple[Protected, ...]:
+        """The limits that do not let anybody leave for it now, and do `at` an instant: from when on nothing delays it."""
+        if at == self._now:
+            return self._of_limits(("perRound",), found)
+        for limits in _each(self._limits):
+            if self._would_serve(candidate, self._now, frozenset(limits)) is not None:
+                return self._of_limits(limits, found, at)
+        return ()
+
+    def _without_end(self, candidate: StartCandidate) -> tuple[Protected, ...]:
+        """The limits without which it would be served once all protections that have an end are over."""
+        if not self._limits:
+            return ()
+        last, alike = max(self._instants_of(candidate), default=self._now), candidate.likeness
+        if alike not in self._endless:
+            # What is served with them has found its place taken, and what is not without them all is held back by something else.
+            waits = self._would_serve(candidate, last) is None
+            limited = waits and self._would_serve(candidate, last, frozenset(self._limits)) is not None
+            self._endless[alike] = self._fewest_limits(candidate, last) if limited else ()
+        return self._endless[alike]
+
+    def _fewest_limits(self, candidate: StartCandidate, at: Instant) -> tuple[Protected, ...]:
+        for limits in _each(self._limits):
+            would = self._would_serve(candidate, at, frozenset(limits))
+            if would is not None:
+                return (*self._of_limits(limits, would[1]), *self._timed(would[1], None))
+        return ()
+
+    def _of_limits(
+        self, limits: Sequence[ProtectedBy], found: PreemptionResult, until: Instant | None = None
+    ) -> tuple[Protected, ...]:
+        return tuple(known for limit in limits if (known := self._of_limit(limit, found, until)))
+
+    def _of_limit(self, limit: ProtectedBy, found: PreemptionResult, until: Instant | None) -> Protected | None:
+        jobs = {owner_of(job.name): job for job in _leaving(found)}
+        if limit == "evictionsPerDay":
+            return None  # As what protects for a while, by the job's class.
+        if limit == "disruptionBudget":
+            names = sorted(name for name, job in jobs.items() if job.leaves == "not")
+            return Protected(limit, names[0], until=until, more=len(names) - 1) if names else None
+        names, origin = list(jobs), self.policy.scheduling.evictions.origin or self.policy.scheduling.origin
+        return Protected(limit, names[0], until=until, origin=origin, more=len(names) - 1) if names else None
+
+
+def _is_gpu_for_gpu(found: PreemptionResult) -> bool:
+    """Whether no more GPUs leave than it gets, but for one job that can't be divided."""
+    gangs, named = Counter[JobName](), {victim.name for victim in found.victims}
+    for victim in found.victims:
+        owner = owner_of(victim.name)
+        gangs[owner if owner in named else victim.name] += victim.holder.gpus
+    gained, largest = sum(found.request.option.charge.values()), max(gangs.values(), default=0)
+    return gangs.total() <= gained or gangs.total() - largest < gained
+
+
+def _keeps_shares(found: PreemptionResult, headroom: QuotaHeadroom) -> bool:
+    """Whether for a fair share queues give what they hold above theirs, and at most a job more that leaves them better served."""
+    tree, queue = headroom.shares.tree, found.request.candidate.job.spec.queue
+    path, given = tree.path(queue), Counter[QuotaLine]()
+    for victim in found.victims:
+        theirs = victim.holder.job.spec.queue
+        for gpu_type, milli in victim.holder.charge.items() if theirs != queue else ():
+            given.update({line: milli for line in tree.lines(theirs, gpu_type) if line.queue not in path})
+    for line, milli in given.items():
+        use = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+        above = use - headroom.shares.fair.get(line, 0)
+        spare = dict(to_spare(headroom, queue, line.gpu_type)).get(line.queue, 0)
+        if milli > max(0, above) and (above <= 0 or milli >= spare):
+            return False
+    return True
+
+
+def _leaving(found: PreemptionResult) -> Iterator[Job]:
+    yield from (victim.holder.job for victim in found.victims)
+    yield from (move.mover.job for move in found.moves)
+
+
+def _each(limits: Sequence[ProtectedBy]) -> Iterator[tuple[ProtectedBy, ...]]:
+    """Some of the limits, fewer of them first."""
+    return chain.from_iterable(combinations(limits, count) for count in range(1, len(limits) + 1))

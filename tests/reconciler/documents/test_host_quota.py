@@ -1,0 +1,72 @@
+"""Rows of CPU and memory in the quota of queues: what they compile to, and what is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.model.quantities import Cpu, Memory
+from tests.reconciler.documents.repository import codes, reading
+
+
+def queues(**specs: str) -> dict[str, str]:
+    """A file for each queue, with its spec in line 4."""
+    head = "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: %s}\nspec: %s\n"
+    return {f"policies/{name}.yaml": head % (name, spec) for name, spec in specs.items()}
+
+
+ROWS = "{resource: cpu, guaranteed: 64, max: 128}, {resource: memory, max: 1Ti}"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        f"{{quota: [{{gpuType: H100, guaranteed: 8}}, {ROWS}]}}",
+        f"{{quota: [{ROWS}, {{gpuType: H100, guaranteed: 8}}]}}",
+    ],
+)
+def test_rows_of_quota_may_name_a_resource(spec: str) -> None:
+    (queue,) = reading(queues(a=spec)).checked().policy.queues
+    assert [entry.gpu_type for entry in queue.quota] == ["H100"]
+    cpu, memory = queue.host_quota_for("cpu"), queue.host_quota_for("memory")
+    assert cpu is not None
+    assert memory is not None
+    assert (cpu.guaranteed, cpu.max, memory.guaranteed, memory.max) == (Cpu(64_000), Cpu(128_000), None, Memory(2**40))
+    assert {cpu.origin, memory.origin} == {"policies/a.yaml:4"}
+
+
+def test_they_mean_the_same_apart_and_a_policy_without_any_is_what_it_was() -> None:
+    one, other, none = (
+        reading(queues(a=spec)).checked().policy for spec in (f"{{quota: [{ROWS}]}}", f"{{hostQuota: [{ROWS}]}}", "{}")
+    )
+    assert one.digest == other.digest != none.digest
+    assert none.queues[0].host_quota == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "problems"),
+    [
+        (
+            queues(a="{quota: [{resource: cpu, max: 4}, {resource: cpu, max: 5}]}"),
+            [("a.yaml:4:41", "duplicate-resource")],
+        ),
+        (
+            queues(a="{quota: [{gpuType: H100}, {resource: cpu, guaranteed: 5, max: 4}]}"),
+            [("a.yaml:4:69", "max-below-guaranteed")],
+        ),
+        (
+            queues(
+                a="{quota: [{resource: memory, guaranteed: 1Gi}]}",
+                b="{parent: a, quota: [{resource: memory, guaranteed: 2Gi}]}",
+            ),
+            [("a.yaml:4:47", "guarantees-exceed-parent")],
+        ),
+    ],
+)
+def test_problems_are_found(files: dict[str, str], problems: list[tuple[str, str]]) -> None:
+    assert codes(files) == problems
+
+
+def test_what_is_no_such_row_is_refused() -> None:
+    assert codes(queues(a="{quota: [{resource: cpu, lendable: 4}]}"))
+    assert codes(queues(a="{quota: [{resource: disk, max: 4}]}"))
+    assert codes(queues(a="{quota: [{resource: memory, max: lots}]}"))
