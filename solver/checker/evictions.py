@@ -117,8 +117,11 @@ class _Evictions:
     def _beyond_growth(self) -> Iterator[Violation]:
         """No more leaves for the growth of a queue's gangs than they lack, and than lies inside the queue's guarantee."""
         lacking, left = Counter[QuotaLine](), Counter[QuotaLine]()
-        for gang in self._growing.values():
-            lacking.update(self._lacks(gang))
+        queues = {gang.spec.queue for gang in self._growing.values()}
+        # One gang is named where several of its queue grow by what leaves.
+        for job in self.case.jobs.values() if queues else ():
+            if job.phase == "running" and job.spec.queue in queues:
+                lacking.update(self._lacks(job))
         for name, step in self.steps.items():
             if step.beneficiary and step.beneficiary in self._growing:
                 queue = self._growing[step.beneficiary].spec.queue

@@ -168,7 +168,7 @@ def with_victims(
             victims_by_program=tuple(name for name in asked if name in by_program),
             victims_by_search=tuple(name for name in asked if name not in by_program),
         )
-    return with_layers(by, tuple(_with_harm(layers, nominations)))
+    return with_layers(by, tuple(_with_harm(layers, nominations)) if nominations else tuple(layers))
 
 
 def _with_harm(layers: Sequence[LayerResult], nominations: Sequence[NewNomination]) -> Iterator[LayerResult]:

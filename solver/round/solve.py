@@ -152,11 +152,14 @@ def _without_vain_starts(
     found: _DecidedRound, snapshot: Snapshot, policy: Policy, watched: MonitoredOptimiser | None, kept: RoundCache
 ) -> _DecidedRound:
     """The round in which no job starts that the next round would evict, where the job that it stands back for is served instead."""
+    in_line = {candidate.job.name for candidate in found.candidates if candidate.strict}
     for _ in range(LOOKED_AHEAD_MAX):
         if not begun_by(found.decision):
             break
         ahead = settled(snapshot, found.decision, found.leaving, found.grown)
         vain = begun_in_vain(found.decision, _decided(ahead, policy, watched, RoundCache()).leaving)
+        # In a strict queue others would pass it.
+        vain = {name: whom for name, whom in vain.items() if name not in in_line}
         if not vain:
             break
         back = {**found.standing_back, **vain}

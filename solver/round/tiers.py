@@ -228,7 +228,8 @@ class RoundState:
             making.serve_all([c for c in left if c.job.name not in started or c.job.name in ousted], tier)
         by_program = covered & _names_of(making.starts)
         # Work that is not preemptible starts inside its guarantee where the answer sees it beyond.
-        is_new = bool(making.promises) or not _names_of(making.starts) <= started
+        ahead = {name for name in _names_of(making.starts) if name in making.displacing}
+        is_new = bool(making.promises) or not by_program | ahead <= started
         if is_new:
             self._settle(making)
         self.confirmed = frozenset() if is_new else self.confirmed | by_program
