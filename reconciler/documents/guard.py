@@ -51,6 +51,16 @@ def check_budgets(text: str, file: str) -> None:
                     ]
                 )
     except yaml.YAMLError as error:
+        if "nesting depth" in str(getattr(error, "problem", "")):
+            # From 6.0.4 on PyYAML ends at 1,000 brackets, and looks ahead as far before it tells of the first.
+            _refuse_excess(
+                file,
+                place_of_mark(getattr(error, "problem_mark", None)),
+                "too-deep",
+                DEPTH_MAX + 1,
+                DEPTH_MAX,
+                "levels of nesting",
+            )
         raise InvalidDocumentsError([_syntax_problem(text, file, error)]) from None
 
 

@@ -311,7 +311,9 @@ class FutureState:
         rest = tuple(
             TaskPlacement("", 0, task.node, devices)
             for task in tasks
-            if task.share is None and (devices := tuple(device for device in task.devices if device not in taken))
+            if task.share is None
+            and task.node in self.room.index
+            and (devices := tuple(device for device in task.devices if device not in taken))
         )
         self.room.occupy((task, Shape(len(task.devices))) for task in rest)
         known[name] = replace(known[name], tasks=(*known[name].tasks, *rest))

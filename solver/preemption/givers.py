@@ -162,12 +162,16 @@ class Givers:
             if gpu_type not in request.option.charge or not charge.any():
                 continue
             # What each queue gives is bounded before what the queue above it gives.
+            held_below = np.concatenate([[0], np.cumsum(np.bincount(numbers, charge, minlength=len(held.holders)))])
             for line, _ in tree.upwards(gpu_type):
-                if line.queue not in path:
-                    below = held.below[line.queue]
+                below = held.below[line.queue]
+                may_leave = held_below[below.stop] - held_below[below.start]
+                if not may_leave or line.queue in path:
+                    continue
+                used = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
+                above = used - headroom.shares.fair.get(line, 0)
+                if may_leave > above:
                     there = np.flatnonzero((numbers >= below.start) & (numbers < below.stop) & kept & (charge > 0))
-                    used = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
-                    above = used - headroom.shares.fair.get(line, 0)
                     kept[there] = _first_within(charge[there], above)
         return side._replace(places=side.places[kept])
 

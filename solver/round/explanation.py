@@ -15,6 +15,7 @@ from solver.model.cluster import NodeName
 from solver.model.inflight import Reservation
 from solver.model.parts import owner_of
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.starts import JobStart
@@ -60,6 +61,7 @@ class RoundExplanation:
     grown: Sequence[GangGrowth]
     has_optimiser: bool
     standing_back: Mapping[JobName, JobName] = field(default_factory=dict)
+    kept: RoundCache = field(default_factory=RoundCache)
     _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
     _begins: Mapping[JobName, Instant] = field(init=False)
     _after: FreeCapacity = field(init=False)
@@ -245,7 +247,13 @@ class RoundExplanation:
     def _later(self, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
         """Who of those that wait is served once others are protected no more."""
         left = RoundRemainder(
-            self.asked, self.policy, self.decision, self.grown, self._after, has_optimiser=self.has_optimiser
+            self.asked,
+            self.policy,
+            self.decision,
+            self.grown,
+            self._after,
+            has_optimiser=self.has_optimiser,
+            kept=self.kept,
         )
         return later_starts(left, waiting)
 

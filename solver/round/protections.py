@@ -23,6 +23,7 @@ from solver.capacity.sharing import Sharing, sharing_of
 from solver.milp.preemption_decision import can_serve, in_program
 from solver.model.parts import owner_of
 from solver.model.quantities import Instant
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName
 from solver.placement.starts import JobStart
@@ -91,6 +92,7 @@ class RoundRemainder:
     grown: Sequence[GangGrowth]
     room: FreeCapacity
     has_optimiser: bool
+    kept: RoundCache = field(default_factory=RoundCache)
 
     @property
     def has_program(self) -> bool:
@@ -168,6 +170,7 @@ class ProtectedWaits:
     users: UserRoom
     waiting: Sequence[StartCandidate]
     has_program: bool
+    kept: RoundCache
     _rules: EvictionRules = field(init=False)
     _candidates: EvictionCandidates = field(init=False)
     _limits: tuple[ProtectedBy, ...] = field(init=False)
@@ -188,10 +191,10 @@ class ProtectedWaits:
         snapshot, policy = left.snapshot, left.policy
         sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
         room, soon = left.room.copy(), left.soon(sharing)
-        return cls(snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program)
+        return cls(snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program, left.kept)
 
     def __post_init__(self) -> None:
-        self._rules = EvictionRules.of(self.snapshot, self.policy, self.headroom.shares)
+        self._rules = EvictionRules.of(self.snapshot, self.policy, self.headroom.shares, self.kept)
         holders, limits = self._rules.allocations.bases, self.policy.scheduling.evictions
         ends = [end for holder in holders if (end := self._end(holder.job)) is not None]
         self._ends = frozenset(end.until for end in ends if end.until is not None)

@@ -81,6 +81,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
         found.grown,
         optimiser is not None,
         found.standing_back,
+        kept,
     )
     reservations = (*explanation.reservations(), *document_reservations(found.world))
     return Plan(

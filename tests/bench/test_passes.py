@@ -14,5 +14,5 @@ def test_a_small_run_says_what_passes_cost() -> None:
     assert ran.exit_code == 0, ran.exception
     found = json.loads(ran.stdout)
     assert (found["nodes"], found["running"], found["waiting"], found["passes"]) == (3, 20, 30, 2)
-    assert list(found["phase_ms"]) == ["sight", "settle", "observe", "solve", "check", "act"]
+    assert list(found["phase_ms"]) == ["sight", "settle", "observe", "solve", "check", "alarm", "act"]
     assert min(found["cpu_s"], found["wall_s"], *found["phase_ms"].values()) > 0

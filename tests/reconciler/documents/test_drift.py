@@ -183,7 +183,8 @@ def struct_differences(
 def default_differences(field: inspect.Field, schema: Schema, base: str, at: str) -> Iterator[str]:
     factory = field.default_factory
     default = field.default if factory is msgspec.NODEFAULT else factory()
-    written = None if default in UNSET else json.loads(encode(default))
+    # Of a field that may be left out altogether, msgspec knows no default.
+    written = None if default in (*UNSET, msgspec.NODEFAULT) else json.loads(encode(default))
     schema, _ = resolve_reference(schema, base)
     if schema.get("default") != written:
         yield f"{at}: default {written!r} in the type, {schema.get('default')!r} in the schema"
