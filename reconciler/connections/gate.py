@@ -21,7 +21,7 @@ TELL_EVERY_S: Final = 60.0
 class OpenConnection:
     """One that was let in. `displace` lets go of it at once; `late`, if set, is called when `deadline_s` is over."""
 
-    __slots__ = ("deadline_s", "displace", "is_counted", "late", "peer")
+    __slots__ = ("deadline_s", "displace", "is_counted", "is_displaced", "late", "peer")
 
     def __init__(self, peer: str, displace: Callable[[], None]) -> None:
         self.peer = peer
@@ -29,6 +29,7 @@ class OpenConnection:
         self.late: Callable[[], None] | None = None
         self.deadline_s: float | None = None
         self.is_counted = True
+        self.is_displaced = False
 
 
 class ConnectionGate:
@@ -65,6 +66,7 @@ class ConnectionGate:
                 self._tell("refused", peer)
                 return False
             self._stop_waiting(victim)
+            victim.is_displaced = True
             victim.displace()
             self._tell("displaced", victim.peer)
         self._open[descriptor] = connection = OpenConnection(peer, displace)
@@ -80,6 +82,8 @@ class ConnectionGate:
         """It has no complete request from now on. It is late if that is still so at the deadline."""
         self._stop_waiting(connection)
         connection.deadline_s = deadline_s
+        if connection.is_displaced:
+            return  # its protocol begins only now, and finds the end: another has to go for the next one
         self._waiting.setdefault(connection.peer, {})[connection] = self.clock_s()
 
     def answer(self, connection: OpenConnection) -> None:

@@ -63,6 +63,16 @@ def test_one_that_is_answered_stays_and_gives_way_only_afterwards() -> None:
     assert door.displaced == [1, 2]
 
 
+def test_one_that_gave_way_before_its_protocol_began_does_not_give_way_twice() -> None:
+    door = Door(20, 2)
+    first, *_ = [door.let_in() for _ in range(2)]
+    door.let_in()
+    assert door.displaced == [0]
+    door.gate.wait(first, door.now_s + 10)  # as asyncio makes its protocol, a moment after it was accepted
+    door.let_in()
+    assert door.displaced == [0, 1]
+
+
 def test_where_all_are_answered_the_new_one_is_refused() -> None:
     door = Door(2, 2)
     for connection in (door.let_in(), door.let_in()):
