@@ -30,6 +30,8 @@ def false_estimates(case: JudgedPlan) -> Iterable[tuple[JobName, str]]:
     if not told:
         return
     future = _Future.of(case)
+    # From then on jobs may have left for one that waits until they are protected no more: who holds what is not known.
+    known_until = min((estimate.at for _, estimate in told if estimate.after_protection_of is not None), default=None)
     for name, estimate in told:
         at, spec = estimate.at, case.jobs[name].spec
         if not now < at <= now + horizon:
@@ -39,7 +41,7 @@ def false_estimates(case: JudgedPlan) -> Iterable[tuple[JobName, str]]:
         least = MilliGpu(sum(tasks * _least_cost(shape, case) for tasks, shape in each))
         if estimate.after_protection_of is not None:
             yield from _false_ends(case, name, estimate.after_protection_of)
-        elif least > free:
+        elif least > free and (known_until is None or at < known_until):
             yield name, f"needs {least} GPUs; at most {MilliGpu(free)} can be free at {at}"
 
 

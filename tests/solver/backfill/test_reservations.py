@@ -67,7 +67,7 @@ class Tally:
 def test_around_reservations_the_round_is_as_good_as_trying_everything() -> None:
     tally = Tally()
 
-    @seed(2026)
+    @seed(2027)
     @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(reserved_worlds(nodes_max=4, jobs_max=3, later_max=3))
     def compare(world: tuple[Snapshot, Policy]) -> None:

@@ -84,10 +84,19 @@ class EverySet:
 
     @property
     def evictable(self) -> list[Victim]:
-        """From the least harm."""
+        """From the least harm; work of the preemptor's own queue that is itself inside pays last."""
         rules = EvictionRules.of(self.snapshot, self.policy, shares_of(self.snapshot, QueueTree.of(self.policy)))
         known = self.policy.priority_class(self.preemptor)
-        return victims_of(rules, PreemptorJob(self.preemptor, known.value if known else 0, overdue=False))
+        found = victims_of(rules, PreemptorJob(self.preemptor, known.value if known else 0, overdue=False))
+        own = QueueName("owner")
+        if not self._is_inside([known for known in self.snapshot.jobs if known.placement]):
+            return found
+        return sorted(
+            found,
+            key=lambda victim: (
+                victim.holder.job.spec.queue == own and rules.standing_on(victim.holder, [own]) == "inside"
+            ),
+        )
 
     def best(self) -> frozenset[JobName] | None:
         """The least harmful set that suffices; None where none does. Before all others those whose place it takes GPU for GPU."""
