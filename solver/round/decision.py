@@ -39,8 +39,8 @@ def decide_with_evictions(
 ) -> Decision:
     """Decide a round tier by tier. `departing`: jobs that are evicted in this round in any case.
 
-    The program chooses what starts on what is free; victims are chosen by search. `reserved`: what reservations keep from jobs
-    that they hold back.
+    A program chooses what starts on what is free, and another who leaves; a search where that is not asked or has no answer.
+    `reserved`: what reservations keep from jobs that they hold back. `standing_back`: jobs that are not to start.
     """
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
     room = FreeCapacity.of(snapshot, sharing.domain, mig, kept=kept)
