@@ -52,6 +52,7 @@ jobs = Table(
     Column("array", Text),  # an ArrayElement; absent: it is none
     Column("array_id", String, index=True),
     Column("pipeline", String, index=True),
+    Column("queue", String, info=since(14)),  # the spec's; absent: the release before took it in
 )
 
 # Arrays and pipelines. Their names are taken like those of jobs.
