@@ -20,7 +20,7 @@ from reconciler.api.problems import NotReadyError, RequestRefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import JobViews, help_of, job_view, words_of
+from reconciler.api.views import JobViews, help_of, job_view, job_viewer, words_of
 from reconciler.documents.job import read_job
 from reconciler.model.job_groups import NewJob, Submission
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
@@ -140,7 +140,10 @@ class JobRoutes:
         self._services.history.record_events(
             Event(job.submitted_at, "submitted", job.name, f"to {job.spec.queue}", job.user, "queued") for job in new
         )
-        view = JobViews(self._services).of([each.record for each in accepted])
+        records = [each.record for each in accepted]
+        # One that was known may have begun, and ended, before it is looked at.
+        all_new = len(new) == len(records)
+        view = job_viewer(self._services, records) if all_new else JobViews(self._services).of(records)
         return [each if isinstance(each, DuplicateJobError) else (each.record, view(each.record)) for each in became]
 
     def list(

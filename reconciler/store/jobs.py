@@ -90,6 +90,8 @@ class SqlJobSource:
 
     def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
         """Counted in the database: an array may have thousands of jobs."""
+        if not names:
+            return {}
         with self._database.reading() as connection:
             return _tallied(connection, names)
 
@@ -107,6 +109,8 @@ class SqlJobSource:
 
     def named(self, names: Collection[JobName]) -> dict[JobName, JobRecord]:
         """Those of these names."""
+        if not names:
+            return {}
         with self._database.reading() as connection:
             return {record.name: record for record in self._named(connection, names)}
 
@@ -258,7 +262,8 @@ def _conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
         yield jobs.c.user == query.user
     if query.prefix:
         # By code point, as names are sorted: LIKE would take letters of both cases for one another.
-        yield jobs.c.name.between(query.prefix, query.prefix + chr(sys.maxunicode))
+        yield jobs.c.name >= query.prefix
+        yield jobs.c.name <= query.prefix + chr(sys.maxunicode)
     if query.ended is not None:
         ended = jobs.c.ended_as.in_(sorted(query.ended))
         yield ended | jobs.c.ended_at.is_(None) if query.live else ended

@@ -8,7 +8,9 @@ from click.testing import CliRunner
 
 from hack.bench_control_plane import main
 
-SMALL = "--gpus 160 --live-jobs 40 --waiting 10 --watchers 2 --reads 2 --arrivals 1 --apart-s 0 --submit-s 0.5 --arrays 1"
+SMALL = (
+    "--gpus 160 --live-jobs 40 --waiting 10 --watchers 2 --reads 2 --arrivals 1 --apart-s 0 --submit-s 0.5 --arrays 1"
+)
 
 
 def test_a_small_run_says_how_a_control_plane_keeps_up() -> None:
