@@ -29,7 +29,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """One run; null: it was not measured, or did not come about within `--limit-s`.
 
     Latencies: from a request to the order that the cluster is given for it; of an urgent job, to the first victim that it needs.
-    `idle_pass_ms`: CPU time of a pass in which nothing happens, `idle_solves`: rounds it solves. `restart_s`: from the start of
+    `idle_pass_ms`: CPU time of a second in which nothing happens, which is a look of the loop; `idle_solves`: rounds solved
+    in it. `restart_s`: from the start of
     the process until it leads and has decided a round. `memory_mb`: peaks of its processes, added up. `narrow_share`: of arrivals
     and ends that were decided without a complete round.
     """

@@ -80,7 +80,7 @@ class SimulatedPlane:
                 self._process.kill()
                 self._process.wait()
 
-    def until(self, what: str, reached: Callable[[], object], limit_s: float) -> None:
+    def until(self, what: str, reached: Callable[[], object], limit_s: float, every_s: float = LOOK_EVERY_S) -> None:
         """Wait for something. Raises PlaneFailedError where the process ends, or it does not come about in time."""
         deadline_s = time.monotonic() + limit_s
         while not reached():
@@ -88,7 +88,7 @@ class SimulatedPlane:
                 raise PlaneFailedError(f"the control plane ended: {self._log.read_text()[-2_000:]}")
             if time.monotonic() > deadline_s:
                 raise PlaneFailedError(f"it did not come about in {limit_s:g} s that {what}")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(every_s)
 
     def caller(self) -> Caller:
         """A connection of its own."""

@@ -21,6 +21,7 @@ from hack.heartbeats.figures import quantile
 READS: Final = {"status": "/v1/status", "queues": "/v1/queues", "jobs": "/v1/jobs?limit=100"}
 ARRAY: Final = 1_000
 CONNECTIONS: Final = 16
+QUIET_S: Final = 30.0
 _GPUS: Final = (1, 2, 4, 8)
 
 
@@ -40,7 +41,7 @@ def latency(found: Sequence[float]) -> Latency:
 
 
 class Idle(NamedTuple):
-    """A pass in which nothing happens: CPU milliseconds, and how many rounds each solved."""
+    """A second in which nothing happens, and so a look of the loop, or a part of one: CPU milliseconds, and rounds solved."""
 
     pass_ms: float | None
     solves: float | None
@@ -49,27 +50,23 @@ class Idle(NamedTuple):
 def idle(plane: SimulatedPlane, for_s: float, limit_s: float) -> Idle:
     """Wait until nothing more is ordered, and see what passes cost from then on."""
     quiet(plane, limit_s)
-    before, cpu_s, until_s = plane.passes(), plane.cpu_s(), time.monotonic() + for_s
-    # A pass at least has to come to its end.
-    plane.until(
-        "passes are taken", lambda: time.monotonic() > until_s and plane.passes()["sight"] > before["sight"], limit_s
-    )
-    after = plane.passes()
-    passes, cost_s = after["sight"] - before["sight"], plane.cpu_s() - cpu_s
-    return Idle(round(1_000 * cost_s / passes, 1), round((after["solve"] - before["solve"]) / passes, 2))
+    before, cpu_s = plane.passes(), plane.cpu_s()
+    time.sleep(for_s)
+    cost_s, solved = plane.cpu_s() - cpu_s, plane.passes()["solve"] - before["solve"]
+    return Idle(round(1_000 * cost_s / for_s, 1), round(solved / for_s, 2))
 
 
 def quiet(plane: SimulatedPlane, limit_s: float) -> None:
-    """Wait until three passes have ordered nothing."""
-    known, since = len(plane.ordered()), plane.passes()["sight"]
+    """Wait until nothing has been ordered for two passes, or for a while in which none was needed."""
+    known, since, at_s = len(plane.ordered()), plane.passes()["sight"], time.monotonic()
 
     def is_quiet() -> bool:
-        nonlocal known, since
+        nonlocal known, since, at_s
         if len(plane.ordered()) != known:
-            known, since = len(plane.ordered()), plane.passes()["sight"]
-        return plane.passes()["sight"] >= since + 3
+            known, since, at_s = len(plane.ordered()), plane.passes()["sight"], time.monotonic()
+        return plane.passes()["sight"] >= since + 2 or time.monotonic() > at_s + QUIET_S
 
-    plane.until("nothing more is ordered", is_quiet, limit_s)
+    plane.until("nothing more is ordered", is_quiet, limit_s, every_s=1.0)
 
 
 def read(plane: SimulatedPlane, watchers: int, times: int, limit_s: float) -> dict[str, Latency]:

@@ -178,6 +178,9 @@ class Ledger(LedgerView, Protocol):
         `now`: as in `lead`.
         """
 
+    def written(self) -> int:
+        """Rises with every write to the state that this is part of, by whichever process, but not with those of leases."""
+
     def held_by(self, job: JobName) -> Claim | None:
         """What one job holds; None: nothing."""
 

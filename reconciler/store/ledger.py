@@ -69,7 +69,7 @@ class SqlLedger:
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
-        with self._database.writing() as connection:
+        with self._database.writing(counted=False) as connection:
             leader, now = connection.execute(select(leadership)).one(), self._database.now(connection, now)
             if leader.holder != holder and leader.until > now:
                 raise NotLeaderError(leader.holder, Instant(leader.until))
@@ -79,7 +79,7 @@ class SqlLedger:
 
     def renew(self, holder: str, now: Instant, lease: Duration) -> bool:
         """The epoch stays. A lease that is over is prolonged as well, as long as no other has taken the lead."""
-        with self._database.writing() as connection:
+        with self._database.writing(counted=False) as connection:
             until = self._database.now(connection, now).after(lease)
             own = update(leadership).where(leadership.c.holder == holder)
             return connection.execute(own.values(until=until)).rowcount == 1
@@ -169,6 +169,11 @@ class SqlLedger:
             for row, spec in found
             if spec.gpus
         )
+
+    def written(self) -> int:
+        """Counted in the row that every writer locks."""
+        with self._database.reading() as connection:
+            return int(connection.execute(select(leadership.c.written)).scalar_one())
 
     def held_by(self, job: JobName) -> Claim | None:
         """By the key."""

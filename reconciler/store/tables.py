@@ -31,6 +31,9 @@ leadership = Table(
     Column("holder", String, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False),
+    Column(
+        "written", BigInteger, nullable=False, server_default="0", info=since(14)
+    ),  # transactions, but those of leases
 )
 
 jobs = Table(

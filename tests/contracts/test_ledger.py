@@ -12,7 +12,8 @@ import pytest
 from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobOutcome, JobState
-from reconciler.protocols.backend import StaleEpochError
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import Claim, ClaimRefusedError, Marks, NotLeaderError, PastUse
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
@@ -569,3 +570,24 @@ def test_live_jobs_are_counted_by_what_says_where_they_stand(stores: Stores) -> 
         "stopping": 1, "evicting": 1, "checkpointing": 1, "running": 1, "starting": 2, "suspended": 1, "reserved": 2,
         "retrying": 1, "queued": 2,
     }  # fmt: skip
+
+
+def test_every_write_is_counted_but_those_of_leases(stores: Stores) -> None:
+    epoch = lead(stores)
+    seen = [stores.ledger.written()]
+    lead(stores)
+    stores.ledger.renew("first", NOW, LEASE)
+    stores.ledger.claims()
+    with pytest.raises(StaleEpochError):
+        stores.ledger.confirm_running_all(Epoch(epoch + 1), [(JobName("a"), 1, NOW)])
+    assert stores.ledger.written() == seen[0]
+    for write in (
+        lambda: submit(stores, "a"),
+        lambda: take(stores, epoch, claim_of("a", "n1/0")),
+        lambda: stores.jobs.request_cancel(JobName("a"), "ada"),
+        lambda: stores.history.record_event(Event(NOW, "kind", "a", "why", "loop")),
+    ):
+        write()
+        stores.reopen()
+        seen.append(stores.ledger.written())
+    assert seen == sorted(set(seen))
