@@ -12,7 +12,7 @@ from solver.model.quantities import Instant
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Waits
 
-REST_S_MAX: Final = 10.0
+REST_S_MAX: Final = 30.0
 """So late at most comes what follows from time alone, such as the end of a protection, and is not counted on below."""
 
 REST_PER_PASS: Final = 10
@@ -67,13 +67,14 @@ class Quietness:
 
 
 def _due(done: Pass) -> Iterator[Instant]:
-    """When something follows from time alone, as far as the pass knows: limits, reservations, what people did, earliest starts."""
+    """When something follows from time alone, as far as a pass knows: limits, reservations, what people did, earliest starts."""
     now = done.snapshot.time
     for job in done.snapshot.jobs:
         if job.started_at is not None and job.time_limit is not None:
             yield job.started_at.after(job.time_limit)
     for kept in done.snapshot.in_flight.reservations:
         yield from (at for at in (kept.start, kept.until) if at is not None and at > now)
+    yield from (clock.deadline for clock in done.snapshot.in_flight.convergence if clock.deadline > now)
     yield from (each.until for each in done.by_hand if each.until > now)
     for verdict in done.plan.verdicts:
         if isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart) and verdict.estimate.at > now:

@@ -87,7 +87,7 @@ def test_another_revision_is_seen(looks: Looks, monkeypatch: pytest.MonkeyPatch)
     assert looks.look()
 
 
-@pytest.mark.parametrize(("pass_s", "rests_s"), [(0.5, 5), (2.0, REST_S_MAX), (0.05, 0)])
+@pytest.mark.parametrize(("pass_s", "rests_s"), [(0.5, 5), (4.0, REST_S_MAX), (0.05, 0)])
 def test_a_pass_is_taken_again_after_a_rest_in_proportion_to_what_it_took(
     site: Site, pass_s: float, rests_s: float
 ) -> None:
