@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
@@ -51,9 +51,6 @@ class Authorisation:
             )
         if rule == "signed" or rule == "open":
             return
-        await run_in_threadpool(self._judge, request, rule)
-
-    def _judge(self, request: HTTPConnection, rule: Action | Literal["anybody"]) -> None:
         rights = request.state.rights = self.rights(request.state.caller)
         if rule == "anybody" or (rule == "plan" and rights.may_plan()):
             return
@@ -61,8 +58,10 @@ class Authorisation:
             # A name that does not exist is answered as such to every user who may look: names are no secret, since submitting
             # one that is taken is refused.
             self._require_look(rights, request.state.caller)
-            record = self.record(JobName(request.path_params["name"]))
+            # Only this asks the store, and so needs a thread.
+            record = await run_in_threadpool(self.record, JobName(request.path_params["name"]))
             self.require(request, rule, record.spec.queue, record)
+            request.state.record = record
         elif rule != "submit":
             self._require_look(rights, request.state.caller)
             if rule in _SAID_EVERYWHERE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated
 
 import msgspec
@@ -20,6 +19,7 @@ from reconciler.api.redaction import readable_interventions, readable_round, rea
 from reconciler.api.services import Services
 from reconciler.api.views import live_states, node_views, queue_views
 from reconciler.control.metrics import CONTENT_TYPE
+from reconciler.control.queue_use import LatestQueueUses
 from reconciler.lifecycle.health.effects import cordons
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.protocols.rounds import RoundRecord
@@ -34,6 +34,7 @@ class ClusterRoutes:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._uses = LatestQueueUses()
         self.router = APIRouter(tags=["cluster"])
         add = self.router.add_api_route
         add("/v1/queues", self.queues, responses=answers(QueueList))
@@ -51,7 +52,7 @@ class ClusterRoutes:
         """The queue tree with what each queue is guaranteed, holds and waits for."""
         _, policy = self._services.policy()
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
-        return answer(QueueList(items=queue_views(self._services.snapshot(), policy, holds)))
+        return answer(QueueList(items=queue_views(self._uses.of(self._services.snapshot(), policy), holds)))
 
     def nodes(self) -> Response:
         """Every node and the jobs that hold its devices."""
@@ -93,7 +94,6 @@ class ClusterRoutes:
 
     def status(self, request: Request) -> Response:
         """Conditions, revisions, the leader, how many jobs are in which state, and what is in force by hand."""
-        states = Counter(live_states(self._services))
         now = self._services.clock.now()
         in_force = (*self._services.interventions.in_force(), *cordons(self._services.health.all()))
         by_hand = readable_interventions(
@@ -102,7 +102,9 @@ class ClusterRoutes:
         status = self._services.status()
         conditions = (*status.conditions, *alert_conditions(self._services.alerts.standings().values()))
         return answer(
-            msgspec.structs.replace(status, conditions=conditions, live_jobs=dict(states), by_hand=tuple(by_hand))
+            msgspec.structs.replace(
+                status, conditions=conditions, live_jobs=live_states(self._services), by_hand=tuple(by_hand)
+            )
         )
 
     def policy(self, if_none_match: Annotated[str, Header()] = "") -> Response:

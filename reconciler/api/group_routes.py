@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request, Response
@@ -18,7 +19,8 @@ from reconciler.api.services import Services
 from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies, require_startable
 from reconciler.api.views import JobViews
 from reconciler.documents.pipeline import read_submission
-from reconciler.model.job_groups import GroupRecord
+from reconciler.model.job_groups import GroupRecord, NewJob
+from reconciler.model.job_record import JobState
 from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import UnknownJobError
 from solver.model.workload import JobName
@@ -57,12 +59,13 @@ class GroupRoutes:
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, batch.jobs, user)
         group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
-        # The same key from another user finds jobs that are not theirs.
-        self._require_all(request, "see-job", group.name)
-        if group.submitted_at == now:
-            self._note("submitted", group.name, f"{group.kind} of {len(batch.jobs)} jobs", user)
+        if (group.submitted_at, group.user) != (now, user):
+            # The same key from another user finds jobs that are not theirs.
+            self._require_all(request, "see-job", group.name)
+            return answer(self._view(group))
+        self._note("submitted", group.name, f"{group.kind} of {len(batch.jobs)} jobs", user)
         self._services.wake()
-        return answer(self._view(group))
+        return answer(_group_view(group, batch.jobs, [_begun(job) for job in batch.jobs]))
 
     def get(self, group: JobName, request: Request) -> Response:
         """One array or pipeline with its jobs."""
@@ -98,22 +101,31 @@ class GroupRoutes:
     def _view(self, group: GroupRecord) -> GroupView:
         members = self._services.jobs.members(group.name)
         jobs = tuple(map(JobViews(self._services).of(members), members))
-        element = jobs[0].array if group.kind == "array" else None
-        return GroupView(
-            name=group.name,
-            kind=group.kind,
-            user=group.user,
-            submitted_at=group.submitted_at,
-            pipeline=group.pipeline,
-            max_running=element.max_running if element else None,
-            counts=dict(Counter(job.state for job in jobs)),
-            jobs=tuple(map(_member, jobs)),
-        )
+        return _group_view(group, jobs, [_member(job, job.state, _code(job)) for job in jobs])
 
 
-def _member(job: JobView) -> MemberView:
+def _group_view(group: GroupRecord, jobs: Sequence[NewJob | JobView], members: Sequence[MemberView]) -> GroupView:
+    element = jobs[0].array if group.kind == "array" else None
+    return GroupView(
+        name=group.name,
+        kind=group.kind,
+        user=group.user,
+        submitted_at=group.submitted_at,
+        pipeline=group.pipeline,
+        max_running=element.max_running if element else None,
+        counts=dict(Counter(member.state for member in members)),
+        jobs=tuple(members),
+    )
+
+
+def _begun(job: NewJob) -> MemberView:
+    """How every job begins."""
+    return _member(job, "queued", 0)
+
+
+def _member(job: NewJob | JobView, state: JobState, code: int) -> MemberView:
     array, index = (job.array.id, job.array.index) if job.array else ("", None)
-    return MemberView(job.name, job.state, _code(job), array, index, job.spec.depends_on)
+    return MemberView(job.name, state, code, array, index, job.spec.depends_on)
 
 
 def _code(job: JobView) -> int:

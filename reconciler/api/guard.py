@@ -44,17 +44,24 @@ class Guard:
         Raises RequestRefusedError, IssuerUnreachableError, TokenFileError.
         """
         # A probe is answered while every thread waits for a store or an identity provider.
-        if rule_of(request) != "open":
-            await run_in_threadpool(self._check, request)
-
-    def _check(self, request: HTTPConnection) -> None:
-        self._check_names(request)
-        if rule_of(request) == "signed":
-            request.state.caller, request.state.user = Caller("webhook"), "webhook"
+        if rule_of(request) == "open":
             return
-        owner = Caller(self.user, owner=True)
-        caller = owner if self.token is None else self._identified(request, self.token, owner)
+        self._check_names(request)
+        caller = self._known(request)
+        if caller is None:
+            # Files are read for it, and an identity provider may be asked.
+            caller = await run_in_threadpool(self._identified, request)
         request.state.caller, request.state.user = caller, caller.user
+
+    def _known(self, request: HTTPConnection) -> Caller | None:
+        """Of a request that needs no identity, or has this server's own token; None: of another."""
+        if rule_of(request) == "signed":
+            return Caller("webhook")
+        owner = Caller(self.user, owner=True)
+        if self.token is None:
+            return owner
+        given = _bearer(request)
+        return owner if given and secrets.compare_digest(given.encode(), self.token.encode()) else None
 
     def _check_names(self, request: HTTPConnection) -> None:
         """A page of another site can make a browser call us (DNS rebinding); it can't forge these two headers."""
@@ -67,15 +74,11 @@ class Guard:
         if origin is not None and _split(origin).netloc != host:
             raise RequestRefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
 
-    def _identified(self, request: HTTPConnection, token: str, owner: Caller) -> Caller:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        why = "A valid bearer token is missing."
-        if scheme.lower() == "bearer" and given:
-            if secrets.compare_digest(given.encode(), token.encode()):
-                return owner
+    def _identified(self, request: HTTPConnection) -> Caller:
+        given, why = _bearer(request), "A valid bearer token is missing."
+        if given and self.identify is not None:
             try:
-                if self.identify is not None:
-                    return self.identify(given)
+                return self.identify(given)
             except BadTokenError as error:
                 why = f"Not authenticated: {error}."
         fix = (
@@ -83,6 +86,12 @@ class Guard:
             "and set QUORATE_STATE where that lies in another folder than the usual one."
         )
         raise RequestRefusedError(401, "not-authenticated", why, fix)
+
+
+def _bearer(request: HTTPConnection) -> str:
+    """The token of a request; "" where it has none."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given if scheme.lower() == "bearer" else ""
 
 
 def check_binding(host: str, guard: Guard) -> None:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, answer, answers, refuses
 from reconciler.api.authorisation import Authorisation
+from reconciler.api.batches import Batches
 from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
 from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, CheckpointList, EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError, RequestRefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import JobViews, help_of, job_view, words_of
+from reconciler.api.views import JobViews, help_of, job_view, job_viewer, words_of
 from reconciler.documents.job import read_job
-from reconciler.model.job_groups import NewJob
-from reconciler.model.job_record import JobRecord, JobState
+from reconciler.model.job_groups import NewJob, Submission
+from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import offset_after
 from reconciler.protocols.history import Event
-from reconciler.protocols.job_source import UnknownJobError
+from reconciler.protocols.job_source import Accepted, DuplicateJobError, JobQuery, UnknownJobError
 from solver.model.cluster import Node
-from solver.model.workload import JobName
+from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 
@@ -37,6 +39,9 @@ LOOKED_AT_MAX = 10_000
 """Jobs that one request looks at in search of those it is asked for; a page may be short, and `next` goes on."""
 
 _CHUNK = 500
+
+TOGETHER_MAX = 200
+"""Submissions in one write: others write meanwhile, such as the loop, and wait no longer than some hundredths of a second."""
 
 _JOB_DOCUMENT = {
     "schema": {"type": "object", "description": "A Job document, as in schemas/job.json."},
@@ -84,6 +89,7 @@ class JobRoutes:
     def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
+        self._submissions = Batches(self._take_in, TOGETHER_MAX)
         self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
         add = self.router.add_api_route
         submitted = answers(JobView, refuses(409, 413))
@@ -98,13 +104,22 @@ class JobRoutes:
         for verb in (self.cancel, self.suspend, self.resume, self.requeue):
             add(f"/{{name}}/{verb.__name__}", verb, methods=["POST"], responses=answers(JobView, refuses(404)))
 
-    def submit(
+    async def submit(
         self,
         request: Request,
         body: Annotated[bytes, Depends(bounded_body)],
         idempotency_key: Annotated[str, Header(max_length=200)] = "",
     ) -> Response:
         """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
+        asked = await run_in_threadpool(self._judged, request, body, idempotency_key)
+        record, view = await self._submissions(asked)
+        # The same key from another user finds a job that is not theirs.
+        self._authority.require(request, "see-job", record.spec.queue, record)
+        self._services.wake()
+        return answer(readable_view(view, request.state.rights))
+
+    def _judged(self, request: Request, body: bytes, idempotency_key: str) -> Submission:
+        """What is asked for, if nothing is against it. Raises RequestRefusedError."""
         name, spec = read_job(body, "job")
         self._authority.require(request, "submit", spec.queue)
         if spec.array is not None:
@@ -115,13 +130,21 @@ class JobRoutes:
         require_known_dependencies(self._services, [job])
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, [job], user)
-        record = self._services.jobs.submit(name, spec, user, now, idempotency_key)
-        # The same key from another user finds a job that is not theirs.
-        self._authority.require(request, "see-job", record.spec.queue, record)
-        if record.submitted_at == now:
-            self._services.history.record_event(Event(now, "submitted", name, f"to {spec.queue}", user, "queued"))
-        self._services.wake()
-        return self._answer(request, record)
+        return Submission(name, spec, user, now, idempotency_key)
+
+    def _take_in(self, asked: Sequence[Submission]) -> list[tuple[JobRecord, JobView] | DuplicateJobError]:
+        """Accept jobs that came together: one write, one for what is told of them, and one reading for all answers."""
+        became = self._services.jobs.submit_each(asked)
+        accepted = [each for each in became if isinstance(each, Accepted)]
+        new = [each.record for each in accepted if each.is_new]
+        self._services.history.record_events(
+            Event(job.submitted_at, "submitted", job.name, f"to {job.spec.queue}", job.user, "queued") for job in new
+        )
+        records = [each.record for each in accepted]
+        # One that was known may have begun, and ended, before it is looked at.
+        all_new = len(new) == len(records)
+        view = job_viewer(self._services, records) if all_new else JobViews(self._services).of(records)
+        return [each if isinstance(each, DuplicateJobError) else (each.record, view(each.record)) for each in became]
 
     def list(
         self,
@@ -132,10 +155,10 @@ class JobRoutes:
     ) -> Response:
         """The newest jobs, live and ended, that the caller may see, page by page."""
         rights: Rights = request.state.rights
-        wanted = asked.test(self._services.policy)
+        wanted, query = asked.test(self._services.policy), asked.query(self._services.policy)
         items: list[JobView] = []
         last, more = "", False
-        for looked_at, (record, view) in enumerate(self._newest(JobName(place_of(cursor)))):
+        for looked_at, (record, view) in enumerate(self._newest(JobName(place_of(cursor)), limit + 1, query)):
             if len(items) == limit or looked_at == LOOKED_AT_MAX:
                 more = True
                 break
@@ -145,9 +168,9 @@ class JobRoutes:
         following = cursor_of(last) if more else ""
         return answer(JobList(items=tuple(items), next=following), headers=link_to(request, following))
 
-    def get(self, name: JobName, request: Request) -> Response:
+    def get(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)
         """One job."""
-        return self._answer(request, self._authority.record(name))
+        return self._answer(request, _judged_record(request))
 
     def events(
         self,
@@ -161,13 +184,13 @@ class JobRoutes:
         kept = self._services.history.events_before(name, number_of(cursor), limit + 1)
         following = cursor_of(kept[1].number) if len(kept) > limit else ""
         events = tuple(each.event for each in kept[-limit:])
-        if not self._readable(request, self._authority.record(name)):
+        if not self._readable(request, _judged_record(request)):
             events = tuple(map(bare_event, events))
         return answer(EventList(items=events, next=following), headers=link_to(request, following))
 
     def why(self, name: JobName, request: Request) -> Response:
         """Why a job is where it is."""
-        record = self._authority.record(name)
+        record = _judged_record(request)
         view = job_view(self._services, record)
         verdict = self._services.verdict(name) if view.outcome is None else None
         words = words_of(view, verdict, self._nodes())
@@ -179,6 +202,7 @@ class JobRoutes:
     def logs(
         self,
         name: JobName,
+        request: Request,
         group: str = "",
         index: Annotated[int, Query(ge=0)] = 0,
         attempt: Annotated[int, Query(ge=0)] = 0,
@@ -189,7 +213,7 @@ class JobRoutes:
 
         By default the first group's first task in the newest attempt.
         """
-        record = self._authority.record(name)
+        record = _judged_record(request)
         group = group or record.spec.task_groups[0].name
         attempt = attempt or job_view(self._services, record).attempt
         try:
@@ -232,22 +256,25 @@ class JobRoutes:
         self._services.wake()
         return answer(readable_view(view, request.state.rights))
 
-    def _newest(self, after: JobName) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
+    def _newest(
+        self, after: JobName, likely: int, query: JobQuery
+    ) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
         """Jobs from the newest, or from behind `after`, as long as they are asked for, each with what views it.
 
+        `likely`: so many will do, unless others are among them than are looked for.
         Raises RequestRefusedError for a bad cursor.
         """
-        last, views = after or None, JobViews(self._services)
+        last, views, size = after or None, JobViews(self._services), min(likely, _CHUNK)
         while True:
             try:
-                chunk = self._services.jobs.jobs(_CHUNK, last)
+                chunk = self._services.jobs.jobs(size, last, query)
             except UnknownJobError as error:
                 raise bad_cursor() from error
             view = views.of(chunk)
             yield from ((record, view) for record in chunk)
-            if len(chunk) < _CHUNK:
+            if len(chunk) < size:
                 return
-            last = chunk[-1].name
+            last, size = chunk[-1].name, _CHUNK
 
     def _answer(self, request: Request, record: JobRecord) -> Response:
         return answer(readable_view(job_view(self._services, record), request.state.rights))
@@ -263,6 +290,12 @@ class JobRoutes:
         except NotReadyError:
             # What a job holds is known from the ledger before the first round has looked at the nodes.
             return ()
+
+
+def _judged_record(request: Request) -> JobRecord:
+    """The job that the path names, as it was read to judge whether the caller may ask."""
+    record: JobRecord = request.state.record
+    return record
 
 
 class CheckpointRoutes:
@@ -287,6 +320,17 @@ class JobFilter:
     state: Annotated[tuple[JobState, ...], Query(description="In one of these states.")] = ()
     prefix: Annotated[str, Query(description="With a name that begins so.", max_length=253)] = ""
 
+    def query(self, policy: Callable[[], tuple[str, Policy]]) -> JobQuery:
+        """What a source need look at. The policy is read where a queue is named. Raises NoPolicyError."""
+        states = frozenset(self.state)
+        return JobQuery(
+            queues=frozenset(_with_those_below(QueueName(self.queue), policy()[1])) if self.queue else None,
+            user=self.user,
+            prefix=self.prefix,
+            ended=states & TERMINAL if states else None,
+            live=not states or bool(states - TERMINAL),
+        )
+
     def test(self, policy: Callable[[], tuple[str, Policy]]) -> Callable[[JobView], bool]:
         """Says of a job whether it is asked for. The policy is read where a queue is named. Raises NoPolicyError."""
         tree = QueueTree.of(policy()[1]) if self.queue else None
@@ -302,6 +346,12 @@ class JobFilter:
             )
 
         return wanted
+
+
+def _with_those_below(queue: QueueName, policy: Policy) -> Iterator[QueueName]:
+    tree = QueueTree.of(policy)
+    yield queue
+    yield from (each.name for each in policy.queues if queue in tree.path(each.name))
 
 
 def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RequestRefusedError:

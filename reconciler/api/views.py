@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -10,14 +11,14 @@ from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueView
 from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
 from reconciler.control.islands import contradictions, reported_cliques
-from reconciler.control.queue_use import queue_uses
+from reconciler.control.queue_use import QueueUse
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
-from reconciler.lifecycle.jobs.states import by_job, state_of
+from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
 from reconciler.model.facts import NodeFacts
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
@@ -31,7 +32,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
-from solver.policy.policy import Policy, policy_of
+from solver.policy.policy import Policy, Queue, policy_of
 from solver.round.advice import help_for
 
 
@@ -106,14 +107,12 @@ def holdings_of_all(ledger: LedgerView) -> JobHoldings:
     return JobHoldings(claims, ledger.intents(), ledger.reservations(), ledger.attempts())
 
 
-def live_states(services: Services) -> Iterator[JobState]:
-    """The state of every live job, and nothing else of it: thirty thousand are counted for each look at the status."""
-    holds = holdings_of_all(services.ledger)
-    asked, kept = by_job(holds.intents), {each.holder: (each,) for each in holds.reservations}
-    for record in services.jobs.live_jobs():
-        name = record.name
-        claim, attempt = holds.claims.get(name), holds.attempts.get(name, 0)
-        yield state_of(record, claim, asked[name], kept.get(name, ()), attempt)
+def live_states(services: Services) -> dict[JobState, int]:
+    """How many live jobs are in which state."""
+    found: Counter[JobState] = Counter()
+    for standing, number in services.ledger.standings().items():
+        found[state_in(standing)] += number
+    return dict(found)
 
 
 def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> tuple[str, ...]:
@@ -163,7 +162,7 @@ def node_views(
     )
 
 
-def queue_views(snapshot: Snapshot, policy: Policy, holds: Mapping[str, Intervention]) -> tuple[QueueView, ...]:
+def queue_views(uses: Iterable[tuple[Queue, QueueUse]], holds: Mapping[str, Intervention]) -> tuple[QueueView, ...]:
     """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue."""
     return tuple(
         QueueView(
@@ -175,7 +174,7 @@ def queue_views(snapshot: Snapshot, policy: Policy, holds: Mapping[str, Interven
             gpus=use.gpus,
             hold=holds.get(queue.name),
         )
-        for queue, use in queue_uses(snapshot, policy)
+        for queue, use in uses
     )
 
 

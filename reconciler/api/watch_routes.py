@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from threading import Event as Flag
 from typing import Annotated, Final, Literal
@@ -16,18 +16,13 @@ from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, Responses
 from reconciler.api.authorisation import Authorisation
+from reconciler.api.event_feed import LOOK_EVERY_S, EventFeed, message
 from reconciler.api.payloads import WatchEnd, WatchStart
 from reconciler.api.problems import RequestRefusedError
-from reconciler.api.redaction import bare_event
 from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
-from reconciler.model.job_record import JobRecord
-from reconciler.protocols.history import Event, KeptEvent
 from reconciler.protocols.store_errors import StoreUnusableError
-from solver.model.document import encode
-from solver.model.workload import JobName
 
-LOOK_EVERY_S: Final = 0.25
 KEEP_ALIVE_S: Final = 15.0
 """A silent stream says so often that it lives, and learns whether a client still listens."""
 
@@ -35,7 +30,6 @@ SEND_LIMIT_S: Final = 30.0
 """A client that takes nothing for so long is disconnected; the store keeps what it missed."""
 
 WATCHERS_MAX: Final = 100
-_CHUNK: Final = 200
 
 EndReason = Literal["stopping", "expired", "not-allowed", "store-unusable"]
 _MESSAGES: Final[dict[EndReason, str]] = {
@@ -60,6 +54,7 @@ class WatchRoutes:
         self._authority = authority
         self._closing = closing
         self._open = 0
+        self._feed = EventFeed(services.jobs, services.history)
         self.router = APIRouter(tags=["watch"])
         self.router.add_api_route("/v1/watch", self.watch, responses=_DESCRIBED, response_class=Response)
 
@@ -83,25 +78,31 @@ class WatchRoutes:
         self._open += 1
         try:
             yield message("start", WatchStart(number=since), since)
-            silent_s = 0.0
+            silent_s, rights = 0.0, _KeptRights(self._authority, self._services, caller)
             while (end := self._over(caller)) is None:
                 try:
-                    kept, seen = await asyncio.to_thread(self._look, caller, subject, since)
+                    of_caller = rights.now()
+                    told, reached = await self._feed.after(since, subject)
                 except (NoPolicyError, RequestRefusedError):
                     end = "not-allowed"
                     break
                 except StoreUnusableError:
                     end = "store-unusable"
                     break
-                for each in seen:
-                    yield message("event", each.event, each.number)
-                since = kept[-1].number if kept else since
+                seen = [sent for each in told if (sent := each.message(of_caller)) is not None]
+                for sent in seen:
+                    yield sent
                 silent_s = 0.0 if seen else silent_s + LOOK_EVERY_S
                 if silent_s >= KEEP_ALIVE_S:
                     silent_s = 0.0
                     yield b": nothing new\n\n"
-                if not kept:
-                    await asyncio.sleep(LOOK_EVERY_S)
+                if not told:
+                    try:
+                        await self._feed.look()
+                    except StoreUnusableError:
+                        end = "store-unusable"
+                        break
+                since = reached
             yield message("end", WatchEnd(reason=end, message=_MESSAGES[end]))
         finally:
             self._open -= 1
@@ -111,26 +112,25 @@ class WatchRoutes:
             return "stopping"
         return "expired" if caller.until is not None and self._services.clock.now() >= caller.until else None
 
-    def _look(self, caller: Caller, subject: str, since: int) -> tuple[tuple[KeptEvent, ...], list[KeptEvent]]:
-        """What is new, and what of it the caller may see. Raises NoPolicyError, RequestRefusedError, StoreUnusableError."""
-        rights = self._authority.rights(caller)
-        if not rights.may_look():
+
+class _KeptRights:
+    """The rights of a caller, worked out anew where the policy is another."""
+
+    def __init__(self, authority: Authorisation, services: Services, caller: Caller) -> None:
+        self._authority = authority
+        self._services = services
+        self._caller = caller
+        self._known: tuple[object, object, Rights] | None = None
+
+    def now(self) -> Rights:
+        """Under the policy in force. Raises NoPolicyError, and RequestRefusedError for a caller that may not look."""
+        policy, access = self._services.policy()[1], self._services.access()
+        known = self._known
+        if known is None or known[0] is not policy or known[1] is not access:
+            self._known = known = policy, access, self._authority.rights(self._caller)
+        if not known[2].may_look():
             raise RequestRefusedError(403, "not-allowed", "No role.")
-        kept = self._services.history.events_since(since, subject, _CHUNK)
-        # At once: a hundred may watch while thousands of jobs begin.
-        records = self._services.jobs.named({JobName(each.event.subject) for each in kept})
-        seen = [(each.number, _seen(each.event, records, rights)) for each in kept]
-        return kept, [KeptEvent(number, event) for number, event in seen if event is not None]
-
-
-def _seen(event: Event, records: Mapping[JobName, JobRecord], rights: Rights) -> Event | None:
-    record = records.get(JobName(event.subject))
-    if record is None:
-        # Of a node or a revision.
-        return event
-    if not rights.may("see-job", record.spec.queue, record.user):
-        return None
-    return event if rights.may("read-job", record.spec.queue, record.user) else bare_event(event)
+        return known[2]
 
 
 class _Stream(StreamingResponse):
@@ -148,9 +148,3 @@ class _Stream(StreamingResponse):
                 await super().stream_response(patient)  # type: ignore[arg-type]
         except TimeoutError as error:
             raise OSError("the watcher takes nothing") from error
-
-
-def message(kind: str, document: object, number: int | None = None) -> bytes:
-    """One server-sent event; JSON has no line breaks, so one `data:` line holds it."""
-    identity = b"" if number is None else b"id: %d\n" % number
-    return identity + b"event: " + kind.encode() + b"\ndata: " + encode(document) + b"\n\n"

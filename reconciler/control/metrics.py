@@ -83,15 +83,21 @@ class _LatestRound(Collector):
 
     def __init__(self) -> None:
         self.seen: tuple[Snapshot, Plan, tuple[Intervention, ...], tuple[Violation, ...]] | None = None
+        self._worked_out: tuple[object, tuple[Metric, ...]] = None, ()
 
     def collect(self) -> Iterator[Metric]:
-        if self.seen is not None:
-            snapshot, plan, by_hand, shortfalls = self.seen
-            yield from _plan_gauges(plan)
-            yield _gpus(snapshot)
-            yield _partitioning(snapshot)
-            yield _interventions(by_hand)
-            yield _shortfalls(shortfalls)
+        seen, (of, gauges) = self.seen, self._worked_out
+        if seen is not None and of is not seen:
+            snapshot, plan, by_hand, shortfalls = seen
+            gauges = (
+                *_plan_gauges(plan),
+                _gpus(snapshot),
+                _partitioning(snapshot),
+                _interventions(by_hand),
+                _shortfalls(shortfalls),
+            )
+            self._worked_out = seen, gauges
+        yield from gauges
 
 
 def _shortfalls(found: Iterable[Violation]) -> Metric:

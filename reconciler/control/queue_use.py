@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from threading import Lock
 from typing import NamedTuple
 
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
 from solver.model.document import Document
 from solver.model.quantities import MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
+from solver.model.workload import Job
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
@@ -45,10 +48,27 @@ class QueueUse(NamedTuple):
     gpus: tuple[QueueLine, ...]
 
 
-def queue_uses(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[Queue, QueueUse]]:
-    """Of every queue of the policy, in its order."""
+class LatestQueueUses:
+    """What the latest snapshot says of queues, worked out once, however many ask. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._working = Lock()
+        self._kept = RoundCache()
+        self._latest: tuple[Snapshot, Policy, tuple[tuple[Queue, QueueUse], ...]] | None = None
+
+    def of(self, snapshot: Snapshot, policy: Policy) -> tuple[tuple[Queue, QueueUse], ...]:
+        """Of every queue of the policy, in its order."""
+        with self._working:
+            latest = self._latest
+            if latest is None or latest[0] is not snapshot or latest[1] is not policy:
+                self._latest = latest = snapshot, policy, tuple(queue_uses(snapshot, policy, self._kept))
+            return latest[2]
+
+
+def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Iterator[tuple[Queue, QueueUse]]:
+    """Of every queue of the policy, in its order. `kept`: what was worked out for snapshots before."""
     tree = QueueTree.of(policy)
-    shares, _ = standing(snapshot, policy)
+    shares, _ = standing(snapshot, policy, kept)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
     waiting = _waiting(snapshot, tree, gpu_types, policy)
     past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
@@ -98,7 +118,11 @@ def _wishes(
 ) -> Iterator[tuple[QuotaLine, int]]:
     """What each pending job would be charged under its first choice, on every queue of its path."""
     sharing, weights = sharing_of(policy, tree, snapshot.nodes), weights_of(policy.scheduling.gpu_types)
+    alike: dict[tuple[object, ...], list[Job]] = {}
     for job in snapshot.pending:
-        for option in options_of(job.spec, gpu_types, sharing, weights=weights)[:1]:
+        alike.setdefault((job.spec.queue, job.spec.task_groups), []).append(job)
+    for jobs in alike.values():
+        spec = jobs[0].spec
+        for option in options_of(spec, gpu_types, sharing, weights=weights)[:1]:
             for gpu_type, milli in option.wanted.items():
-                yield from ((QuotaLine(queue, gpu_type), milli) for queue in tree.path(job.spec.queue))
+                yield from ((QuotaLine(queue, gpu_type), milli * len(jobs)) for queue in tree.path(spec.queue))

@@ -15,6 +15,7 @@ from typing import Final, Literal
 from reconciler.control.control import ControlPlane, NoPolicyError
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
+from reconciler.control.quietness import Quietness
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.protocols.store_errors import StoreFullError, StoreUnreachableError, StoreUnusableError
@@ -94,6 +95,8 @@ class Runner:
         self._stopping = False
         self._woken_s: float | None = plane.clock.monotonic_s()
         self._last_s = self._last_woken_s = self._led_s = float("-inf")
+        self._is_woken = True
+        self._quietness = Quietness(plane)
 
     def wake(self) -> None:
         """Something happened that a pass should see soon: a job, a commit, the end of a task."""
@@ -127,8 +130,9 @@ class Runner:
         """
         try:
             while self._wait():
-                self.status = self._one_pass()
-                self._report(self.status)
+                before, self.status = self.status, self._one_pass()
+                if self.status is not before:
+                    self._report(self.status)
             if self.leads() and self.status.last is not None:
                 # A store that does not answer now: a standby waits until the lease is over.
                 with suppress(StoreUnreachableError):
@@ -145,7 +149,7 @@ class Runner:
                 now_s = self._plane.clock.monotonic_s()
                 due_s = self._pace.next_pass_s(self._last_s, self._last_woken_s, self._woken_s)
                 if now_s >= due_s:
-                    self._last_s = now_s
+                    self._last_s, self._is_woken = now_s, self._woken_s is not None
                     if self._woken_s is not None:
                         self._last_woken_s, self._woken_s = now_s, None
                     return True
@@ -161,10 +165,22 @@ class Runner:
     def _renewed(self, at_s: float) -> None:
         self._led_s = at_s
 
+    def _rests(self) -> bool:
+        """Whether it leads on, and nothing is new: then the last pass says all that another one would."""
+        plane, last = self._plane, self.status.last
+        if self._is_woken or last is None or self.status.condition != "leading":
+            return False
+        epoch = plane.ledger.lead(plane.holder, plane.clock.now(), plane.lease)
+        return epoch == last.epoch and self._quietness.holds()
+
     def _passed(self) -> LoopStatus:
         try:
+            if self._rests():
+                return self.status
             with lease_renewal(self._plane, self._renewed):
+                self._quietness.begin()
                 done = one_pass(self._plane)
+            self._quietness.end(done)
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.
             return LoopStatus("standing-by", str(other))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from reconciler.model.job_record import ArrayElement
 from solver.model.document import Document
@@ -27,6 +27,16 @@ class NewJob(Document, frozen=True):
     spec: JobSpec
     array: ArrayElement | None = None
     pipeline: str = ""
+
+
+class Submission(NamedTuple):
+    """A job alone, as it is asked for: by which user, when, and under which key ("": none)."""
+
+    name: JobName
+    spec: JobSpec
+    user: str
+    at: Instant
+    idempotency_key: str = ""
 
 
 class Batch(Document, frozen=True):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from reconciler.model.failure import Failure
-from reconciler.model.job_groups import Batch, GroupRecord, Tally
-from reconciler.model.job_record import JobOutcome, JobRecord
+from reconciler.model.job_groups import Batch, GroupRecord, Submission, Tally
+from reconciler.model.job_record import JobOutcome, JobRecord, JobState
 from reconciler.protocols.backend import Epoch
 from solver.model.quantities import Instant
-from solver.model.workload import JobName, JobSpec
+from solver.model.workload import JobName, JobSpec, QueueName
 
 
 class DuplicateJobError(Exception):
@@ -38,6 +38,30 @@ class JobsAreElsewhereError(Exception):
         self.fix = fix
 
 
+class Accepted(NamedTuple):
+    """A job that was accepted: now, or, under the same key and name, before."""
+
+    record: JobRecord
+    is_new: bool
+
+
+class JobQuery(NamedTuple):
+    """Which jobs are looked for; what is left out lets every job through.
+
+    `queues`: in one of these. `prefix`: with a name that begins so. `ended`: with one of these outcomes, or `live`, where either
+    is stated.
+    """
+
+    queues: frozenset[QueueName] | None = None
+    user: str = ""
+    prefix: str = ""
+    ended: frozenset[JobState] | None = None
+    live: bool = True
+
+
+ALL_JOBS: Final = JobQuery()
+
+
 class JobSource(Protocol):
     """What wants to run. Where jobs are changed elsewhere, what would change one raises JobsAreElsewhereError."""
 
@@ -46,6 +70,9 @@ class JobSource(Protocol):
 
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
+
+    def submit_each(self, asked: Sequence[Submission]) -> list[Accepted | DuplicateJobError]:
+        """Accept each as if those before it had been, all in one write; what became of each, in their order."""
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Accept a group with all its jobs, or nothing of it; the same key and name again returns what is there.
@@ -74,8 +101,13 @@ class JobSource(Protocol):
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
 
-    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
-        """The newest jobs, live and ended, newest first; with `after`, of those submitted before it. Raises UnknownJobError."""
+    def jobs(
+        self, limit: int = 1000, after: JobName | None = None, query: JobQuery = ALL_JOBS
+    ) -> tuple[JobRecord, ...]:
+        """The newest jobs, live and ended, newest first; with `after`, of those submitted before it. Raises UnknownJobError.
+
+        Others than those that are looked for may be among them: a query spares work, and is no test.
+        """
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
         """Note that the job shall end; idempotent, and without effect on an ended one. Raises UnknownJobError."""

@@ -6,7 +6,7 @@ The conformance suites are tests/contracts/test_ledger*.py.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from reconciler.protocols.backend import Epoch
 from solver.model.cluster import DeviceId
@@ -89,6 +89,28 @@ class ClaimRefusedError(Exception):
         self.devices = devices
 
 
+StopKind = Literal["", "saves", "leaves", "ends"]
+"""What an attempt that holds devices was asked: nothing, to save its work, to end and come back later, to end."""
+
+
+class JobStanding(NamedTuple):
+    """What says in which state a live job is. `promised`: devices are kept for it. `failed`: so did its last attempt."""
+
+    suspended: bool = False
+    promised: bool = False
+    failed: bool = False
+    holds: bool = False
+    runs: bool = False
+    stop: StopKind = ""
+
+
+def stop_of(asked: Intent) -> StopKind:
+    """What a stop asks of its attempt now."""
+    if asked.stage != "ends":
+        return "saves"
+    return "leaves" if asked.sends_back else "ends"
+
+
 class LedgerView(Protocol):
     """Which job holds which device, to be read."""
 
@@ -106,6 +128,9 @@ class LedgerView(Protocol):
 
     def of(self, names: Collection[JobName]) -> JobHoldings:
         """All of that, of some jobs: nothing of others is read for it."""
+
+    def standings(self) -> dict[JobStanding, int]:
+        """How many live jobs stand how. No job is read for it."""
 
 
 COUNTED_MS: Final = 24 * 3_600_000
@@ -152,6 +177,9 @@ class Ledger(LedgerView, Protocol):
 
         `now`: as in `lead`.
         """
+
+    def written(self) -> int:
+        """Rises with every write to the state that this is part of, by whichever process, but not with those of leases."""
 
     def held_by(self, job: JobName) -> Claim | None:
         """What one job holds; None: nothing."""

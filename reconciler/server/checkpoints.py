@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event as Signal
-from typing import Final
+from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -14,6 +14,7 @@ from reconciler.control.control import ControlPlane, NoPolicyError
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.ledger import Claim
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 
@@ -23,6 +24,15 @@ LATE_PARTS = Duration(48 * 3_600_000)
 LONG_ENDED_EVERY_S: Final = 600.0
 """The folders of all others that have ended, and have a checkpoint, are looked at so seldom: nothing comes to them, and there are
 ever more of them. Their checkpoints get too old, which is a matter of days."""
+
+
+class _Seen(NamedTuple):
+    """Jobs that live and have begun, the newest of all, and what jobs hold, as of so many writes."""
+
+    written: int
+    live: dict[JobName, JobRecord]
+    newest: tuple[JobRecord, ...]
+    claims: tuple[Claim, ...]
 
 
 @dataclass
@@ -41,6 +51,7 @@ class CheckpointKeeping:
     _stopped: Signal = field(default_factory=Signal)
     _known: dict[str, str] = field(default_factory=dict)
     _long_ended_at_s: float = -math.inf
+    _seen: _Seen | None = None
 
     def run(self) -> None:
         """Look until stopped. Raises StoreUnusableError."""
@@ -59,7 +70,8 @@ class CheckpointKeeping:
             return
         try:
             policies = {policy.name: policy for policy in self.plane.policies.current().operations.checkpoints}
-            kept = self.keeper.step(epoch, policies, self._records(now), self.plane.ledger.claims(), now)
+            seen = self._look_again()
+            kept = self.keeper.step(epoch, policies, self._records(seen, now), seen.claims, now)
         except (NoPolicyError, StaleEpochError) as error:
             self.log.info("checkpoints-not-kept", reason=str(error))
             return
@@ -73,14 +85,22 @@ class CheckpointKeeping:
             for name, message in problems.items():
                 self.log.warning("checkpoint-storage", policy=name, message=message)
 
-    def _records(self, now: Instant) -> tuple[JobRecord, ...]:
+    def _look_again(self) -> _Seen:
+        """What the stores hold, read anew where anything was written since: folders are looked at every two seconds all the same."""
+        written = self.plane.ledger.written()
+        if self._seen is None or self._seen.written != written:
+            # A job that never had a device has saved nothing: thousands may wait, and a look at a folder takes its time.
+            begun = self.plane.ledger.attempts()
+            live = {record.name: record for record in self.plane.jobs.live_jobs() if record.name in begun}
+            self._seen = _Seen(written, live, self.plane.jobs.jobs(), self.plane.ledger.claims())
+        return self._seen
+
+    def _records(self, seen: _Seen, now: Instant) -> tuple[JobRecord, ...]:
         """Live jobs that have begun, those that ended lately, and, now and then, those that still have a checkpoint."""
-        # A job that never had a device has saved nothing: thousands may wait, and a look at a folder takes its time.
-        begun = self.plane.ledger.attempts()
-        live = {record.name: record for record in self.plane.jobs.live_jobs() if record.name in begun}
+        live = seen.live
         ended = {
             record.name: record
-            for record in self.plane.jobs.jobs()
+            for record in seen.newest
             if record.outcome is not None and now - record.outcome.at < LATE_PARTS
         }
         holding: dict[JobName, JobRecord] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from reconciler.protocols.backend import Epoch, StaleEpochError
@@ -83,14 +83,16 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self, epoch: Epoch | None = None) -> Iterator[Connection]:
+    def writing(self, epoch: Epoch | None = None, *, counted: bool = True) -> Iterator[Connection]:
         """A transaction that is committed whole at the end, or not at all; with an epoch, only if that one still leads.
 
         Raises StaleEpochError. Writers come one after the other: each locks the leader's row until its
         end. So no epoch can end in between, what is read before it is written stays true, and numbers rise in the order
-        in which they are committed.
+        in which they are committed. `counted`: those that look for changes are to see one.
         """
         with self._errors(), self._writer.begin() as connection:
+            if counted:
+                connection.execute(update(leadership).values(written=leadership.c.written + 1))
             newest = connection.execute(select(leadership.c.epoch).with_for_update()).scalar_one()
             if epoch is not None:
                 check_epoch(epoch, newest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
 
 from reconciler.model.failure import Failure
-from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Tally
+from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission, Tally
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
+from reconciler.protocols.job_source import ALL_JOBS, Accepted, DuplicateJobError, JobQuery, UnknownJobError
 from reconciler.store.database import Database
 from reconciler.store.rows import NAMES_MAX, Unchanged, pieces
 from reconciler.store.tables import failures, groups, jobs, nominations, reservations
@@ -33,16 +34,38 @@ class SqlJobSource:
 
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Accept a job; an empty key matches nothing."""
+        (found,) = self.submit_each([Submission(name, spec, user, at, idempotency_key)])
+        if isinstance(found, DuplicateJobError):
+            raise found
+        return found.record
+
+    def submit_each(self, asked: Sequence[Submission]) -> list[Accepted | DuplicateJobError]:
+        """Accept jobs; an empty key matches nothing. As many statements as for one."""
+        names = [each.name for each in asked]
+        new: dict[JobName, Submission] = {}
+        found: list[Accepted | DuplicateJobError] = []
         with self._database.writing() as connection:
-            known = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
-            if known is not None and (not idempotency_key or known.idempotency_key != idempotency_key):
-                raise DuplicateJobError(f"a job {name} exists already, and names are never used again")
-            if known is None and taken(connection, [name]):
-                raise DuplicateJobError(f"an array or pipeline {name} exists already, and names are never used again")
-            if known is None:
-                values = {"user": user, "submitted_at": at, "idempotency_key": idempotency_key}
-                connection.execute(insert(jobs).values(name=name, spec=encode(spec).decode(), **values))
-            return self._read(connection, name)
+            rows, in_groups = _rows_named(connection, names), set[str]()
+            for some in pieces(names):
+                in_groups |= set(connection.execute(select(groups.c.name).where(groups.c.name.in_(some))).scalars())
+            known = dict(zip(rows, self._records(connection, list(rows.values())), strict=True))
+            keys = {name: row.idempotency_key for name, row in rows.items()}
+            for each in asked:
+                if each.name in known and (not each.idempotency_key or keys[each.name] != each.idempotency_key):
+                    why = f"a job {each.name} exists already, and names are never used again"
+                    found.append(DuplicateJobError(why))
+                elif each.name in in_groups:
+                    why = f"an array or pipeline {each.name} exists already, and names are never used again"
+                    found.append(DuplicateJobError(why))
+                else:
+                    is_new = each.name not in known
+                    if is_new:
+                        new[each.name], keys[each.name] = each, each.idempotency_key
+                        known[each.name] = JobRecord(each.name, each.spec, each.user, each.at)
+                    found.append(Accepted(known[each.name], is_new))
+            if new:
+                connection.execute(insert(jobs), [_row_of(each) for each in new.values()])
+        return found
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Accept a whole group; an empty key matches nothing."""
@@ -67,6 +90,8 @@ class SqlJobSource:
 
     def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
         """Counted in the database: an array may have thousands of jobs."""
+        if not names:
+            return {}
         with self._database.reading() as connection:
             return _tallied(connection, names)
 
@@ -84,6 +109,8 @@ class SqlJobSource:
 
     def named(self, names: Collection[JobName]) -> dict[JobName, JobRecord]:
         """Those of these names."""
+        if not names:
+            return {}
         with self._database.reading() as connection:
             return {record.name: record for record in self._named(connection, names)}
 
@@ -95,9 +122,11 @@ class SqlJobSource:
             failed = self._failures(connection, names)
         return self._live.read((name, row, failed.get(name, ())) for name, row in zip(names, rows, strict=True))
 
-    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
+    def jobs(
+        self, limit: int = 1000, after: JobName | None = None, query: JobQuery = ALL_JOBS
+    ) -> tuple[JobRecord, ...]:
         """The newest jobs, newest first."""
-        wanted = select(jobs).order_by(jobs.c.number.desc()).limit(limit)
+        wanted = select(jobs).where(*_conditions(query)).order_by(jobs.c.number.desc()).limit(limit)
         with self._database.reading() as connection:
             if after is not None:
                 number = connection.execute(select(jobs.c.number).where(jobs.c.name == after)).scalar_one_or_none()
@@ -188,6 +217,8 @@ class SqlJobSource:
 
     def _failures(self, connection: Connection, names: Sequence[str]) -> dict[str, tuple[Failure, ...]]:
         """The failures of some jobs, in the order of their attempts."""
+        if not names:
+            return {}
         query = select(failures).order_by(
             failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived
         )
@@ -213,6 +244,42 @@ class SqlJobSource:
             array=self._database.read_document(row.array, ArrayElement) if row.array is not None else None,
             pipeline=row.pipeline or "",
         )
+
+
+def _rows_named(connection: Connection, names: Collection[JobName]) -> dict[JobName, Row[Any]]:
+    return {
+        JobName(row.name): row
+        for some in pieces(names)
+        for row in connection.execute(select(jobs).where(jobs.c.name.in_(some)))
+    }
+
+
+def _conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
+    if query.queues is not None:
+        # Which queue a job of the release before is of, its spec alone says.
+        yield jobs.c.queue.in_(sorted(query.queues)) | jobs.c.queue.is_(None)
+    if query.user:
+        yield jobs.c.user == query.user
+    if query.prefix:
+        # By code point, as names are sorted: LIKE would take letters of both cases for one another.
+        yield jobs.c.name >= query.prefix
+        yield jobs.c.name <= query.prefix + chr(sys.maxunicode)
+    if query.ended is not None:
+        ended = jobs.c.ended_as.in_(sorted(query.ended))
+        yield ended | jobs.c.ended_at.is_(None) if query.live else ended
+    elif not query.live:
+        yield jobs.c.ended_at.is_not(None)
+
+
+def _row_of(asked: Submission) -> dict[str, object]:
+    return {
+        "name": asked.name,
+        "queue": asked.spec.queue,
+        "spec": encode(asked.spec).decode(),
+        "user": asked.user,
+        "submitted_at": asked.at,
+        "idempotency_key": asked.idempotency_key,
+    }
 
 
 def group_named(connection: Connection, name: JobName) -> Row[Any] | None:
@@ -266,6 +333,7 @@ def _tallied(connection: Connection, names: Collection[JobName]) -> dict[JobName
 def _columns(job: NewJob) -> dict[str, object]:
     return {
         "name": job.name,
+        "queue": job.spec.queue,
         "spec": encode(job.spec).decode(),
         "array": None if job.array is None else encode(job.array).decode(),
         "array_id": None if job.array is None else job.array.id,

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, FromClause, bindparam, delete, func, insert, select, update
 
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.ledger import Claim, ClaimRefusedError, JobHoldings, Marks, NotLeaderError, PastUse
+from reconciler.protocols.ledger import (
+    Claim,
+    ClaimRefusedError,
+    JobHoldings,
+    JobStanding,
+    Marks,
+    NotLeaderError,
+    PastUse,
+    stop_of,
+)
 from reconciler.store.claims import (
     NextAttempts,
     change_size,
@@ -32,6 +41,7 @@ from reconciler.store.tables import (
     attempts,
     claims,
     evictions,
+    failures,
     intents,
     jobs,
     leadership,
@@ -59,7 +69,7 @@ class SqlLedger:
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
-        with self._database.writing() as connection:
+        with self._database.writing(counted=False) as connection:
             leader, now = connection.execute(select(leadership)).one(), self._database.now(connection, now)
             if leader.holder != holder and leader.until > now:
                 raise NotLeaderError(leader.holder, Instant(leader.until))
@@ -69,7 +79,7 @@ class SqlLedger:
 
     def renew(self, holder: str, now: Instant, lease: Duration) -> bool:
         """The epoch stays. A lease that is over is prolonged as well, as long as no other has taken the lead."""
-        with self._database.writing() as connection:
+        with self._database.writing(counted=False) as connection:
             until = self._database.now(connection, now).after(lease)
             own = update(leadership).where(leadership.c.holder == holder)
             return connection.execute(own.values(until=until)).rowcount == 1
@@ -160,6 +170,11 @@ class SqlLedger:
             if spec.gpus
         )
 
+    def written(self) -> int:
+        """Counted in the row that every writer locks."""
+        with self._database.reading() as connection:
+            return int(connection.execute(select(leadership.c.written)).scalar_one())
+
     def held_by(self, job: JobName) -> Claim | None:
         """By the key."""
         with self._database.reading() as connection:
@@ -200,6 +215,45 @@ class SqlLedger:
         found = (self._database.read_document(text, Intent) for text in asked)
         reserved = (self._database.read_document(text, Reservation) for text in kept)
         return JobHoldings({claim.job: claim for claim in held}, tuple(found), tuple(reserved), last)
+
+    def standings(self) -> dict[JobStanding, int]:
+        """Counted by the database, which asks nothing of the interpreter meanwhile."""
+        columns = (
+            (jobs.c.suspended_by != "").label("suspended"),
+            (nominations.c.job.is_not(None) | reservations.c.holder.is_not(None)).label("promised"),
+            failures.c.job.is_not(None).label("failed"),
+            claims.c.job.is_not(None).label("holds"),
+            claims.c.running_since.is_not(None).label("runs"),
+        )
+        last = (failures.c.job == jobs.c.name) & (failures.c.attempt == attempts.c.last) & (failures.c.outlived == 0)
+        joined: FromClause = jobs
+        for table, on in (
+            (claims, claims.c.job == jobs.c.name),
+            (nominations, nominations.c.job == jobs.c.name),
+            (reservations, reservations.c.holder == jobs.c.name),
+            (attempts, attempts.c.job == jobs.c.name),
+            (failures, last),
+        ):
+            joined = joined.outerjoin(table, on)
+        live = jobs.c.ended_at.is_(None)
+        counted = (
+            select(*columns, func.count())
+            .select_from(joined)
+            .where(live)
+            .group_by(*(column.name for column in columns))
+        )
+        stops = select(intents.c.intent, claims.c.attempt, *columns).select_from(
+            joined.join(intents, intents.c.job == claims.c.job)
+        )
+        with self._database.reading() as connection:
+            found = Counter({_standing(row): row[-1] for row in connection.execute(counted).all()})
+            asked = connection.execute(stops.where(live, intents.c.id.startswith("stop/"))).all()
+        for row in asked:
+            intent, before = self._database.read_document(row.intent, Intent), _standing(row)
+            if intent.attempt == row.attempt:
+                found[before] -= 1
+                found[before._replace(stop=stop_of(intent))] += 1
+        return {standing: number for standing, number in found.items() if number}
 
     def asked(self, intent: str) -> Intent | None:
         """By the key."""
@@ -393,6 +447,11 @@ class SqlLedger:
         """To what the store is tied for good: the first that was ever named."""
         with self._database.writing() as connection:
             return first_document(connection, TIED_TO, to)
+
+
+def _standing(row: Any) -> JobStanding:
+    """Of a row with what says so."""
+    return JobStanding(bool(row.suspended), bool(row.promised), bool(row.failed), bool(row.holds), bool(row.runs))
 
 
 def _refuse_growth(occupancy: Occupancy, claim: Claim, joining: tuple[TaskPlacement, ...]) -> None:

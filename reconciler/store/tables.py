@@ -31,6 +31,9 @@ leadership = Table(
     Column("holder", String, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False),
+    Column(
+        "written", BigInteger, nullable=False, server_default="0", info=since(14)
+    ),  # transactions, but those of leases
 )
 
 jobs = Table(
@@ -52,6 +55,7 @@ jobs = Table(
     Column("array", Text),  # an ArrayElement; absent: it is none
     Column("array_id", String, index=True),
     Column("pipeline", String, index=True),
+    Column("queue", String, info=since(14)),  # the spec's; absent: the release before took it in
 )
 
 # Arrays and pipelines. Their names are taken like those of jobs.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from reconciler.model.failure import Failure
+from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
+from reconciler.protocols.job_source import ALL_JOBS, Accepted, DuplicateJobError, JobQuery, UnknownJobError
 from solver.model.workload import JobName, JobSpec, QueueName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 
@@ -170,3 +172,60 @@ def test_the_same_submission_from_many_at_once_is_one_job(stores: Stores) -> Non
         accepted = list(threads.map(lambda _: submit(stores, "same"), range(16)))
     assert set(accepted) == {"same"}
     assert len(stores.jobs.jobs()) == 1
+
+
+def test_of_many_submissions_each_is_accepted_or_refused_as_if_it_came_alone(stores: Stores) -> None:
+    submit(stores, "old")
+    stores.jobs.submit_all(
+        Batch((NewGroup(JobName("many"), "array"),), (NewJob(JobName("many-0"), SPEC),)), "ada", NOW, ""
+    )
+    asked = [
+        Submission(JobName(name), SPEC, user, NOW, key)
+        for name, user, key in (
+            ("new", "ada", "k"),
+            ("old", "bob", "key-of-old"),
+            ("old", "bob", "another"),
+            ("new", "bob", "k"),
+            ("new", "bob", ""),
+            ("many", "ada", "k"),
+            ("many-0", "ada", "k"),
+            ("last", "ada", ""),
+        )
+    ]
+    found = stores.jobs.submit_each(asked)
+    stores.reopen()
+    assert [isinstance(each, DuplicateJobError) for each in found] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+    accepted = [each for each in found if isinstance(each, Accepted)]
+    assert [(each.record.name, each.record.user, each.is_new) for each in accepted] == [
+        ("new", "ada", True), ("old", "ada", False), ("new", "ada", False), ("last", "ada", True),
+    ]  # fmt: skip
+    assert [stores.jobs.job(each.record.name) for each in accepted] == [each.record for each in accepted]
+    assert [record.name for record in stores.jobs.jobs()] == ["last", "new", "many-0", "old"]
+
+
+def test_a_query_leaves_out_what_is_not_looked_for(stores: Stores) -> None:
+    epoch = lead(stores)
+    for name, queue, user in (("a1", "q", "ada"), ("a2", "r", "ada"), ("b1", "q", "bob"), ("A1", "q", "ada")):
+        spec = msgspec.structs.replace(SPEC, queue=QueueName(queue))
+        stores.jobs.submit(JobName(name), spec, user, NOW, "")
+    stores.jobs.finish(epoch, JobName("b1"), DONE)
+
+    def names(query: JobQuery, limit: int = 10) -> list[str]:
+        return [record.name for record in stores.jobs.jobs(limit, query=query)]
+
+    assert names(ALL_JOBS) == ["A1", "b1", "a2", "a1"]
+    assert names(JobQuery(queues=frozenset({QueueName("q")}))) == ["A1", "b1", "a1"]
+    assert names(JobQuery(user="ada", prefix="a")) == ["a2", "a1"]
+    assert names(JobQuery(prefix="a", queues=frozenset())) == []
+    assert names(JobQuery(ended=frozenset({"succeeded"}), live=False)) == ["b1"]
+    assert names(JobQuery(ended=frozenset({"failed"}))) == ["A1", "a2", "a1"]
+    assert names(JobQuery(queues=frozenset({QueueName("q")})), limit=2) == ["A1", "b1"]

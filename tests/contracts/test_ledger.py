@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 
-from reconciler.model.job_record import JobOutcome
-from reconciler.protocols.backend import StaleEpochError
+from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
+from reconciler.model.failure import Failure
+from reconciler.model.job_record import JobOutcome, JobState
+from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import Claim, ClaimRefusedError, Marks, NotLeaderError, PastUse
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import ConvergenceClock, Ended, Intent, Usage, declared_holder
@@ -527,3 +531,63 @@ def test_clocks_are_kept_until_they_are_replaced(stores: Stores) -> None:
     lead(stores, "second", NOW.after(LEASE))
     with pytest.raises(StaleEpochError):
         stores.ledger.keep_clocks(epoch, (clock,))
+
+
+def test_live_jobs_are_counted_by_what_says_where_they_stand(stores: Stores) -> None:
+    """As each of them is judged that is read alone."""
+    epoch, names = lead(stores), [f"j{number:02}" for number in range(14)]
+    for name in names:
+        submit(stores, name)
+    held = [claim_of(name, f"n1/{name}") for name in names[:7]]
+    for claim in held:
+        take(stores, epoch, claim)
+    stores.ledger.confirm_running_all(epoch, [(claim.job, 1, NOW) for claim in held[:5]])
+    for claim, stop in zip(held, ("finish", "evict", "suspend", "finish"), strict=False):
+        intent = Intent("stop", claim.job, 1, NOW, NOW.after(1), purpose="evict" if stop == "evict" else "end")
+        stores.ledger.ask(
+            epoch, msgspec.structs.replace(intent, stage="waits-to-save") if stop == "suspend" else intent
+        )
+    stores.jobs.finish(epoch, held[3].job, JobOutcome("succeeded", NOW))
+    stores.jobs.request_suspend(JobName(names[7]), "ada")
+    stores.ledger.nominate(epoch, intent_of(claim_of(names[8], "n2/0"), "nominate"))
+    stores.ledger.reserve(epoch, reservation_of(names[9], "n3"))
+    again = claim_of(names[10], "n4/0")
+    take(stores, epoch, again)
+    stores.jobs.retry(epoch, again.job, Failure(1, "exit", NOW, NOW))
+    stores.ledger.release(epoch, again.job, 1, NOW)
+    stores.jobs.finish(epoch, JobName(names[11]), JobOutcome("cancelled", NOW))
+    stores.reopen()
+    of = stores.ledger.of([JobName(name) for name in names])
+    asked, kept = by_job(of.intents), {each.holder: (each,) for each in of.reservations}
+    alone: Counter[JobState] = Counter()
+    for record in stores.jobs.live_jobs():
+        known = of.claims.get(record.name), asked[record.name], kept.get(record.name, ())
+        alone[state_of(record, *known, of.attempts.get(record.name, 0))] += 1
+    counted: Counter[JobState] = Counter()
+    for standing, number in stores.ledger.standings().items():
+        counted[state_in(standing)] += number
+    assert counted == alone == {
+        "stopping": 1, "evicting": 1, "checkpointing": 1, "running": 1, "starting": 2, "suspended": 1, "reserved": 2,
+        "retrying": 1, "queued": 2,
+    }  # fmt: skip
+
+
+def test_every_write_is_counted_but_those_of_leases(stores: Stores) -> None:
+    epoch = lead(stores)
+    seen = [stores.ledger.written()]
+    lead(stores)
+    stores.ledger.renew("first", NOW, LEASE)
+    stores.ledger.claims()
+    with pytest.raises(StaleEpochError):
+        stores.ledger.confirm_running_all(Epoch(epoch + 1), [(JobName("a"), 1, NOW)])
+    assert stores.ledger.written() == seen[0]
+    for write in (
+        lambda: submit(stores, "a"),
+        lambda: take(stores, epoch, claim_of("a", "n1/0")),
+        lambda: stores.jobs.request_cancel(JobName("a"), "ada"),
+        lambda: stores.history.record_event(Event(NOW, "kind", "a", "why", "loop")),
+    ):
+        write()
+        stores.reopen()
+        seen.append(stores.ledger.written())
+    assert seen == sorted(set(seen))

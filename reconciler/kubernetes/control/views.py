@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from reconciler.kubernetes.control.sight import Sight, claims_of, records_of
+from reconciler.lifecycle.jobs.states import by_job, standing_of
 from reconciler.model.clock import Clock
 from reconciler.model.failure import Failure
-from reconciler.model.job_groups import Batch, GroupRecord, Tally
+from reconciler.model.job_groups import Batch, GroupRecord, Submission, Tally
 from reconciler.model.job_record import JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
-from reconciler.protocols.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
-from reconciler.protocols.ledger import Claim, JobHoldings
+from reconciler.protocols.job_source import (
+    ALL_JOBS,
+    Accepted,
+    DuplicateJobError,
+    JobQuery,
+    JobsAreElsewhereError,
+    NoJobYetError,
+    UnknownJobError,
+)
+from reconciler.protocols.ledger import Claim, JobHoldings, JobStanding
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.inflight import Intent, Reservation
 from solver.model.quantities import Instant
@@ -53,7 +63,12 @@ class PodJobs:
         """All gangs that a round can be asked about."""
         return records_of(self._sight())
 
-    def jobs(self, limit: int = 1000, after: JobName | None = None) -> tuple[JobRecord, ...]:
+    def jobs(
+        self,
+        limit: int = 1000,
+        after: JobName | None = None,
+        query: JobQuery = ALL_JOBS,  # noqa: ARG002  (all are at hand)
+    ) -> tuple[JobRecord, ...]:
         """The newest first."""
         newest = sorted(self.live_jobs(), key=lambda record: (-record.submitted_at, record.name))
         if after is None:
@@ -83,6 +98,11 @@ class PodJobs:
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Not here."""
         del name, spec, user, at, idempotency_key
+        _elsewhere("submit", _CREATE)
+
+    def submit_each(self, asked: Sequence[Submission]) -> list[Accepted | DuplicateJobError]:
+        """Not here."""
+        del asked
         _elsewhere("submit", _CREATE)
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
@@ -160,6 +180,22 @@ class PodHoldings:
         intents = tuple(intent for intent in self.intents() if intent.job in wanted)
         reservations = tuple(kept for kept in self.reservations() if kept.holder in wanted)
         return JobHoldings(claims, intents, reservations, {job: claim.attempt for job, claim in claims.items()})
+
+    def standings(self) -> dict[JobStanding, int]:
+        """By what was seen."""
+        records = records_of(self._sight())
+        holds = self.of([record.name for record in records])
+        asked, kept = by_job(holds.intents), {each.holder: (each,) for each in holds.reservations}
+        return Counter(
+            standing_of(
+                record,
+                holds.claims.get(record.name),
+                asked[record.name],
+                kept.get(record.name, ()),
+                holds.attempts.get(record.name, 0),
+            )
+            for record in records
+        )
 
 
 class Logless:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.model.facts import NodeFacts
-from reconciler.protocols.backend import ENDED, AttemptKey, BackendChanges, GpuPartitioned, TaskStatus
+from reconciler.protocols.backend import ENDED, AttemptKey, BackendChanges, Cursor, GpuPartitioned, TaskStatus
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.workload import JobName, JobSpec, TaskPlacement
 
@@ -86,6 +86,8 @@ class BackendReports:
     partitioned: Mapping[DeviceId, GpuPartitioned] = field(default_factory=dict)
     facts: Mapping[NodeName, NodeFacts] = field(default_factory=dict)
     """What nodes tell of their hardware; nothing of those that do not."""
+    cursor: Cursor = Cursor(0)  # noqa: RUF009  (an int)
+    """What comes behind it is not in here."""
 
     @classmethod
     def of(cls, changes: BackendChanges) -> BackendReports:
@@ -103,7 +105,7 @@ class BackendReports:
         }
         partitioned = {done.device: done for done in changes.partitioned}
         facts = {told.node: told for told in changes.facts}
-        return cls({node.name: node for node in changes.nodes}, attempts, partitioned, facts)
+        return cls({node.name: node for node in changes.nodes}, attempts, partitioned, facts, changes.cursor)
 
     def without(self, keys: Collection[AttemptKey]) -> BackendReports:
         """The same, as if nothing were reported of these attempts."""

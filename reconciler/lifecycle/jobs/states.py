@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from reconciler.model.job_record import TERMINAL, WAITING, JobRecord, JobState
-from reconciler.protocols.ledger import Claim
+from reconciler.protocols.ledger import Claim, JobStanding, StopKind, stop_of
 from solver.model.inflight import Intent, Reservation
 from solver.model.workload import JobName, Phase
 
@@ -40,6 +40,9 @@ FOLLOWERS: dict[JobState, frozenset[JobState]] = {
 }
 
 
+_STOPPING: dict[StopKind, JobState] = {"saves": "checkpointing", "leaves": "evicting", "ends": "stopping"}
+
+
 class IllegalTransitionError(Exception):
     """The control plane was about to do something that no job may live through: a bug, and nothing was written."""
 
@@ -65,6 +68,37 @@ def state_of(
     return "starting" if claim.running_since is None else "running"
 
 
+def standing_of(
+    record: JobRecord,
+    claim: Claim | None,
+    intents: Iterable[Intent],
+    reservations: Iterable[Reservation],
+    last_attempt: int,
+) -> JobStanding:
+    """What says in which state a live job is. `intents`, `reservations`: the job's own."""
+    asked = tuple(intents)
+    stop: StopKind = next((stop_of(each) for each in asked if claim and _stops(each, claim)), "")
+    return JobStanding(
+        suspended=bool(record.suspended_by),
+        promised=any(intent.kind == "nominate" for intent in asked) or any(True for _ in reservations),
+        failed=record.failed_in(last_attempt),
+        holds=claim is not None,
+        runs=claim is not None and claim.running_since is not None,
+        stop=stop,
+    )
+
+
+def state_in(standing: JobStanding) -> JobState:
+    """Where a live job stands, by what says so: as `state_of`, for those that are only counted."""
+    if not standing.holds:
+        if standing.suspended:
+            return "suspended"
+        if standing.promised:
+            return "reserved"
+        return "retrying" if standing.failed else "queued"
+    return _STOPPING[standing.stop] if standing.stop else "running" if standing.runs else "starting"
+
+
 def by_job(intents: Iterable[Intent]) -> Mapping[JobName, tuple[Intent, ...]]:
     """Those of each job, in their order; () of one that has none. For callers that ask of thousands of jobs, one by one."""
     found: defaultdict[JobName, tuple[Intent, ...]] = defaultdict(tuple)
@@ -75,9 +109,7 @@ def by_job(intents: Iterable[Intent]) -> Mapping[JobName, tuple[Intent, ...]]:
 
 def stopping_state(stop: Intent) -> JobState:
     """Where a job stands that has been asked to stop."""
-    if stop.stage != "ends":
-        return "checkpointing"
-    return "evicting" if stop.sends_back else "stopping"
+    return _STOPPING[stop_of(stop)]
 
 
 def state_after(record: JobRecord, attempt: int) -> JobState:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import event
 
+from reconciler.api.authorisation import Authorisation
+from reconciler.api.job_routes import JobRoutes
 from reconciler.client import Client
-from reconciler.model.job_groups import Batch, NewGroup, NewJob
+from reconciler.control.queue_use import LatestQueueUses
+from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
 from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.protocols.history import Event
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
+from solver.model.document import encode
+from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import JobName, TaskPlacement
+from solver.round.solve import standing
 from tests.contracts.simulated_worlds import NODES
-from tests.reconciler.api.conftest import NOW, Site, spec
+from tests.reconciler.api.conftest import NOW, POLICY, Site, spec
 
 ASKED: dict[str, Callable[[Client], object]] = {
     "a job that runs": lambda client: client.job("job-00"),
@@ -87,13 +96,90 @@ def test_of_many_events_the_jobs_are_read_at_once(crowded: Site, client: Client)
     """A hundred may watch while thousands of jobs begin."""
     for number in range(100):
         crowded.store.history.record_event(Event(NOW, "kind", f"job-{number % 12:02d}", str(number), "loop"))
+    with statements_of(crowded) as sent:
+        watching = client.watch(after=0)
+        assert [kept.event.cause for kept in islice(watching, 100)] == [str(number) for number in range(100)]
+    assert len(sent) < 50
+
+
+SOLE = 16
+"""Statements for a submission that comes alone; the first of a transaction is counted, too."""
+
+
+def test_submissions_that_come_together_take_as_many_statements_as_one(crowded: Site, client: Client) -> None:
+    """Each was a write of its own, which waits for the disk, and the answer another dozen of statements."""
+    with statements_of(crowded) as sent:
+        client.submit(JobName("alone"), spec())
+    assert len(sent) <= SOLE
+    routes = JobRoutes(crowded.services(), Authorisation(crowded.services()))
+    asked = [Submission(JobName(f"together-{number}"), spec(), "alice", NOW) for number in range(50)]
+    with statements_of(crowded) as together:
+        found = routes._take_in(asked)
+    assert len(found) == 50
+    assert len(together) <= SOLE
+
+
+def test_an_array_is_taken_in_and_answered_without_reading_its_jobs(crowded: Site, client: Client) -> None:
+    def statements(size: int) -> int:
+        document = {
+            "apiVersion": "quorate.dev/v1",
+            "kind": "Job",
+            "metadata": {"name": f"many-{size}"},
+            "spec": {**msgspec.to_builtins(spec()), "array": {"indices": f"0-{size - 1}"}},
+        }
+        with statements_of(crowded) as sent:
+            view = client.submit_group(encode(document))
+        assert view.counts == {"queued": size}
+        assert not [line for line in sent if line.startswith("SELECT") and "jobs.spec" in line]
+        return len(sent)
+
+    assert statements(400) == statements(3)
+
+
+def test_a_page_reads_as_many_jobs_as_it_shows_and_one_more(crowded: Site, client: Client) -> None:
+    limits: list[object] = []
+
+    def keep(_: object, __: object, statement: str, parameters: tuple[object, ...], *___: object) -> None:
+        if "FROM jobs" in statement and "LIMIT" in statement:
+            limits.append(parameters[-2])
+
+    event.listen(crowded.store.database.engine, "before_cursor_execute", keep)
+    assert len(client.jobs(3).items) == 3
+    assert [job.name for job in client.jobs(3, prefix="job-0", user="alice").items] == ["job-09", "job-08", "job-07"]
+    event.remove(crowded.store.database.engine, "before_cursor_execute", keep)
+    assert limits == [4, 4]
+
+
+def test_how_many_jobs_are_in_which_state_is_counted_without_reading_them(
+    crowded: Site, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqlJobSource, "_record", None)
+    monkeypatch.setattr(SqlLedger, "claims", None)
+    assert client.status().live_jobs == {"queued": 8, "starting": 4}
+
+
+def test_what_queues_hold_is_worked_out_once_for_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked: list[Snapshot] = []
+
+    def keep(snapshot: Snapshot, *of: Any) -> Any:
+        worked.append(snapshot)
+        return standing(snapshot, *of)
+
+    monkeypatch.setattr("reconciler.control.queue_use.standing", keep)
+    uses, seen = LatestQueueUses(), [snapshot_of(NOW.after(number), NODES, []) for number in range(2)]
+    for snapshot in (seen[0], seen[0], seen[1], seen[1]):
+        assert [queue.name for queue, _ in uses.of(snapshot, POLICY)] == [queue.name for queue in POLICY.queues]
+    assert worked == seen
+
+
+@contextmanager
+def statements_of(site: Site) -> Iterator[list[str]]:
+    """Those that the block has the database run."""
     sent: list[str] = []
 
     def keep(_: object, __: object, statement: str, *___: object) -> None:
         sent.append(statement)
 
-    event.listen(crowded.store.database.engine, "before_cursor_execute", keep)
-    watching = client.watch(after=0)
-    assert [kept.event.cause for kept in islice(watching, 100)] == [str(number) for number in range(100)]
-    event.remove(crowded.store.database.engine, "before_cursor_execute", keep)
-    assert len(sent) < 50
+    event.listen(site.store.database.engine, "before_cursor_execute", keep)
+    yield sent
+    event.remove(site.store.database.engine, "before_cursor_execute", keep)

@@ -16,7 +16,7 @@ from reconciler.api.server import ApiServer
 from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
-from reconciler.control.queue_use import QueueLine
+from reconciler.control.queue_use import QueueLine, queue_uses
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.facts import GpuFacts, NodeFacts
 from reconciler.model.job_groups import NewJob
@@ -235,7 +235,7 @@ def test_who_asks_about_one_job_has_no_others_read(site: Site, client: Client, m
 def test_queues_show_what_they_lend() -> None:
     entry = Quota(H100, guaranteed=MilliGpu.gpus(4), lendable=MilliGpu(1_500))
     policy = policy_of((Queue(QueueName("all")), Queue(QueueName("some"), quota=(entry,))))
-    views = queue_views(snapshot_of(NOW, NODES, []), policy, {})
+    views = queue_views(queue_uses(snapshot_of(NOW, NODES, []), policy), {})
     assert [view.gpus[0].lendable for view in views] == [None, MilliGpu(1_500)]
 
 

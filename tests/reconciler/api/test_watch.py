@@ -13,9 +13,10 @@ import pytest
 
 from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
+from reconciler.api.event_feed import message
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
-from reconciler.api.watch_routes import WatchRoutes, message
+from reconciler.api.watch_routes import WatchRoutes
 from reconciler.client import Client, NotAuthorisedError, ServerUnreachableError
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobOutcome

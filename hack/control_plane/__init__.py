@@ -1,0 +1,1 @@
+"""A whole control plane under load: a full cluster, `quorate run` over the simulated backend, and what drives both."""
