@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import click
@@ -72,7 +72,7 @@ def _show(groups: Mapping[Chooser, Sequence[ClusterQuality]]) -> None:
 
 def _of_first(known: Sequence[ClusterQuality]) -> dict[str, str]:
     firsts = [each.first for each in known]
-    values, bounds = Counter[str](), Counter[str]()
+    values, bounds = defaultdict[str, float](float), defaultdict[str, float](float)
     for layer in (layer for each in firsts for layer in each.layers):
         values[layer.name] += layer.value
         bounds[layer.name] += layer.bound

@@ -104,7 +104,9 @@ class SparedVictims:
             if view is not soon:
                 soon.occupy(replace(start, placed=found).held)
         moved = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
-        return moved if self._keep_to_host_shares(moved, soon) else None
+        # A job that moves has to leave a node of the job that it moves for, wherever that is now.
+        in_vain = any(_moves_in_vain(known) for known in moved)
+        return moved if not in_vain and self._keep_to_host_shares(moved, soon) else None
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
         """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
@@ -148,6 +150,12 @@ class SparedVictims:
         return all(
             known.victims == before[known.job.name] for known in nominations if known.job.name in self.displacing
         )
+
+
+def _moves_in_vain(known: NewNomination) -> bool:
+    """Whether a job moves from nodes of which the promise takes none."""
+    nodes = {task.node for task in known.start.placed.tasks}
+    return any(nodes.isdisjoint(task.node for task in move.mover.job.placement) for move in known.moves)
 
 
 def _hardness(known: NewNomination) -> tuple[int, int]:

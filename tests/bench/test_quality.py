@@ -54,6 +54,11 @@ def test_harm_and_evictions_agree(chooser: Chooser) -> None:
     assert any(each.first.evicted for each in found)
 
 
+def test_no_job_moves_for_one_that_is_elsewhere_once_others_are_spared() -> None:
+    """In this cluster the job for which two move has its place elsewhere once a victim of another is spared."""
+    assert measure("512", CASES["512"], 5, 0.93, "search", 0).first.violations == 0
+
+
 def test_clusters_without_parts_have_whole_gpus_alone() -> None:
     world = World(512, pending=200, seed=3, parts=False)
     shapes = {group.shape for job in world.snapshot.jobs for group in job.spec.task_groups}
