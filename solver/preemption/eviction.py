@@ -37,7 +37,7 @@ from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_guarantees import HeldAlone
 from solver.quota.users import beside_least
 from solver.quota.vacated import Tier, holds_more
-from solver.quota.victims import PreemptorJob
+from solver.quota.victims import PreemptorJob, Victim
 
 
 @dataclass(slots=True)
@@ -58,6 +58,7 @@ class Preemptor:
     promises: list[NewNomination] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
     strictly: bool = False
+    _lent_to: dict[JobName, int] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
     _firm_before: Counter[QuotaLine] | None = None
@@ -97,6 +98,10 @@ class Preemptor:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
         self.give(found, claimed)
+        if found.victims:
+            self._name_once()
+        if tier == "entitled":
+            self._lend(found)
 
     def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
         """Start a job where it can now, else promise it its devices. `claimed`: the room in which its place is taken already."""
@@ -108,6 +113,18 @@ class Preemptor:
             self.promises.append(NewNomination(start, found.victims, request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
         return start
+
+    def _name_once(self) -> None:
+        """What a gang gives up in a round leaves for one job: for the first of those that are promised some of its tasks."""
+        latest, others = self.promises[-1], list[Victim]()
+        for victim in latest.victims:
+            first = self._lent_to.setdefault(owner_of(victim.name), len(self.promises) - 1)
+            if self.promises[first] is latest:
+                others.append(victim)
+            else:
+                known = self.promises[first]
+                self.promises[first] = replace(known, victims=(*known.victims, victim))
+        self.promises[-1] = replace(latest, victims=tuple(others))
 
     def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
         """What a preemptor would get, without giving it that; None: nothing."""
@@ -454,6 +471,19 @@ class Preemptor:
             self.displacing[start.candidate.job.name] = found.request.tier
         attempts.hold(start, found.pledged, claimed, displaces=found.request.displaces)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
+
+    def _lend(self, found: PreemptionResult) -> None:
+        """Have gangs that shrink for a guarantee lend more of what they borrowed: what the first job could have had, too."""
+        tree, queue = self.attempts.evictable.rules.tree, found.request.candidate.job.spec.queue
+        asked, lenders = {victim.name for victim in found.victims}, dict[JobName, QueueName]()
+        for victim in found.victims:
+            if victim.means == "reclaim" and owner_of(victim.name) not in asked:
+                lenders[owner_of(victim.name)] = victim.holder.job.spec.queue
+        for gang, theirs in lenders.items():
+            paths = zip(tree.path(queue)[::-1], tree.path(theirs)[::-1], strict=False)
+            depth = next((depth for depth, (mine, other) in enumerate(paths) if mine != other), None)
+            if depth is not None:
+                self.givers.lend(gang, asked, depth)
 
     def _ask(self, name: JobName) -> None:
         self.gone.add(name)

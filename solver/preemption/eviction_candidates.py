@@ -128,6 +128,15 @@ class EvictionCandidates:
         """The place in the order of harm of a holder that is evicted by some means."""
         return int(self._place[means, number])
 
+    def is_reclaim(self, places: Ints) -> Mask:
+        """Of each place in the order of harm, whether it is that of borrowed work which leaves for others."""
+        found: Mask = places // len(self.allocations.holders) == RECLAIM
+        return found
+
+    def is_borrowed(self, number: int, depth: int) -> bool:
+        """Whether a holder is beyond its guarantees from its queue up to a depth of the tree."""
+        return bool(self._standing[number, depth] == BORROWED)
+
     def victim(self, place: int) -> Victim:
         """The victim at a place in the order of harm."""
         number = int(self._in_order[place])

@@ -60,6 +60,55 @@ class SparedVictims:
                 self.nominations = found
                 victims = {known: victim for known, victim in victims.items() if known not in staying}
 
+    def spare_apart(self) -> None:
+        """Have the victims of a promise stay where its job has a place elsewhere, the most harmful first; no other promise changes.
+
+        For rounds of very many promises: each try places one of them.
+        """
+        left = self._left_by(self.nominations)
+        for number in self._separable():
+            moved = self._elsewhere(number, left)
+            if moved is not None:
+                give_way(left, self.nominations[number])
+                left.occupy(moved[number].start.held)
+                self.nominations = moved
+
+    def _separable(self) -> list[int]:
+        """The promises whose victims could stay by themselves, those that do most harm first."""
+        numbers = [
+            number
+            for number, known in enumerate(self.nominations)
+            if known.victims and not known.moves and not known.pledged
+        ]
+        return sorted(numbers, key=lambda n: max(v.harm for v in self.nominations[n].victims), reverse=True)
+
+    def _left_by(self, nominations: Iterable[NewNomination]) -> FreeCapacity:
+        """What is free once all who leave have left, and everybody is in place."""
+        left = self.room.copy()
+        for known in nominations:
+            for victim in known.victims:
+                leave(left, victim.holder.job)
+            for move in known.moves:
+                move.mover.leave(left)
+        for known in nominations:
+            known.take(left)
+        return left
+
+    def _elsewhere(self, number: int, left: FreeCapacity) -> list[NewNomination] | None:
+        """The same promises with one of them elsewhere, on what is `left`, so that its victims stay; None: it finds no place."""
+        known = self.nominations[number]
+        start = known.start
+        with left.trying():
+            if not give_way(left, known):
+                return None
+            found = place(seen(left, start.candidate.against), known.job.spec, start.option, tasks=start.tasks)
+            if found is None:
+                return None
+            moved = list(self.nominations)
+            moved[number] = replace(known, start=replace(start, placed=found), victims=())
+            left.occupy(moved[number].start.held)
+            return moved if self._are_lawful(moved) and self._keep_to_host_shares(moved, left) else None
+
     def _lacks_gpus(self, staying: Iterable[Victim]) -> bool:
         """Whether there are too few whole GPUs of a type without what these leave, wherever they are."""
         asked, there = Counter[GpuType](), Counter[GpuType]()
@@ -110,6 +159,8 @@ class SparedVictims:
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
         """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
+        if all(victim.holder.gpus for known in nominations for victim in known.victims):
+            return True
         host, left, rights = self.evictable.rules.host.shares, Counter[tuple[int, str]](), Counter[tuple[int, str]]()
         for known in nominations:
             spec, option = known.job.spec, known.start.option
@@ -150,6 +201,18 @@ class SparedVictims:
         return all(
             known.victims == before[known.job.name] for known in nominations if known.job.name in self.displacing
         )
+
+
+def give_way(left: FreeCapacity, known: NewNomination) -> bool:
+    """Take back a promise, so that its victims are where they were; False: another has been promised that."""
+    shapes = {group.name: group.shape for group in known.job.spec.task_groups}
+    for task in known.start.placed.tasks:
+        left.give_back(task, shapes[task.group])
+    held = [each for victim in known.victims for each in tasks_with_shapes(victim.holder.job)]
+    if not left.has_free(held):
+        return False
+    left.occupy(held)
+    return True
 
 
 def _moves_in_vain(known: NewNomination) -> bool:
