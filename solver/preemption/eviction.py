@@ -61,7 +61,8 @@ class Preemptor:
     _lent_to: dict[JobName, int] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
-    _firm_before: Counter[QuotaLine] | None = None
+    _firm_total: Counter[QuotaLine] | None = None
+    _firm_counted: tuple[int, int] = (0, 0)
     _within: dict[QueueName, Duration] = field(default_factory=dict)
     givers: Givers = field(init=False)
 
@@ -203,22 +204,26 @@ class Preemptor:
 
     def firm_used(self) -> Mapping[QuotaLine, int]:
         """Milli-GPU that not preemptible work holds, by every queue on its path, with what this round gave to such."""
-        tree, used = self.attempts.headroom.shares.tree, Counter(self._firm_held())
-        for job, charge in self.served:
+        used, tree = self._firm_held(), self.attempts.headroom.shares.tree
+        given = ((start.candidate.job, start.charge) for start in self.starts[self._firm_counted[0] :])
+        promised = ((known.job, known.start.charge) for known in self.promises[self._firm_counted[1] :])
+        for job, charge in (*given, *promised):
             if self._is_firm(job):
                 for kind, milli in charge.items():
-                    used.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
+                    for line in tree.lines(job.spec.queue, kind):
+                        used[line] += milli
+        self._firm_counted = len(self.starts), len(self.promises)
         return used
 
-    def _firm_held(self) -> Mapping[QuotaLine, int]:
-        if self._firm_before is None:
+    def _firm_held(self) -> Counter[QuotaLine]:
+        if self._firm_total is None:
             tree, types = self.attempts.headroom.shares.tree, self.snapshot.gpu_types
-            self._firm_before = Counter[QuotaLine]()
+            self._firm_total = Counter[QuotaLine]()
             for job, tasks in charged(self.snapshot):
                 if self._is_firm(job):
                     for kind, milli in charge_of_tasks(tasks, types).items():
-                        self._firm_before.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
-        return self._firm_before
+                        self._firm_total.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
+        return self._firm_total
 
     def _is_firm(self, job: Job) -> bool:
         known = self.policy.priority_class(job)
@@ -346,16 +351,23 @@ class Preemptor:
         """Everybody who may have to give way for a preemptor, first without work of its own queue that is itself inside; then
         those of its own queue alone.
         """
-        if self.may_reclaim(preemptor, tier):
-            straddling = tier == "entitled"
-            everybody = self.givers.everybody(preemptor, straddling=straddling)
-            if preemptor.exceeds:
-                # What it asks for beyond its GPUs' share may come free with GPUs alone.
-                yield self.givers.with_gpus(everybody)
-            if straddling:
-                yield self.givers.own_inside_last(preemptor, straddling=True)
-            yield everybody
-        yield self.givers.own(preemptor)
+        own = self.givers.own(preemptor)
+        if not self.may_reclaim(preemptor, tier):
+            yield own
+            return
+        straddling = tier == "entitled"
+        everybody = self.givers.everybody(preemptor, straddling=straddling)
+        if preemptor.exceeds:
+            # What it asks for beyond its GPUs' share may come free with GPUs alone.
+            yield self.givers.with_gpus(everybody)
+        # Each is a part of everybody: where it is all of it, it is not searched twice.
+        if straddling:
+            others = self.givers.own_inside_last(preemptor, straddling=True)
+            if len(others.places) < len(everybody.places):
+                yield others
+        yield everybody
+        if len(own.places) < len(everybody.places):
+            yield own
 
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
         """Whether other queues' work may leave for it at all."""

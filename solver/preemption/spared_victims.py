@@ -7,7 +7,7 @@ takes, and serve a guarantee as well: then a job that was to leave for that can 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.capacity.free_capacity import FreeCapacity
@@ -107,7 +107,20 @@ class SparedVictims:
             moved = list(self.nominations)
             moved[number] = replace(known, start=replace(start, placed=found), victims=())
             left.occupy(moved[number].start.held)
-            return moved if self._are_lawful(moved) and self._keep_to_host_shares(moved, left) else None
+            is_lawful = self._are_lawful(moved, self._concerns(known.victims))
+            return moved if is_lawful and self._keep_to_host_shares(moved, left) else None
+
+    def _concerns(self, victims: Sequence[Victim]) -> Callable[[JobStart], bool]:
+        """Whether it could depend on these whether a job may have what it is given: they count on the same lines."""
+        tree, caps = self.evictable.rules.tree, self.shares.users
+        roots = {tree.path(victim.holder.job.spec.queue)[-1:] for victim in victims}
+        kinds = {kind for victim in victims for kind in victim.holder.charge}
+
+        def concerns(start: JobStart) -> bool:
+            is_beside = tree.path(start.queue)[-1:] in roots
+            return is_beside and (bool(caps.host_max) or not kinds.isdisjoint(start.charge))
+
+        return concerns
 
     def _lacks_gpus(self, staying: Iterable[Victim]) -> bool:
         """Whether there are too few whole GPUs of a type without what these leave, wherever they are."""
@@ -179,8 +192,13 @@ class SparedVictims:
         used = {soon.index[task.node] for known in nominations for task in known.start.placed.tasks}
         return all(gone <= int(free[of][node]) + rights[node, of] for (node, of), gone in left.items() if node in used)
 
-    def _are_lawful(self, nominations: Sequence[NewNomination]) -> bool:
-        """Whether each may still have what it is promised: inside its shares, below all limits, and ahead of as much lower work."""
+    def _are_lawful(
+        self, nominations: Sequence[NewNomination], concerns: Callable[[JobStart], bool] = lambda _: True
+    ) -> bool:
+        """Whether each may still have what it is promised: inside its shares, below all limits, and ahead of as much lower work.
+
+        `concerns`: of which jobs that could be another answer than before.
+        """
         gone = charges_of(victim for known in nominations for victim in known.victims)
         headroom = QuotaHeadroom(self.shares.without(gone.items()))
         users, beside = UserRoom(self.shares.users), Counter[HostLine]()
@@ -188,7 +206,7 @@ class SparedVictims:
             gave = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
             beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
         given = [*((start, None) for start in self.starts), *((known.start, known.tier) for known in nominations)]
-        for start, tier in given:
+        for start, tier in filter(lambda one: concerns(one[0]), given):
             if tier is not None and start.candidate.job.name not in self.displacing:
                 lines = headroom.entitled if tier == "entitled" else headroom.fair
                 if not lines.holds(start.queue, start.charge) or not headroom.allows(start.queue, start.charge):
