@@ -30,13 +30,13 @@ MIG: Final = (
 SHARING: Final = (SharingPolicy("fractions", (POOLS_IN_PARTS[L40S],), "mps"),)
 
 
-def nodes_of(gpus: int) -> Iterator[Node]:
-    """As many nodes as have so many GPUs; those in parts are the last of their type."""
+def nodes_of(gpus: int, *, parts: bool = True) -> Iterator[Node]:
+    """As many nodes as have so many GPUs; those in parts are the last of their type. `parts`: there are such."""
     number = 0
     for gpu_type, share in SHARES.items():
         kind = gpu_type.partition("-")[0].lower()
         many = int(gpus * share) // GPUS_PER_NODE
-        whole = many - max(1, round(many * IN_PARTS))
+        whole = many - max(1, round(many * IN_PARTS)) if parts else many
         for index in range(many):
             pool = kind if index < whole else POOLS_IN_PARTS[gpu_type]
             yield _node(number, kind, pool, gpu_type, index // NODES_PER_RACK)

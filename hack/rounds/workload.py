@@ -56,18 +56,21 @@ ON_INSTANCES, ON_FRACTIONS = 0.05, 0.01
 class Workload:
     """Draws jobs. Equal seeds draw equal ones.
 
-    `shares`: what is guaranteed to the leaves, in their order; `called`: what the names of those that wait begin with.
+    `shares`: what is guaranteed to the leaves, in their order; `called`: what the names of those that wait begin with; `parts`:
+    some of them ask for parts of GPUs.
     """
 
     chance: random.Random
     largest: int
     shares: tuple[float, ...]
     called: str = "waits"
+    parts: bool = True
     _numbers: Iterator[int] = field(default_factory=count)
 
     def waiting(self) -> Job:
         """A job that waits."""
-        kind = self.chance.random()
+        drawn = self.chance.random()
+        kind = drawn if self.parts else 1.0
         if kind < ON_INSTANCES:
             spec = self._on_instances(
                 self.chance.choice((H100, A100)), self.chance.choice(tuple(PROFILES)), LARGEST_SERVICE

@@ -20,13 +20,14 @@ from solver.policy.policy import Policy, Queue, Quota, policy_of
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`full`: which part of the GPUs is held. `largest`: GPUs of the largest gang."""
+    """`full`: which part of the GPUs is held. `largest`: GPUs of the largest gang. `parts`: some GPUs are used in parts."""
 
     gpus: int
     pending: int
     full: float = 0.93
     seed: int = 1
     largest: int = 4096
+    parts: bool = True
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -53,14 +54,14 @@ class World:
     def snapshot(self) -> Snapshot:
         """The cluster at one moment."""
         chance = random.Random(self.seed + 1)
-        nodes = list(nodes_of(self.gpus))
+        nodes = list(nodes_of(self.gpus, parts=self.parts))
         workload = self.workload(chance)
         running = self._running(nodes, workload, chance)
         return snapshot_of(NOW, nodes, [*running, *(workload.waiting() for _ in range(self.pending))])
 
     def workload(self, chance: random.Random, called: str = "waits") -> Workload:
         """Draws this cluster's jobs."""
-        return Workload(chance, min(self.largest, self.gpus // 8), self.shares, called)
+        return Workload(chance, min(self.largest, self.gpus // 8), self.shares, called, self.parts)
 
     def _running(self, nodes: Sequence[Node], workload: Workload, chance: random.Random) -> list[Job]:
         """Filled to the brim, and then some leave: what is free lies scattered."""

@@ -51,13 +51,37 @@ class _Evictions:
     @cached_property
     def _with_room_elsewhere(self) -> frozenset[JobName]:
         """Jobs that are promised what others leave, and could start on what is free if all of these stayed."""
-        leaving = defaultdict[JobName, list[TaskPlacement]](list)
+        leaving, needed = defaultdict[JobName, list[TaskPlacement]](list), set[JobName]()
         for step in self.case.leaving:
             if step.beneficiary in self.case.promises and step.beneficiary is not None:
-                leaving[step.beneficiary] += (
-                    self.case.jobs[step.job].placement if isinstance(step, Evict) else step.tasks
-                )
-        return frozenset(name for name, tasks in leaving.items() if self._has_room_elsewhere(name, tasks))
+                tasks = self.case.jobs[step.job].placement if isinstance(step, Evict) else step.tasks
+                leaving[step.beneficiary] += tasks
+                if self._gives_right(step.job, tasks, step.beneficiary):
+                    needed.add(step.beneficiary)
+        return frozenset(
+            name for name, tasks in leaving.items() if name not in needed and self._has_room_elsewhere(name, tasks)
+        )
+
+    def _gives_right(self, name: JobName, tasks: Sequence[TaskPlacement], beneficiary: JobName) -> bool:
+        """Whether another job below a queue of its path may have what the plan gives it only since this one leaves."""
+        job = self.case.jobs[name]
+        return any(
+            self._served[line] - {beneficiary}
+            and (line.queue == job.spec.queue or self.state.inside.left(line) < milli)
+            for kind, milli in self.case.ground.charge(tasks).items()
+            for line in self._lines(job, kind)
+        )
+
+    @cached_property
+    def _served(self) -> Mapping[QuotaLine, set[JobName]]:
+        """By line the jobs below it that the plan gives something."""
+        served = defaultdict[QuotaLine, set[JobName]](set)
+        for step in self.case.placing:
+            job = self.case.jobs[step.job]
+            for kind in self.case.given(step):
+                for line in self._lines(job, kind):
+                    served[line].add(step.job)
+        return served
 
     def _has_room_elsewhere(self, name: JobName, leaving: Sequence[TaskPlacement]) -> bool:
         job, promise = self.case.jobs[name], self.case.promises[name]

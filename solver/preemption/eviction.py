@@ -37,7 +37,7 @@ from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_guarantees import HeldAlone
 from solver.quota.users import beside_least
 from solver.quota.vacated import Tier, holds_more
-from solver.quota.victims import PreemptorJob
+from solver.quota.victims import PreemptorJob, Victim
 
 
 @dataclass(slots=True)
@@ -58,9 +58,11 @@ class Preemptor:
     promises: list[NewNomination] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
     strictly: bool = False
+    _lent_to: dict[JobName, int] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
-    _firm_before: Counter[QuotaLine] | None = None
+    _firm_total: Counter[QuotaLine] | None = None
+    _firm_counted: tuple[int, int] = (0, 0)
     _within: dict[QueueName, Duration] = field(default_factory=dict)
     givers: Givers = field(init=False)
 
@@ -97,6 +99,10 @@ class Preemptor:
             self._unserved.add(candidate, alike, was_refused=self._refused)
             return
         self.give(found, claimed)
+        if found.victims:
+            self._name_once()
+        if tier == "entitled":
+            self._lend(found)
 
     def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
         """Start a job where it can now, else promise it its devices. `claimed`: the room in which its place is taken already."""
@@ -108,6 +114,18 @@ class Preemptor:
             self.promises.append(NewNomination(start, found.victims, request.tier, found.moves, found.pledged))
         self._keep(start, found, claimed)
         return start
+
+    def _name_once(self) -> None:
+        """What a gang gives up in a round leaves for one job: for the first of those that are promised some of its tasks."""
+        latest, others = self.promises[-1], list[Victim]()
+        for victim in latest.victims:
+            first = self._lent_to.setdefault(owner_of(victim.name), len(self.promises) - 1)
+            if self.promises[first] is latest:
+                others.append(victim)
+            else:
+                known = self.promises[first]
+                self.promises[first] = replace(known, victims=(*known.victims, victim))
+        self.promises[-1] = replace(latest, victims=tuple(others))
 
     def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
         """What a preemptor would get, without giving it that; None: nothing."""
@@ -186,22 +204,26 @@ class Preemptor:
 
     def firm_used(self) -> Mapping[QuotaLine, int]:
         """Milli-GPU that not preemptible work holds, by every queue on its path, with what this round gave to such."""
-        tree, used = self.attempts.headroom.shares.tree, Counter(self._firm_held())
-        for job, charge in self.served:
+        used, tree = self._firm_held(), self.attempts.headroom.shares.tree
+        given = ((start.candidate.job, start.charge) for start in self.starts[self._firm_counted[0] :])
+        promised = ((known.job, known.start.charge) for known in self.promises[self._firm_counted[1] :])
+        for job, charge in (*given, *promised):
             if self._is_firm(job):
                 for kind, milli in charge.items():
-                    used.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
+                    for line in tree.lines(job.spec.queue, kind):
+                        used[line] += milli
+        self._firm_counted = len(self.starts), len(self.promises)
         return used
 
-    def _firm_held(self) -> Mapping[QuotaLine, int]:
-        if self._firm_before is None:
+    def _firm_held(self) -> Counter[QuotaLine]:
+        if self._firm_total is None:
             tree, types = self.attempts.headroom.shares.tree, self.snapshot.gpu_types
-            self._firm_before = Counter[QuotaLine]()
+            self._firm_total = Counter[QuotaLine]()
             for job, tasks in charged(self.snapshot):
                 if self._is_firm(job):
                     for kind, milli in charge_of_tasks(tasks, types).items():
-                        self._firm_before.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
-        return self._firm_before
+                        self._firm_total.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
+        return self._firm_total
 
     def _is_firm(self, job: Job) -> bool:
         known = self.policy.priority_class(job)
@@ -329,16 +351,23 @@ class Preemptor:
         """Everybody who may have to give way for a preemptor, first without work of its own queue that is itself inside; then
         those of its own queue alone.
         """
-        if self.may_reclaim(preemptor, tier):
-            straddling = tier == "entitled"
-            everybody = self.givers.everybody(preemptor, straddling=straddling)
-            if preemptor.exceeds:
-                # What it asks for beyond its GPUs' share may come free with GPUs alone.
-                yield self.givers.with_gpus(everybody)
-            if straddling:
-                yield self.givers.own_inside_last(preemptor, straddling=True)
-            yield everybody
-        yield self.givers.own(preemptor)
+        own = self.givers.own(preemptor)
+        if not self.may_reclaim(preemptor, tier):
+            yield own
+            return
+        straddling = tier == "entitled"
+        everybody = self.givers.everybody(preemptor, straddling=straddling)
+        if preemptor.exceeds:
+            # What it asks for beyond its GPUs' share may come free with GPUs alone.
+            yield self.givers.with_gpus(everybody)
+        # Each is a part of everybody: where it is all of it, it is not searched twice.
+        if straddling:
+            others = self.givers.own_inside_last(preemptor, straddling=True)
+            if len(others.places) < len(everybody.places):
+                yield others
+        yield everybody
+        if len(own.places) < len(everybody.places):
+            yield own
 
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
         """Whether other queues' work may leave for it at all."""
@@ -454,6 +483,19 @@ class Preemptor:
             self.displacing[start.candidate.job.name] = found.request.tier
         attempts.hold(start, found.pledged, claimed, displaces=found.request.displaces)
         self.moving.keep(found.moves, (attempts.room, attempts.soon))
+
+    def _lend(self, found: PreemptionResult) -> None:
+        """Have gangs that shrink for a guarantee lend more of what they borrowed: what the first job could have had, too."""
+        tree, queue = self.attempts.evictable.rules.tree, found.request.candidate.job.spec.queue
+        asked, lenders = {victim.name for victim in found.victims}, dict[JobName, QueueName]()
+        for victim in found.victims:
+            if victim.means == "reclaim" and owner_of(victim.name) not in asked:
+                lenders[owner_of(victim.name)] = victim.holder.job.spec.queue
+        for gang, theirs in lenders.items():
+            paths = zip(tree.path(queue)[::-1], tree.path(theirs)[::-1], strict=False)
+            depth = next((depth for depth, (mine, other) in enumerate(paths) if mine != other), None)
+            if depth is not None:
+                self.givers.lend(gang, asked, depth)
 
     def _ask(self, name: JobName) -> None:
         self.gone.add(name)

@@ -49,6 +49,7 @@ class EvictionCandidates:
     _gpus: Ints = field(init=False)
     _known: dict[object, Ints] = field(default_factory=dict)
     _freeing: ReleasedCapacity | None = None
+    _on_mig_alone: Mask | None = None
 
     def __post_init__(self) -> None:
         rules = self.rules
@@ -111,6 +112,16 @@ class EvictionCandidates:
             self._freeing = ReleasedCapacity(self.allocations.gangs, room, self.kept)
         return self._freeing
 
+    def on_mig_alone(self, room: FreeCapacity) -> Mask:
+        """By number, who holds parts of GPUs on nodes all of whose GPUs are in MIG mode: leaving makes none of these whole."""
+        if self._on_mig_alone is None:
+            whole = {node.name for node in room.nodes if any(gpu.instances is None for gpu in node.gpus)}
+            found = ~self.countable
+            for number in np.flatnonzero(found).tolist():
+                found[number] = whole.isdisjoint(task.node for task in self.allocations.holders[number].job.placement)
+            self._on_mig_alone = found
+        return self._on_mig_alone
+
     def harm_gpu_s(self, number: int) -> float:
         """What evicting a holder throws away, in GPU-seconds; without GPUs, of those whose share of CPU or memory it holds."""
         return float(self._harm_gpu_s[number])
@@ -127,6 +138,15 @@ class EvictionCandidates:
     def place_of(self, number: int, means: int) -> int:
         """The place in the order of harm of a holder that is evicted by some means."""
         return int(self._place[means, number])
+
+    def is_reclaim(self, places: Ints) -> Mask:
+        """Of each place in the order of harm, whether it is that of borrowed work which leaves for others."""
+        found: Mask = places // len(self.allocations.holders) == RECLAIM
+        return found
+
+    def is_borrowed(self, number: int, depth: int) -> bool:
+        """Whether a holder is beyond its guarantees from its queue up to a depth of the tree."""
+        return bool(self._standing[number, depth] == BORROWED)
 
     def victim(self, place: int) -> Victim:
         """The victim at a place in the order of harm."""

@@ -42,7 +42,7 @@ class Fewest:
         if can_count(request):
             countable = evictable.countable[evictable.holders_of(places)]
             found = self._by_counting(request, places[countable])
-            if says_it_all(request, attempts.soon) and evictable.countable[side.leaving & useful].all():
+            if says_it_all(request, attempts.soon) and not self._parts_matter(request, side.leaving & useful):
                 return found
             if found:
                 return self._with_parts(found, places, countable)
@@ -50,6 +50,15 @@ class Fewest:
         victims = [evictable.victim(place) for place in places[matters[evictable.holders_of(places)]].tolist()]
         found = attempts.attempt(request, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
+
+    def _parts_matter(self, request: PlacementRequest, leaving: Mask) -> bool:
+        """Whether it could make a difference that some of these who hold parts of GPUs leave, where none is partitioned anew."""
+        evictable = self.attempts.evictable
+        in_parts = leaving & ~evictable.countable
+        if not in_parts.any():
+            return False
+        matter = ~evictable.on_mig_alone(self.attempts.room) | self._bearing_on_quota(request)
+        return bool(matter[in_parts].any())
 
     def find_without_gpus(self, request: PlacementRequest, side: VictimSet) -> PreemptionResult | None:
         """The same for a preemptor without GPUs: only jobs make room that have none either, on nodes where it may be."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,12 +54,15 @@ class Givers:
 
     evictable: EvictionCandidates
     _stays: Mask = field(init=False)
+    _lends: Mask = field(init=False)
+    _gave: dict[JobName, tuple[set[JobName], int]] = field(default_factory=dict)
     _asked: int = 0
     _known: dict[object, tuple[int, VictimSet]] = field(default_factory=dict)
     _at_first: dict[object, Charges] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._stays = np.ones(len(self.evictable.allocations.holders), dtype=bool)
+        self._lends = np.zeros(len(self.evictable.allocations.holders), dtype=bool)
 
     @property
     def stays(self) -> Mask:
@@ -70,7 +73,20 @@ class Givers:
         """These jobs are not asked again, whatever part of them was."""
         for name in names:
             self._stays[list(self.evictable.allocations.of_gang.get(name, ()))] = False
+            self._lends[list(self.evictable.allocations.of_gang.get(name, ()))] = False
             self._asked += 1
+
+    def lend(self, gang: JobName, asked: Collection[JobName], depth: int) -> None:
+        """A gang that was asked for these of its tasks lends others as well: those that are borrowed up to a depth of the tree.
+
+        Where it was asked before, the depth of that time holds: they leave for the job that asked first.
+        """
+        allocations = self.evictable.allocations
+        gave, depth = self._gave.setdefault(gang, (set[JobName](), depth))
+        gave.update(asked)
+        for number in allocations.of_gang[gang][1:]:
+            lends = allocations.holders[number].job.name not in gave
+            self._lends[number] = lends and self.evictable.is_borrowed(number, depth)
 
     def own(self, preemptor: PreemptorJob) -> VictimSet:
         """Those of the preemptor's own queue."""
@@ -192,7 +208,7 @@ class Givers:
         if known is None or known[0] < self._asked:
             places = found() if known is None else known[1].places
             numbers = self.evictable.holders_of(places)
-            left = self._stays[numbers]
+            left = self._stays[numbers] | (self._lends[numbers] & self.evictable.is_reclaim(places))
             if known and left.all():
                 # None of these was asked.
                 self._known[key] = self._asked, known[1]

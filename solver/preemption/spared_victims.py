@@ -7,7 +7,7 @@ takes, and serve a guarantee as well: then a job that was to leave for that can 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.capacity.free_capacity import FreeCapacity
@@ -60,6 +60,68 @@ class SparedVictims:
                 self.nominations = found
                 victims = {known: victim for known, victim in victims.items() if known not in staying}
 
+    def spare_apart(self) -> None:
+        """Have the victims of a promise stay where its job has a place elsewhere, the most harmful first; no other promise changes.
+
+        For rounds of very many promises: each try places one of them.
+        """
+        left = self._left_by(self.nominations)
+        for number in self._separable():
+            moved = self._elsewhere(number, left)
+            if moved is not None:
+                give_way(left, self.nominations[number])
+                left.occupy(moved[number].start.held)
+                self.nominations = moved
+
+    def _separable(self) -> list[int]:
+        """The promises whose victims could stay by themselves, those that do most harm first."""
+        numbers = [
+            number
+            for number, known in enumerate(self.nominations)
+            if known.victims and not known.moves and not known.pledged
+        ]
+        return sorted(numbers, key=lambda n: max(v.harm for v in self.nominations[n].victims), reverse=True)
+
+    def _left_by(self, nominations: Iterable[NewNomination]) -> FreeCapacity:
+        """What is free once all who leave have left, and everybody is in place."""
+        left = self.room.copy()
+        for known in nominations:
+            for victim in known.victims:
+                leave(left, victim.holder.job)
+            for move in known.moves:
+                move.mover.leave(left)
+        for known in nominations:
+            known.take(left)
+        return left
+
+    def _elsewhere(self, number: int, left: FreeCapacity) -> list[NewNomination] | None:
+        """The same promises with one of them elsewhere, on what is `left`, so that its victims stay; None: it finds no place."""
+        known = self.nominations[number]
+        start = known.start
+        with left.trying():
+            if not give_way(left, known):
+                return None
+            found = place(seen(left, start.candidate.against), known.job.spec, start.option, tasks=start.tasks)
+            if found is None:
+                return None
+            moved = list(self.nominations)
+            moved[number] = replace(known, start=replace(start, placed=found), victims=())
+            left.occupy(moved[number].start.held)
+            is_lawful = self._are_lawful(moved, self._concerns(known.victims))
+            return moved if is_lawful and self._keep_to_host_shares(moved, left) else None
+
+    def _concerns(self, victims: Sequence[Victim]) -> Callable[[JobStart], bool]:
+        """Whether it could depend on these whether a job may have what it is given: they count on the same lines."""
+        tree, caps = self.evictable.rules.tree, self.shares.users
+        roots = {tree.path(victim.holder.job.spec.queue)[-1:] for victim in victims}
+        kinds = {kind for victim in victims for kind in victim.holder.charge}
+
+        def concerns(start: JobStart) -> bool:
+            is_beside = tree.path(start.queue)[-1:] in roots
+            return is_beside and (bool(caps.host_max) or not kinds.isdisjoint(start.charge))
+
+        return concerns
+
     def _lacks_gpus(self, staying: Iterable[Victim]) -> bool:
         """Whether there are too few whole GPUs of a type without what these leave, wherever they are."""
         asked, there = Counter[GpuType](), Counter[GpuType]()
@@ -104,10 +166,14 @@ class SparedVictims:
             if view is not soon:
                 soon.occupy(replace(start, placed=found).held)
         moved = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
-        return moved if self._keep_to_host_shares(moved, soon) else None
+        # A job that moves has to leave a node of the job that it moves for, wherever that is now.
+        in_vain = any(_moves_in_vain(known) for known in moved)
+        return moved if not in_vain and self._keep_to_host_shares(moved, soon) else None
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
         """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
+        if all(victim.holder.gpus for known in nominations for victim in known.victims):
+            return True
         host, left, rights = self.evictable.rules.host.shares, Counter[tuple[int, str]](), Counter[tuple[int, str]]()
         for known in nominations:
             spec, option = known.job.spec, known.start.option
@@ -126,8 +192,13 @@ class SparedVictims:
         used = {soon.index[task.node] for known in nominations for task in known.start.placed.tasks}
         return all(gone <= int(free[of][node]) + rights[node, of] for (node, of), gone in left.items() if node in used)
 
-    def _are_lawful(self, nominations: Sequence[NewNomination]) -> bool:
-        """Whether each may still have what it is promised: inside its shares, below all limits, and ahead of as much lower work."""
+    def _are_lawful(
+        self, nominations: Sequence[NewNomination], concerns: Callable[[JobStart], bool] = lambda _: True
+    ) -> bool:
+        """Whether each may still have what it is promised: inside its shares, below all limits, and ahead of as much lower work.
+
+        `concerns`: of which jobs that could be another answer than before.
+        """
         gone = charges_of(victim for known in nominations for victim in known.victims)
         headroom = QuotaHeadroom(self.shares.without(gone.items()))
         users, beside = UserRoom(self.shares.users), Counter[HostLine]()
@@ -135,7 +206,7 @@ class SparedVictims:
             gave = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
             beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
         given = [*((start, None) for start in self.starts), *((known.start, known.tier) for known in nominations)]
-        for start, tier in given:
+        for start, tier in filter(lambda one: concerns(one[0]), given):
             if tier is not None and start.candidate.job.name not in self.displacing:
                 lines = headroom.entitled if tier == "entitled" else headroom.fair
                 if not lines.holds(start.queue, start.charge) or not headroom.allows(start.queue, start.charge):
@@ -148,6 +219,24 @@ class SparedVictims:
         return all(
             known.victims == before[known.job.name] for known in nominations if known.job.name in self.displacing
         )
+
+
+def give_way(left: FreeCapacity, known: NewNomination) -> bool:
+    """Take back a promise, so that its victims are where they were; False: another has been promised that."""
+    shapes = {group.name: group.shape for group in known.job.spec.task_groups}
+    for task in known.start.placed.tasks:
+        left.give_back(task, shapes[task.group])
+    held = [each for victim in known.victims for each in tasks_with_shapes(victim.holder.job)]
+    if not left.has_free(held):
+        return False
+    left.occupy(held)
+    return True
+
+
+def _moves_in_vain(known: NewNomination) -> bool:
+    """Whether a job moves from nodes of which the promise takes none."""
+    nodes = {task.node for task in known.start.placed.tasks}
+    return any(nodes.isdisjoint(task.node for task in move.mover.job.placement) for move in known.moves)
 
 
 def _hardness(known: NewNomination) -> tuple[int, int]:

@@ -54,7 +54,7 @@ from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks, with
 from solver.round.unneeded_evictions import spared
 
 SPARED_PROMISES_MAX = 100
-"""Promises of rounds in which it is tried whether anybody can stay: each try places all of them anew."""
+"""Promises of rounds in which each try whether a victim can stay places all of them anew; of more, that of its own job alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class RoundState:
             if tier == "entitled" and self.grow(answer):
                 self.ask()
                 answer = self.answer()
-        if 1 < len(self.promises) + len(self.growth_promises) <= SPARED_PROMISES_MAX:
+        if len(self.promises) + len(self.growth_promises) > 1:
             self._spare(answer)
         given = self.promises or self.starts or self.growth or self.growth_promises
         if given or self.ground.standing_back:
@@ -195,7 +195,10 @@ class RoundState:
             soon.occupy(start.held)
         nominations = [*self.promises, *self.growth_promises]
         spared = SparedVictims(self.ground.evictable, soon, self.ground.shares, starts, self.displacing, nominations)
-        spared.spare_all()
+        if len(nominations) <= SPARED_PROMISES_MAX:
+            spared.spare_all()
+        else:
+            spared.spare_apart()
         count = len(self.promises)
         self.promises, self.growth_promises = spared.nominations[:count], spared.nominations[count:]
 

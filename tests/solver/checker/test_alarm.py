@@ -8,6 +8,8 @@ import pytest
 from solver.checker.alarm import findings
 from solver.checker.check import violations
 from solver.milp.highs import optimise
+from solver.model.quantities import Duration, MilliGpu
+from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Runs, Shrink, Starts, Waits
 from solver.round.solve import solve
 from tests.solver.laws.generator import drawn
@@ -136,6 +138,23 @@ def test_a_gang_that_leaves_and_could_shrink_is_found() -> None:
     changed = tuple(leaves if one is step else one for one in plan.steps)
     assert found(world, plan) == []
     assert found(world, msgspec.structs.replace(plan, steps=changed)) == [("needless", "e")]
+
+
+def test_work_is_needed_that_gives_another_job_of_its_queue_a_right() -> None:
+    """For w one of two leaves, though a node has room; but its own queue has a right to what v gets only since it leaves."""
+    world = world_of(
+        "nodes n1=2 n2=2; class top 1; queue a 1; queue b 1; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 90m;"
+        "wait w a 1 for 9m; wait v b 1 for 8m top"
+    )
+    jobs = {job.name: job for job in world.snapshot.jobs}
+    plan, free = plan_of(world), world.snapshot.nodes[1]
+    leaves = Evict(JobName("b1"), 1, "reclaim", Duration(30_000), MilliGpu(1000), 0.0, JobName("w"))
+    takes = Nominate(JobName("w"), 1, jobs[JobName("b1")].placement, Duration(60_000))
+    starts = Bind(JobName("v"), 1, (TaskPlacement("worker", 0, free.name, (free.gpus[0].id,)),), Duration(60_000))
+    alone = msgspec.structs.replace(plan, steps=(leaves, takes), verdicts=())
+    both = msgspec.structs.replace(plan, steps=(leaves, takes, starts), verdicts=())
+    assert found(world, alone) == [("needless", "b1")]
+    assert found(world, both) == []
 
 
 ACROSS = "nodes n1=4; queue a 2; queue b 2; run a0 a 1@n1 for 90m; run b0 b 1@n1 for 80m; wait old a 2 for 50m"
