@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -152,7 +153,7 @@ class PreemptionDecision:
         values = order.given_back(solution.values)
         leaving = {number for number, column in self.program.leaving.items() if values[column] > 0.5}
         jobs, moving = self._realised(values)
-        for exact in self._ways_to_place():
+        for exact, movers_first in product(self._ways_to_place(), (False, True)[: 1 + bool(moving)]):
             realisation = Realisation(
                 self.making,
                 self.tier,
@@ -163,7 +164,7 @@ class PreemptionDecision:
                 self.places.still,
                 self._credits(values),
             )
-            if realisation.find(exact=exact):
+            if realisation.find(exact=exact, movers_first=movers_first):
                 realisation.keep()
                 return True
         return False
@@ -318,14 +319,17 @@ class Realisation:
     moves: dict[int, list[Move]] = field(default_factory=lambda: defaultdict(list))
     """By job, who moves for it."""
 
-    def find(self, *, exact: bool) -> bool:
-        """Whether everybody found a place, and everybody who leaves leaves for somebody. `exact`: on the program's very nodes."""
+    def find(self, *, exact: bool, movers_first: bool) -> bool:
+        """Whether everybody found a place, and everybody who leaves leaves for somebody. `exact`: on the program's very nodes;
+        `movers_first`: jobs that move have what is free now before those that could as well wait for what others leave.
+        """
         attempts = self.making.attempts
         room, soon = attempts.room.copy(), attempts.soon.copy()
         for number in sorted(self.leaving):
             leave(soon, attempts.evictable.allocations.holders[number].job)
         for job in self.moving:
             job.mover.leave(soon)
+        goes_on = [self._place_of_mover(job, room, soon, exact=exact) for job in self.moving if movers_first]
         # Those for whom fewer may leave have less choice.
         families = self.program.families
         order = sorted(range(len(self.jobs)), key=lambda n: int(families[self.jobs[n].served.family].lawful.sum()))
@@ -333,7 +337,7 @@ class Realisation:
             if not self._place(number, room, soon, exact=exact):
                 return False
         used = self._used()
-        if not self._move(room, soon, used, exact=exact):
+        if not self._move(room, soon, used, goes_on, exact=exact):
             return False
         return self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
 
@@ -368,11 +372,38 @@ class Realisation:
             for device in task.devices
         }
 
-    def _move(self, room: FreeCapacity, soon: FreeCapacity, used: Mapping[DeviceId, int], *, exact: bool) -> bool:
-        """Who moves finds a place no further apart than it is now; and leaves devices to somebody, or CPU or memory."""
-        for job in self.moving:
-            mover, view = job.mover, seen(room, room.reserved)
-            spec = mover.job.spec
+    def _place_of_mover(
+        self, job: MovingJob, room: FreeCapacity, soon: FreeCapacity | None = None, *, exact: bool
+    ) -> Move | None:
+        """Where it goes on, no further apart than it is now, on what is free; that is taken then, of `soon` too."""
+        mover, view = job.mover, seen(room, room.reserved)
+        spec = mover.job.spec
+        found = (
+            _on_hosts(view, spec, mover.option, job.hosts)
+            if exact
+            else place(view, spec, mover.option, self.still, mover.tasks)
+        )
+        if found is None or found.strain > strain_of(room, spec, mover.job.placement) + ABOUT:
+            return None
+        move = Move(mover, found.tasks)
+        if view is not room:
+            room.occupy(move.held)
+        if soon is not None:
+            soon.occupy(move.held)
+        return move
+
+    def _move(
+        self,
+        room: FreeCapacity,
+        soon: FreeCapacity,
+        used: Mapping[DeviceId, int],
+        goes_on: Sequence[Move | None],
+        *,
+        exact: bool,
+    ) -> bool:
+        """Who moves finds a place, as it has already where `goes_on` says; and leaves devices to somebody, or CPU or memory."""
+        for place_in, job in enumerate(self.moving):
+            mover = job.mover
             users = Counter(used[d] for task in mover.job.placement for d in task.devices if d in used)
             if not users:
                 held = tuple(mover.held(mover.job.placement))
@@ -380,16 +411,9 @@ class Realisation:
                 if not users:
                     soon.occupy(held)
                     continue
-            found = (
-                _on_hosts(view, spec, mover.option, job.hosts)
-                if exact
-                else place(view, spec, mover.option, self.still, mover.tasks)
-            )
-            if found is None or found.strain > strain_of(room, spec, mover.job.placement) + ABOUT:
+            move = goes_on[place_in] if goes_on else self._place_of_mover(job, room, exact=exact)
+            if move is None:
                 return False
-            move = Move(mover, found.tasks)
-            if view is not room:
-                room.occupy(move.held)
             self.moves[users.most_common(1)[0][0]].append(move)
         return True
 

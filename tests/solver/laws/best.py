@@ -236,23 +236,23 @@ def growth_ways(book: Book, job: Worker) -> Iterator[tuple[int, Way]]:
 
 def _ways_with_moves(book: Book, taker: Worker, tasks: tuple[int, ...]) -> Iterator[Way]:
     """The same with one or two jobs that go on elsewhere, on what is free now."""
-    able = [job for job in book.running if _can_move(book, job)]
+    able = [job for job in book.running if can_move(book, job)]
     for count in range(1, min(MOVES_TRIED, book.moves, len(able)) + 1):
         for movers in combinations(able, count):
             moving = frozenset(job.name for job in movers)
             stay = [part for part in candidates(book, taker) if part.job not in moving]
             for leaving in sets_of(stay, book):
-                if may_take(book, taker, leaving, moving) and _find_places(book, movers, leaving, tasks):
+                if may_take(book, taker, leaving, moving) and find_places(book, movers, leaving, tasks):
                     yield Way(leaving, moving)
 
 
-def _can_move(book: Book, job: Worker) -> bool:
+def can_move(book: Book, job: Worker) -> bool:
     whole = all(spot.share == GPU for spot in job.spots)
     over = any((limit := book.most[name]) is not None and book.used[name] > limit for name in book.path(job.queue))
     return job.preemptible and whole and not over and not book.is_protected(job)
 
 
-def _find_places(book: Book, movers: Sequence[Worker], leaving: frozenset[Part], tasks: tuple[int, ...]) -> bool:
+def find_places(book: Book, movers: Sequence[Worker], leaving: frozenset[Part], tasks: tuple[int, ...]) -> bool:
     """Whether all tasks fit once these have left and the movers are on some of what is free now, no further apart than before."""
     now = {name: node.count(GPU) for name, node in zip(book.nodes, free_of(book), strict=True)}
     after = dict(zip(book.nodes, free_of(book, leaving, [job.name for job in movers]), strict=True))

@@ -390,7 +390,8 @@ class Book:
         own = [part for part in leaving if self.jobs[part.job].queue == job.queue]
         gone = sum(part.milli for part in {*own, *self.lower(job)})
         inside = self.used[job.queue] - gone + job.need <= self.guaranteed[job.queue]
-        return inside or self.is_entitled(job)
+        firm = all(self.fixed[name] + job.need <= self.guaranteed[name] for name in self.path(job.queue))
+        return inside or (firm and not job.preemptible) or self.is_entitled(job)
 
     def lost(self, job: Worker, milli: int) -> Fraction:
         """GPU-seconds that are thrown away if so much of a running job leaves."""

@@ -153,7 +153,7 @@ def _in_round(held: Round, number: int) -> Iterator[Finding]:
         yield from _needless(held, number)
 
 
-def _moved(held: Round, movers: set[str]) -> Book:
+def moved_in(held: Round, movers: set[str]) -> Book:
     """The book with these jobs where they move to, and with what running ones grow by inside their guarantees."""
     jobs, book = dict(held.book.jobs), held.book
     for step in held.steps:
@@ -254,9 +254,9 @@ def _harm(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
         beside = [job for job in beside if held.book.might_be_entitled(job, held.leaving)]
     names = [job.name for job in beside]
     others = frozenset[Part]().union(*map(held.leaving_for, names))
-    moved = _moved(held, {name for name, to in held.moves.items() if to in names})
+    moved = moved_in(held, {name for name, to in held.moves.items() if to in names})
     book = moved.with_changes(names, others)
-    harm = Harm(book, taker)
+    harm = Harm(book)
     if entitled:
         found = ways(book, taker, beside)
     else:
@@ -264,7 +264,8 @@ def _harm(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
         found = (way for way in share_ways(book, taker) if fits(free_of(book, way.leaving), tasks))
     best: Way | None = None
     for way in found:
-        if harm.is_less(way, actual) and (best is None or harm.is_less(way, best)):
+        shared = {taker.name: way}
+        if harm.is_less(shared, {taker.name: actual}) and (best is None or harm.is_less(shared, {taker.name: best})):
             best = way
     if best is not None:
         less = best.leaving <= actual.leaving and best.moving <= actual.moving
@@ -274,7 +275,7 @@ def _harm(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
 
 def _needless(held: Round, number: int) -> Iterator[Finding]:
     """Whether fewer of those who leave would do for all jobs that are served."""
-    book = _moved(held, set())
+    book = moved_in(held, set())
     takers = [book.jobs[str(step.beneficiary)] for step in held.evictions]
     takers = [job for job in {job.name: job for job in takers}.values() if not job.spots]
     for_growth = held.leaving - frozenset[Part]().union(*(held.leaving_for(job.name) for job in takers))
