@@ -225,7 +225,9 @@ class JobRoutes:
 
     def cancel(self, name: JobName, request: Request) -> Response:
         """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
-        return self._asked(self._services.jobs.request_cancel(name, request.state.user), "cancel", request)
+        record = self._services.jobs.request_cancel(name, request.state.user)
+        self._services.cancelled([name])
+        return self._asked(record, "cancel", request)
 
     def suspend(self, name: JobName, request: Request) -> Response:
         """Let a job give back what it holds, and wait until it is resumed; harmless to repeat."""
