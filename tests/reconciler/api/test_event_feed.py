@@ -91,6 +91,30 @@ def test_events_that_are_kept_no_more_are_read_again(
     assert readings.count(0) == 3  # the feed, and each of the two
 
 
+def test_what_the_feed_sees_while_one_reads_for_itself_is_not_taken_for_read(
+    site: Site, readings: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(site, 5)
+
+    async def watch() -> list[int]:
+        feed = EventFeed(site.store.jobs, site.store.history)
+        await feed.look()
+        read = feed._read
+
+        def slow(since: int, subject: str) -> list[ToldEvent]:
+            monkeypatch.setattr(feed, "_read", read)
+            found = read(since, subject)
+            tell(site, 3)
+            feed._keep(read(feed._newest, ""))
+            return found
+
+        monkeypatch.setattr(feed, "_read", slow)
+        return await followed(feed, 0, 8)
+
+    assert asyncio.run(watch()) == list(range(1, 9))
+    assert readings[0] == 0
+
+
 def test_those_of_one_subject_go_on_behind_others_that_are_not_for_it(site: Site, readings: list[int]) -> None:
     tell(site, 9, "n1")
 
