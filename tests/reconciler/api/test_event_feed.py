@@ -36,7 +36,9 @@ def tell(site: Site, count: int, subject: str = "n1") -> None:
 async def followed(feed: EventFeed, since: int, wanted: int, subject: str = "") -> list[int]:
     """The numbers of events that a watcher gets, from behind one, until it has as many as it wants."""
     found: list[int] = []
-    while len(found) < wanted:
+    for _ in range(1_000):
+        if len(found) >= wanted:
+            break
         told: Sequence[ToldEvent]
         told, since = await feed.after(since, subject)
         found += [each.number for each in told]
