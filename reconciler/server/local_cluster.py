@@ -73,17 +73,13 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
 
-    def decide() -> None:
-        optimiser.warm_up()
-        runner.run()
-
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
         services_of(*known, place.unstartable, place.agents, disks=disks, cancelled=cancellations.tell),
         (
-            ServerThread("loop", decide, runner.stop),
+            ServerThread("loop", partial(_decide, optimiser, runner), runner.stop),
             ServerThread("cancellations", cancellations.run, cancellations.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
@@ -94,6 +90,12 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         store,
         ending=place.ending,
     )
+
+
+def _decide(optimiser: KillableOptimiser, runner: Runner) -> None:
+    """What the loop's thread does."""
+    optimiser.warm_up()
+    runner.run()
 
 
 def _metrics(store: SqlStore, disks: StateDisks) -> Metrics:

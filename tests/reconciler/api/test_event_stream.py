@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from reconciler.api import event_feed
-from reconciler.api.event_feed import EventFeed, ToldEvent
+from reconciler.api import event_stream
+from reconciler.api.event_stream import EventFeed, StreamedEvent
 from reconciler.protocols.history import Event, KeptEvent
 from reconciler.store.history import SqlHistory
 from tests.reconciler.api.conftest import NOW, Site
@@ -25,7 +25,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return read(history, number, subject, limit)
 
     monkeypatch.setattr(SqlHistory, "events_since", keep)
-    monkeypatch.setattr(event_feed, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(event_stream, "LOOK_EVERY_S", 0.0)
     return found
 
 
@@ -39,7 +39,7 @@ async def followed(feed: EventFeed, since: int, wanted: int, subject: str = "") 
     for _ in range(1_000):
         if len(found) >= wanted:
             break
-        told: Sequence[ToldEvent]
+        told: Sequence[StreamedEvent]
         told, since = await feed.after(since, subject)
         found += [each.number for each in told]
         if not told:
@@ -63,7 +63,7 @@ def test_fifty_that_watch_cost_one_reading(site: Site, readings: list[int]) -> N
 def test_one_that_comes_late_reads_for_itself_until_it_has_caught_up(
     site: Site, readings: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "CHUNK", 4)
+    monkeypatch.setattr(event_stream, "CHUNK", 4)
     tell(site, 10)
 
     async def watch() -> list[list[int]]:
@@ -79,7 +79,7 @@ def test_one_that_comes_late_reads_for_itself_until_it_has_caught_up(
 def test_events_that_are_kept_no_more_are_read_again(
     site: Site, readings: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "KEPT_MAX", 5)
+    monkeypatch.setattr(event_stream, "KEPT_MAX", 5)
 
     async def watch() -> tuple[list[int], list[int]]:
         feed = EventFeed(site.store.jobs, site.store.history)
@@ -103,7 +103,7 @@ def test_what_the_feed_sees_while_one_reads_for_itself_is_not_taken_for_read(
         await feed.look()
         read = feed._read
 
-        def slow(since: int, subject: str) -> list[ToldEvent]:
+        def slow(since: int, subject: str) -> list[StreamedEvent]:
             monkeypatch.setattr(feed, "_read", read)
             found = read(since, subject)
             tell(site, 3)
