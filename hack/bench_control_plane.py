@@ -6,12 +6,13 @@ arrive, and people who look.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 import msgspec
@@ -38,6 +39,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     live_jobs: int
     waiting: int
+    seed: int
     store: str
     arrival_p50_ms: float | None
     arrival_p99_ms: float | None
@@ -56,6 +58,19 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     restart_s: float | None
     memory_mb: int
     narrow_share: float | None = None
+
+
+class Load(NamedTuple):
+    """What is done to it: the options of the command."""
+
+    watchers: int
+    reads: int
+    arrivals: int
+    apart_s: float
+    submit_s: float
+    arrays: int
+    idle_s: float
+    limit_s: float
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,26 +92,21 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--postgresql", metavar="URL", help="An empty database in place of SQLite.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def main(
-    gpus: int,
-    live_jobs: int,
-    waiting: int,
-    watchers: int,
-    reads: int,
-    arrivals: int,
-    apart_s: float,
-    submit_s: float,
-    arrays: int,
-    idle_s: float,
-    limit_s: float,
-    seed: int,
-    postgresql: str | None,
-    output: str,
-) -> None:
+def main(gpus: int, live_jobs: int, waiting: int, seed: int, postgresql: str | None, output: str, **load: Any) -> None:
     """Report how soon orders follow requests, how fast jobs are taken in, and how fast people are answered."""
     if waiting > live_jobs - 10:
         raise click.UsageError("Jobs that wait live, too, and at least ten run: raise --live-jobs.")
-    sizes = Sizes(gpus, live_jobs, waiting, seed)
+    found = measure(Sizes(gpus, live_jobs, waiting, seed), Load(**load), postgresql)
+    if output == "json":
+        click.echo(json.dumps(msgspec.to_builtins(found)))
+        return
+    for name, value in msgspec.to_builtins(found).items():
+        click.echo(f"{name:18} {'-' if value is None else value}")
+
+
+def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
+    """One run. Raises click.ClickException where there is nothing to measure."""
+    limit_s = load.limit_s
     with ExitStack() as closing:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory()))
         plane = _filled(folder, sizes, postgresql)
@@ -104,17 +114,15 @@ def main(
         started = _or_none("the start", lambda: plane.start(limit_s))
         if started is None:
             raise click.ClickException("The control plane does not start. See above.")
-        found_idle = _or_none("passes without anything to do", lambda: idle(plane, idle_s, limit_s)) or Idle(None, None)
-        answers = _or_none("reads", lambda: read(plane, watchers, reads, limit_s)) or {}
-        orders = _or_none("arrivals", lambda: arrive(plane, arrivals, apart_s, limit_s))
+        rests = _or_none("passes without anything to do", lambda: idle(plane, load.idle_s, limit_s)) or Idle(None, None)
+        answers = _or_none("reads", lambda: read(plane, load.watchers, load.reads, limit_s)) or {}
+        orders = _or_none("arrivals", lambda: arrive(plane, load.arrivals, load.apart_s, limit_s))
         arrived = orders or Latencies(NOTHING, NOTHING, NOTHING)
-        taken = _or_none("submissions", lambda: submit(plane, submit_s, limit_s))
-        in_arrays = _or_none("arrays", lambda: submit_arrays(plane, arrays, limit_s))
+        taken = _or_none("submissions", lambda: submit(plane, load.submit_s, limit_s))
+        in_arrays = _or_none("arrays", lambda: submit_arrays(plane, load.arrays, limit_s))
         memory = plane.peak_mb()
-    found = Figures(
-        gpus=gpus,
-        live_jobs=live_jobs,
-        waiting=waiting,
+    return Figures(
+        **dataclasses.asdict(sizes),
         store="postgresql" if postgresql else "sqlite",
         arrival_p50_ms=arrived.arrival.p50_ms,
         arrival_p99_ms=arrived.arrival.p99_ms,
@@ -128,16 +136,11 @@ def main(
         status_p99_ms=answers.get("status", NOTHING).p99_ms,
         queues_p99_ms=answers.get("queues", NOTHING).p99_ms,
         jobs_p99_ms=answers.get("jobs", NOTHING).p99_ms,
-        idle_pass_ms=found_idle.pass_ms,
-        idle_solves=found_idle.solves,
+        idle_pass_ms=rests.pass_ms,
+        idle_solves=rests.solves,
         restart_s=round(started, 2),
         memory_mb=memory,
     )
-    if output == "json":
-        click.echo(json.dumps(msgspec.to_builtins(found)))
-        return
-    for name, value in msgspec.to_builtins(found).items():
-        click.echo(f"{name:18} {'-' if value is None else value}")
 
 
 def _filled(folder: Path, sizes: Sizes, postgresql: str | None) -> SimulatedPlane:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Lock
 from typing import TextIO
 
 from structlog.typing import FilteringBoundLogger
@@ -48,16 +49,19 @@ class RecordedOrders:
         self._policies = policies
         self._clock = clock
         self._orders = orders
+        self._one_at_a_time = Lock()
         self._made: SimulatedBackend | None = None
 
     def changes(self, since: Cursor) -> BackendChanges:
         """What the cluster shows."""
-        return self._backend().changes(since)
+        with self._one_at_a_time:
+            return self._backend().changes(since)
 
     def submit(self, order: Order, epoch: Epoch) -> None:
         """Note when it came, and take it."""
         self._orders.write(f"{time.monotonic_ns()} {type(order).__name__} {order.job}\n")
-        self._backend().submit(order, epoch)
+        with self._one_at_a_time:
+            self._backend().submit(order, epoch)
 
     def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
         """There is nothing to be partitioned."""

@@ -78,6 +78,9 @@ class GroupRoutes:
         found = self._group(group)
         self._require_all(request, "steer-job", group)
         self._services.jobs.request_cancel_all(group, request.state.user)
+        self._services.cancelled(
+            [record.name for record in self._services.jobs.members(group) if record.outcome is None]
+        )
         self._note("cancel-asked", group, "cancel was asked for all its jobs", request.state.user)
         self._services.wake()
         return answer(self._view(found))

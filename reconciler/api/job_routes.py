@@ -26,7 +26,7 @@ from reconciler.model.job_groups import NewJob, Submission
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import offset_after
 from reconciler.protocols.history import Event
-from reconciler.protocols.job_source import Accepted, DuplicateJobError, JobQuery, UnknownJobError
+from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
 from solver.model.cluster import Node
 from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Policy
@@ -135,7 +135,7 @@ class JobRoutes:
     def _take_in(self, asked: Sequence[Submission]) -> list[tuple[JobRecord, JobView] | DuplicateJobError]:
         """Accept jobs that came together: one write, one for what is told of them, and one reading for all answers."""
         became = self._services.jobs.submit_each(asked)
-        accepted = [each for each in became if isinstance(each, Accepted)]
+        accepted = [each for each in became if isinstance(each, AcceptedJob)]
         new = [each.record for each in accepted if each.is_new]
         self._services.history.record_events(
             Event(job.submitted_at, "submitted", job.name, f"to {job.spec.queue}", job.user, "queued") for job in new
@@ -225,7 +225,9 @@ class JobRoutes:
 
     def cancel(self, name: JobName, request: Request) -> Response:
         """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
-        return self._asked(self._services.jobs.request_cancel(name, request.state.user), "cancel", request)
+        record = self._services.jobs.request_cancel(name, request.state.user)
+        self._services.cancelled([name])
+        return self._asked(record, "cancel", request)
 
     def suspend(self, name: JobName, request: Request) -> Response:
         """Let a job give back what it holds, and wait until it is resumed; harmless to repeat."""

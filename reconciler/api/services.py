@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
@@ -42,6 +42,7 @@ class Services:
     NoPolicyError. `ready`: whether rounds are decided here, or would be if this control plane led; it reads no store. `wake`
     tells the loop that there is something new. `access` is the AccessPolicy in force; None where there is none, or no policy
     yet. `unstartable` says why no task of a job could begin that a user submits; None: nothing is known against it.
+    `cancelled` tells that it is on record of jobs that they are to end.
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
     """
 
@@ -70,6 +71,7 @@ class Services:
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
     terminals: Terminals = NO_TERMINALS
     agents: AgentDesk | None = None
+    cancelled: Callable[[Collection[JobName]], None] = lambda _: None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

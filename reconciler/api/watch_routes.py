@@ -16,7 +16,7 @@ from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, Responses
 from reconciler.api.authorisation import Authorisation
-from reconciler.api.event_feed import LOOK_EVERY_S, EventFeed, message
+from reconciler.api.event_stream import LOOK_EVERY_S, EventFeed, message
 from reconciler.api.payloads import WatchEnd, WatchStart
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services

@@ -38,7 +38,7 @@ class JobsAreElsewhereError(Exception):
         self.fix = fix
 
 
-class Accepted(NamedTuple):
+class AcceptedJob(NamedTuple):
     """A job that was accepted: now, or, under the same key and name, before."""
 
     record: JobRecord
@@ -71,7 +71,7 @@ class JobSource(Protocol):
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
         """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
 
-    def submit_each(self, asked: Sequence[Submission]) -> list[Accepted | DuplicateJobError]:
+    def submit_each(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Accept each as if those before it had been, all in one write; what became of each, in their order."""
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:

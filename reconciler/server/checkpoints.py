@@ -70,8 +70,7 @@ class CheckpointKeeping:
             return
         try:
             policies = {policy.name: policy for policy in self.plane.policies.current().operations.checkpoints}
-            seen = self._look_again()
-            kept = self.keeper.step(epoch, policies, self._records(seen, now), seen.claims, now)
+            kept = self.keeper.step(epoch, policies, self._records(now), self._look_again().claims, now)
         except (NoPolicyError, StaleEpochError) as error:
             self.log.info("checkpoints-not-kept", reason=str(error))
             return
@@ -86,7 +85,7 @@ class CheckpointKeeping:
                 self.log.warning("checkpoint-storage", policy=name, message=message)
 
     def _look_again(self) -> _Seen:
-        """What the stores hold, read anew where anything was written since: folders are looked at every two seconds all the same."""
+        """What the stores hold, read anew where anything was written since."""
         written = self.plane.ledger.written()
         if self._seen is None or self._seen.written != written:
             # A job that never had a device has saved nothing: thousands may wait, and a look at a folder takes its time.
@@ -95,8 +94,9 @@ class CheckpointKeeping:
             self._seen = _Seen(written, live, self.plane.jobs.jobs(), self.plane.ledger.claims())
         return self._seen
 
-    def _records(self, seen: _Seen, now: Instant) -> tuple[JobRecord, ...]:
+    def _records(self, now: Instant) -> tuple[JobRecord, ...]:
         """Live jobs that have begun, those that ended lately, and, now and then, those that still have a checkpoint."""
+        seen = self._look_again()
         live = seen.live
         ended = {
             record.name: record

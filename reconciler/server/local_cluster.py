@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
+from reconciler.control.cancellations import Cancellations
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.metrics import Metrics
 from reconciler.control.optimiser import KillableOptimiser
@@ -68,20 +69,18 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     metrics = _metrics(store, disks)
     runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
+    cancellations = Cancellations(plane, runner.epoch)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
-
-    def decide() -> None:
-        optimiser.warm_up()
-        runner.run()
 
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(*known, place.unstartable, place.agents, disks=disks),
+        services_of(*known, place.unstartable, place.agents, disks=disks, cancelled=cancellations.tell),
         (
-            ServerThread("loop", decide, runner.stop),
+            ServerThread("loop", partial(_decide, optimiser, runner), runner.stop),
+            ServerThread("cancellations", cancellations.run, cancellations.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
@@ -91,6 +90,12 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         store,
         ending=place.ending,
     )
+
+
+def _decide(optimiser: KillableOptimiser, runner: Runner) -> None:
+    """What the loop's thread does."""
+    optimiser.warm_up()
+    runner.run()
 
 
 def _metrics(store: SqlStore, disks: StateDisks) -> Metrics:

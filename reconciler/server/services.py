@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from reconciler.access.policy import AccessPolicy
@@ -127,6 +127,7 @@ def services_of(
     agents: AgentDesk | None = None,
     cluster: ClusterStanding | None = None,
     disks: StateDisks | None = None,
+    cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, disks)
@@ -156,6 +157,7 @@ def services_of(
         unstartable,
         plane.terminals,
         agents,
+        cancelled,
     )
 
 

@@ -13,7 +13,7 @@ from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission, Tally
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.job_source import ALL_JOBS, Accepted, DuplicateJobError, JobQuery, UnknownJobError
+from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
 from reconciler.store.database import Database
 from reconciler.store.rows import NAMES_MAX, Unchanged, pieces
 from reconciler.store.tables import failures, groups, jobs, nominations, reservations
@@ -39,11 +39,11 @@ class SqlJobSource:
             raise found
         return found.record
 
-    def submit_each(self, asked: Sequence[Submission]) -> list[Accepted | DuplicateJobError]:
+    def submit_each(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Accept jobs; an empty key matches nothing. As many statements as for one."""
         names = [each.name for each in asked]
         new: dict[JobName, Submission] = {}
-        found: list[Accepted | DuplicateJobError] = []
+        found: list[AcceptedJob | DuplicateJobError] = []
         with self._database.writing() as connection:
             rows, in_groups = _rows_named(connection, names), set[str]()
             for some in pieces(names):
@@ -62,7 +62,7 @@ class SqlJobSource:
                     if is_new:
                         new[each.name], keys[each.name] = each, each.idempotency_key
                         known[each.name] = JobRecord(each.name, each.spec, each.user, each.at)
-                    found.append(Accepted(known[each.name], is_new))
+                    found.append(AcceptedJob(known[each.name], is_new))
             if new:
                 connection.execute(insert(jobs), [_row_of(each) for each in new.values()])
         return found

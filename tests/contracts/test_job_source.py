@@ -11,7 +11,7 @@ from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.job_source import ALL_JOBS, Accepted, DuplicateJobError, JobQuery, UnknownJobError
+from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
 from solver.model.workload import JobName, JobSpec, QueueName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 
@@ -204,7 +204,7 @@ def test_of_many_submissions_each_is_accepted_or_refused_as_if_it_came_alone(sto
         True,
         False,
     ]
-    accepted = [each for each in found if isinstance(each, Accepted)]
+    accepted = [each for each in found if isinstance(each, AcceptedJob)]
     assert [(each.record.name, each.record.user, each.is_new) for each in accepted] == [
         ("new", "ada", True), ("old", "ada", False), ("new", "ada", False), ("last", "ada", True),
     ]  # fmt: skip

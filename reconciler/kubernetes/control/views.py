@@ -20,7 +20,7 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import (
     ALL_JOBS,
-    Accepted,
+    AcceptedJob,
     DuplicateJobError,
     JobQuery,
     JobsAreElsewhereError,
@@ -100,7 +100,7 @@ class PodJobs:
         del name, spec, user, at, idempotency_key
         _elsewhere("submit", _CREATE)
 
-    def submit_each(self, asked: Sequence[Submission]) -> list[Accepted | DuplicateJobError]:
+    def submit_each(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Not here."""
         del asked
         _elsewhere("submit", _CREATE)

@@ -120,7 +120,7 @@ def _settle_live(holding: ClaimContext) -> tuple[Settlement, ...]:
         return settle_stop(holding, holding.stop)
     if holding.record.outcome is not None:
         return (Send(StopGang(job, attempt, STOP_GRACE)),)
-    asked = asked_by_people(holding)
+    asked = asked_by_people(holding.record, holding.claim)
     if asked is not None:
         return (asked,)
     if stays.launched_by(holding.record.spec) and holding.ended_well:

@@ -8,7 +8,9 @@ from reconciler.lifecycle.checkpoints.save_status import request_number
 from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.orders import order_of, request_to_save
 from reconciler.lifecycle.jobs.settlements import AskToStop, BeginEnding, BeginSaving, CallOff, Send, Settlement
+from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import TellGang
+from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration
 
@@ -19,9 +21,8 @@ RESEND_AFTER = Duration(2_000)
 """An order without an effect for this long may have been lost. Orders are facts: one too many does no harm."""
 
 
-def asked_by_people(holding: ClaimContext) -> AskToStop | None:
+def asked_by_people(record: JobRecord, claim: Claim) -> AskToStop | None:
     """What the job's owner or an operator wants of a gang that nothing has asked to stop yet."""
-    record, claim = holding.record, holding.claim
     if record.cancel_requested_by:
         return AskToStop(claim.job, claim.attempt, f"cancelled by {record.cancel_requested_by}")
     if record.suspended_by:

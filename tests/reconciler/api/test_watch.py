@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
-from reconciler.api.event_feed import message
+from reconciler.api.event_stream import message
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
 from reconciler.api.watch_routes import WatchRoutes

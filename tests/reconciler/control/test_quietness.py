@@ -37,10 +37,14 @@ class Looks:
         self.site.clock.advance(1_000)
         if self.quietness.holds():
             return False
+        self.take()
+        return True
+
+    def take(self) -> None:
+        """A pass."""
         self.quietness.begin()
         self.site.clock.advance(int(self.pass_s * 1_000))
         self.quietness.end(one_pass(self.site.only_plane))
-        return True
 
     def settle(self) -> None:
         """Until it is quiet."""
@@ -101,14 +105,17 @@ def test_a_pass_is_taken_again_after_a_rest_in_proportion_to_what_it_took(
 
 def test_what_time_brings_is_not_waited_for_longer_where_it_is_known(site: Site) -> None:
     site.submit("limited", ("sleep", "forever"), limit_s=300)
-    looks = Looks(site)
+    looks = Looks(site, pass_s=5)
     looks.settle()
     claim = site.store.ledger.held_by(JobName("limited"))
     assert claim is not None
     assert claim.limit_reached_at is not None
-    while site.clock.now() < claim.limit_reached_at:
-        looks.look()
-    assert "asked-to-stop" in site.events("limited") or looks.look()
+    site.clock.advance(claim.limit_reached_at - site.clock.now() - 15_000)
+    looks.take()
+    while site.clock.now() < claim.limit_reached_at.after(-1_000):
+        assert not looks.look()
+    assert looks.look()
+    assert "asked-to-stop" in site.events("limited")
 
 
 def test_a_loop_that_rests_keeps_the_lead_and_solves_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

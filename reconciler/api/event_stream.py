@@ -25,7 +25,7 @@ STALE_S: Final = 5.0
 """Nothing watched for so long: what happened meanwhile is read by those that want it."""
 
 
-class ToldEvent:
+class StreamedEvent:
     """An event as it is sent, in its two forms: both are made at most once, however many watch."""
 
     def __init__(self, kept: KeptEvent, record: JobRecord | None) -> None:
@@ -56,7 +56,7 @@ class EventFeed:
     def __init__(self, jobs: JobSource, history: History) -> None:
         self._jobs = jobs
         self._history = history
-        self._lately: deque[ToldEvent] = deque(maxlen=KEPT_MAX)
+        self._lately: deque[StreamedEvent] = deque(maxlen=KEPT_MAX)
         self._begun = self._newest = 0
         """What is kept is all that there is behind the first number and up to the second."""
         self._looked_s = float("-inf")
@@ -69,11 +69,11 @@ class EventFeed:
             self._looking = asyncio.ensure_future(self._look())
         await asyncio.shield(self._looking)
 
-    async def after(self, since: int, subject: str) -> tuple[Sequence[ToldEvent], int]:
+    async def after(self, since: int, subject: str) -> tuple[Sequence[StreamedEvent], int]:
         """The oldest events behind a number, of a subject or ("") of all, and up to which number there are no others."""
         if since >= self._begun:
             # Those of a watcher that keeps up are the last ones.
-            new: list[ToldEvent] = []
+            new: list[StreamedEvent] = []
             for told in reversed(self._lately):
                 if told.number <= since:
                     break
@@ -98,7 +98,7 @@ class EventFeed:
             self._keep(await asyncio.to_thread(self._read, self._newest, ""))
         self._looked_s = loop.time()
 
-    def _keep(self, found: Sequence[ToldEvent]) -> None:
+    def _keep(self, found: Sequence[StreamedEvent]) -> None:
         self._is_behind = len(found) == CHUNK
         self._lately.extend(found)
         if found:
@@ -106,10 +106,10 @@ class EventFeed:
         if len(self._lately) == KEPT_MAX:
             self._begun = self._lately[0].number
 
-    def _read(self, since: int, subject: str) -> list[ToldEvent]:
+    def _read(self, since: int, subject: str) -> list[StreamedEvent]:
         kept = self._history.events_since(since, subject, CHUNK)
         records = self._jobs.named({JobName(each.event.subject) for each in kept})
-        return [ToldEvent(each, records.get(JobName(each.event.subject))) for each in kept]
+        return [StreamedEvent(each, records.get(JobName(each.event.subject))) for each in kept]
 
 
 def message(kind: str, document: object, number: int | None = None) -> bytes:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from reconciler.api import event_feed
-from reconciler.api.event_feed import EventFeed, ToldEvent
+from reconciler.api import event_stream
+from reconciler.api.event_stream import EventFeed, StreamedEvent
 from reconciler.protocols.history import Event, KeptEvent
 from reconciler.store.history import SqlHistory
 from tests.reconciler.api.conftest import NOW, Site
@@ -25,7 +25,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return read(history, number, subject, limit)
 
     monkeypatch.setattr(SqlHistory, "events_since", keep)
-    monkeypatch.setattr(event_feed, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(event_stream, "LOOK_EVERY_S", 0.0)
     return found
 
 
@@ -36,8 +36,10 @@ def tell(site: Site, count: int, subject: str = "n1") -> None:
 async def followed(feed: EventFeed, since: int, wanted: int, subject: str = "") -> list[int]:
     """The numbers of events that a watcher gets, from behind one, until it has as many as it wants."""
     found: list[int] = []
-    while len(found) < wanted:
-        told: Sequence[ToldEvent]
+    for _ in range(1_000):
+        if len(found) >= wanted:
+            break
+        told: Sequence[StreamedEvent]
         told, since = await feed.after(since, subject)
         found += [each.number for each in told]
         if not told:
@@ -61,7 +63,7 @@ def test_fifty_that_watch_cost_one_reading(site: Site, readings: list[int]) -> N
 def test_one_that_comes_late_reads_for_itself_until_it_has_caught_up(
     site: Site, readings: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "CHUNK", 4)
+    monkeypatch.setattr(event_stream, "CHUNK", 4)
     tell(site, 10)
 
     async def watch() -> list[list[int]]:
@@ -77,7 +79,7 @@ def test_one_that_comes_late_reads_for_itself_until_it_has_caught_up(
 def test_events_that_are_kept_no_more_are_read_again(
     site: Site, readings: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "KEPT_MAX", 5)
+    monkeypatch.setattr(event_stream, "KEPT_MAX", 5)
 
     async def watch() -> tuple[list[int], list[int]]:
         feed = EventFeed(site.store.jobs, site.store.history)
@@ -89,6 +91,30 @@ def test_events_that_are_kept_no_more_are_read_again(
 
     assert asyncio.run(watch()) == (list(range(1, 13)), list(range(1, 13)))
     assert readings.count(0) == 3  # the feed, and each of the two
+
+
+def test_what_the_feed_sees_while_one_reads_for_itself_is_not_taken_for_read(
+    site: Site, readings: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(site, 5)
+
+    async def watch() -> list[int]:
+        feed = EventFeed(site.store.jobs, site.store.history)
+        await feed.look()
+        read = feed._read
+
+        def slow(since: int, subject: str) -> list[StreamedEvent]:
+            monkeypatch.setattr(feed, "_read", read)
+            found = read(since, subject)
+            tell(site, 3)
+            feed._keep(read(feed._newest, ""))
+            return found
+
+        monkeypatch.setattr(feed, "_read", slow)
+        return await followed(feed, 0, 8)
+
+    assert asyncio.run(watch()) == list(range(1, 9))
+    assert readings[0] == 0
 
 
 def test_those_of_one_subject_go_on_behind_others_that_are_not_for_it(site: Site, readings: list[int]) -> None:
