@@ -9,7 +9,7 @@ from tests.solver.laws.worlds import world_of
 
 
 def test_what_a_later_eviction_leaves_is_promised_to_work_that_is_not_preemptible() -> None:
-    """For w leaves a job of four GPUs; f comes before w, and its queue holds all that it is guaranteed with work that f does not evict."""
+    """For w leaves a job of four GPUs. f comes before w, and its queue holds its guarantee with work that f does not evict."""
     world = world_of(
         "nodes n1=4 n2=2; class top 1; class firm 0 fixed; class mid 0; queue a 1; queue b 0; queue c 2;"
         "run big b 4@n1 for 90m mid; run p c 2@n2 for 80m mid;"
