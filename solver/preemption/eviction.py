@@ -7,7 +7,7 @@ the least harm up. A preemptor is nominated for the devices it will have; it is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -81,6 +81,18 @@ class Preemptor:
                 self.serve(candidate, tier)
             served = {start.candidate.job.name for start in self.starts} | {known.job.name for known in self.promises}
             waiting = [candidate for candidate in waiting if candidate.job.name not in served]
+
+    def serve_firm(self, candidates: Iterable[StartCandidate]) -> None:
+        """Promise jobs that are not preemptible what others left that came later, inside their guarantees beside such work alone.
+
+        All others come to it for their fair shares.
+        """
+        served = {job.name for job, _ in self.served}
+        for candidate in candidates:
+            if candidate.job.name not in served and self._is_firm(candidate.job):
+                found, claimed = self._as_it_is(self._firm(candidate, "entitled"))
+                if found:
+                    self.give(found, claimed)
 
     def serve(self, candidate: StartCandidate, tier: Tier) -> None:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""

@@ -229,6 +229,8 @@ class RoundState:
             served = _names_of(making.starts) | {promise.job.name for promise in making.promises}
             left = (c for c in alike if c.job.name not in served)
             making.serve_all([c for c in left if c.job.name not in started or c.job.name in ousted], tier)
+        if tier == "entitled" and making.promises:
+            making.serve_firm(candidate for candidate in self.waiting if candidate.job.name not in started | done)
         by_program = covered & _names_of(making.starts)
         # Work that is not preemptible starts inside its guarantee where the answer sees it beyond.
         ahead = {name for name in _names_of(making.starts) if name in making.displacing}
