@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from sqlalchemy import make_url
+
 from hack.memory import peak_mb
 from reconciler.access.token_file import read_token
 from reconciler.server.folder import StateFolder
@@ -58,7 +60,7 @@ class SimulatedPlane:
     def start(self, limit_s: float) -> float:
         """Start it; seconds until it leads and has decided a round. Raises PlaneFailedError."""
         listened, began_s = self._said(), time.monotonic()
-        shared = ["--store", self.store, "--tasks", str(self.folder / "tasks")] if self.store else []
+        shared = self._shared(self.store) if self.store else ()
         command = [
             *(sys.executable, "-m", "hack.control_plane.simulated", str(self._orders_file), "run"),
             *("--policies-repo", str(self.policy), "--poll", "5s", "--listen", "127.0.0.1:0"),
@@ -126,6 +128,14 @@ class SimulatedPlane:
             return []
         own = self._process.pid
         return [own, *(int(pid) for pid in read_of(own, f"task/{own}/children").split())]
+
+    def _shared(self, store: str) -> tuple[str, ...]:
+        """The options of a PostgreSQL database; a password in its URL is handed over in a file, as the process wants it."""
+        url, passwords = make_url(store), self.folder / "password"
+        passwords.touch(mode=0o600)
+        passwords.write_text(str(url.password or "none"))
+        named = url._replace(password=None).render_as_string()
+        return "--store", named, "--store-password-file", str(passwords), "--tasks", str(self.folder / "tasks")
 
     def _is_ready(self) -> bool:
         try:

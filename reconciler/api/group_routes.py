@@ -59,12 +59,12 @@ class GroupRoutes:
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, batch.jobs, user)
         group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        self._services.wake()
         if (group.submitted_at, group.user) != (now, user):
             # The same key from another user finds jobs that are not theirs.
             self._require_all(request, "see-job", group.name)
             return answer(self._view(group))
         self._note("submitted", group.name, f"{group.kind} of {len(batch.jobs)} jobs", user)
-        self._services.wake()
         return answer(_group_view(group, batch.jobs, [_begun(job) for job in batch.jobs]))
 
     def get(self, group: JobName, request: Request) -> Response:
