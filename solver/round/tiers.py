@@ -22,6 +22,7 @@ from solver.milp.optimiser import Optimiser
 from solver.milp.preemption_decision import PreemptionDecision, can_serve, can_state
 from solver.milp.prices import fit_for
 from solver.milp.start_decision import PendingDecision, StartDecision, begin
+from solver.model.parts import owner_of
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
@@ -246,6 +247,8 @@ class RoundState:
         tasks = missing_tasks(
             ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
         )
+        # A gang that is asked to leave, to shrink or to move does not grow meanwhile.
+        tasks = [task for task in tasks if owner_of(task.job.name) not in making.gone]
         if not tasks or fit_beside(tasks, answer.starts, self.room):
             return False
         self._keep(making, self._inside(answer.starts, "entitled"))

@@ -1,4 +1,4 @@
-"""The best first round of a very tiny world, by trying everything together: which jobs start, which leave or shrink, which move, where.
+"""The best first round of a very tiny world, by trying everything together: which jobs start, leave, shrink and move, and where.
 
 First the GPUs of jobs that lie inside guarantees, by the rank of their value; then the harm by which these are served; then the
 GPUs of jobs inside fair shares, and the harm by which those are. A decision counts only where every reading of the rules allows
@@ -142,7 +142,11 @@ class _Tier:
         for size in range(1, len(self.waiting) + 1):
             for takers in combinations(self.waiting, size):
                 worth = _worth(self.book, takers)
-                if _is_more(worth, best) and self._is_sure(takers) and (way := next(self.ways(takers), None)) is not None:
+                if (
+                    _is_more(worth, best)
+                    and self._is_sure(takers)
+                    and (way := next(self.ways(takers), None)) is not None
+                ):
                     best, by = worth, _told(way)
         return best, by
 
