@@ -128,16 +128,19 @@ class _Draft:
         yield from self._queues(queues, sum(sizes))
         yield from self._jobs([name for name in queues if name in "rs"], CORES * len(sizes) // sum(sizes))
 
-    def _queues(self, names: Sequence[str], left: int) -> Iterator[str]:
-        random = self.random
+    def _queues(self, names: Sequence[str], total: int) -> Iterator[str]:
+        """Guarantees add up to no more than there is, and below a queue to no more than its own."""
+        random, left, below = self.random, total, 0
         for name in names:
-            below = name in "qr" and "x" in names
-            said = random.choice((None, 0, random.randint(0, left), random.randint(0, left)))
-            if name == USER and self.firm:
-                said = random.randint(min(1, left), left)
-            left -= 0 if below else said or 0
+            inside = name in "qr" and "x" in names
+            most = below if inside else left
+            said = random.choice((None, 0, random.randint(0, most), random.randint(0, most)))
+            if self.firm and name in ("x", USER):
+                said = random.randint(min(1, most), most)
+            below, left = (below - (said or 0), left) if inside else (below, left - (said or 0))
+            below = said or 0 if name == "x" else below
             weight = random.choice(("", "", "", " weight=2"))
-            yield f"queue {name}{' in x' if below else ''} {'-' if said is None else said}{weight}"
+            yield f"queue {name}{' in x' if inside else ''} {'-' if said is None else said}{weight}"
 
     def _jobs(self, others: Sequence[str], cores: int) -> Iterator[str]:
         random, ages = self.random, self.random.sample(range(10, 600), 12)
