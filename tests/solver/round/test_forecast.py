@@ -177,4 +177,4 @@ def test_what_a_gang_grows_by_inside_its_guarantee_is_counted_once() -> None:
     assert [type(step) for step in plan.steps] == [Grow]
     estimates = {verdict.job: verdict.estimate for verdict in plan.verdicts if isinstance(verdict, Waits)}
     # Once the gang of three has ended, and then the job of three, all cores are free.
-    assert estimates["w1"] == EarliestStart(Instant(2 * HOUR_MS - 9 * MINUTE_MS))
+    assert estimates[JobName("w1")] == EarliestStart(Instant(2 * HOUR_MS - 9 * MINUTE_MS))
