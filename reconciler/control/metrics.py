@@ -104,7 +104,7 @@ def _shortfalls(found: Iterable[Violation]) -> Metric:
     """How many jobs wait, or leave, that need not; 0 of each kind where there are none."""
     gauge = GaugeMetricFamily(
         "quorate_round_shortfalls",
-        "Jobs of the latest round that wait beside what they may have (idle, lent) or leave for nothing (needless). Report them.",
+        "Jobs of the latest round that wait, leave or divide a GPU and need not, by kind (docs/promises.md). Report them.",
         labels=["kind"],
     )
     count = Tally(one.rule for one in found)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from solver.checker.case import JudgedPlan
+from solver.checker.divisions import needless_divisions
 from solver.checker.end_state import EndState
+from solver.checker.milder_evictions import milder_evictions
 from solver.checker.shortfalls import shortfalls
 from solver.checker.vain_evictions import vain_evictions
 from solver.model.snapshot import Snapshot, foreseen
@@ -16,8 +18,10 @@ from solver.plan.plan import Plan
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 
-SHORTFALLS = ("idle", "lent", "needless")
-"""A job waits beside free GPUs that it may have; beside what others would have to give back; it leaves for nothing."""
+SHORTFALLS = ("idle", "lent", "fewer", "hidden", "needless", "harm", "spread")
+"""A job waits beside free GPUs that it may have; beside what others would have to give back; behind smaller jobs of its queue; for
+the end of protections, without being told so. It leaves for nothing; or where another would have to. A GPU is divided for nothing.
+"""
 
 
 def findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
@@ -29,3 +33,5 @@ def _findings(case: JudgedPlan) -> Iterator[Violation]:
     state = EndState(case)
     yield from shortfalls(case, state)
     yield from vain_evictions(case, state)
+    yield from milder_evictions(case, state)
+    yield from needless_divisions(case, state)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from solver.checker.borrowing import Borrowing
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import InsideLedger
 from solver.model.cluster import DeviceId, GpuType, Level, Node, NodeName
@@ -137,6 +138,11 @@ class EndState:
         return {}
 
     # What queues hold.
+
+    @cached_property
+    def standing(self) -> Borrowing:
+        """Where what stays stands towards guarantees, once what the plan has leave has left the line."""
+        return Borrowing(self.case, self.case.parted.leaving)
 
     @cached_property
     def inside(self) -> InsideLedger:

@@ -162,12 +162,12 @@ class HostClaims:
         return any(sum(one[place] for one in held) > sum(one[place] for one in carried) for place in (0, 1))
 
     def _carried(self, task: TaskPlacement) -> Beside:
-        cpu, memory = self._per_gpu.get(self._pool(task.node), (0, 0))
+        cpu, memory = self.per_gpu.get(self._pool(task.node), (0, 0))
         milli = sum(self.case.ground.charge((task,)).values())
         return milli * cpu // 1000, milli * memory // 1000
 
     @cached_property
-    def _per_gpu(self) -> Mapping[str, Beside]:
+    def per_gpu(self) -> Mapping[str, Beside]:
         """By pool: what policy says that one GPU carries, else an equal part of all nodes that have some."""
         said = {known.pool: known for known in self.case.policy.scheduling.host_share}
         found: dict[str, Beside] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from solver.checker.borrowing import Borrowing
 from solver.checker.case import JudgedPlan
+from solver.checker.host import HostClaims
 from solver.checker.protection import too_soon
 from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
@@ -36,6 +37,7 @@ class Lenders:
     """What stays when a plan is carried out, and is borrowed."""
 
     case: JudgedPlan
+    standing: Borrowing
 
     def on(self, node: NodeName, queue: QueueName, gpu_type: GpuType) -> Iterator[Lender]:
         """What could leave a node for a job of a queue, but work of the same queue."""
@@ -55,12 +57,40 @@ class Lenders:
         return [known.name for known in self.case.lookup.path(queue)]
 
     @cached_property
+    def host(self) -> HostClaims:
+        """What jobs hold of CPU and memory."""
+        return HostClaims(self.case)
+
+    @cached_property
+    def without_gpus(self) -> Mapping[NodeName, Sequence[Lender]]:
+        """Work without GPUs on nodes that have some, which is borrowed, by node; a job leaves all of its nodes."""
+        found = defaultdict[NodeName, list[Lender]](list)
+        busy = {intent.job for intent in self.case.intents} | self.case.evicted
+        for job in self.case.snapshot.jobs:
+            if job.phase != "running" or job.name in busy or any(task.devices or task.mig for task in job.placement):
+                continue
+            known, shapes = self.case.lookup.class_of(job), {group.name: group.shape for group in job.spec.task_groups}
+            if known is None or not (known.preemptible or known.may_borrow) or job.leaves == "not":
+                continue
+            if self.host.towards("inside", job, job) != "borrowed":
+                continue
+            protected = bool(too_soon(job, known, self.case.snapshot.time))
+            for task in job.placement:
+                shape = shapes.get(task.group)
+                if shape is not None and task.node in self.case.ground.by_name:
+                    one = Lender(
+                        job.name, job.spec.queue, 0, int(shape.cpu), int(shape.memory), known.preemptible, protected
+                    )
+                    found[task.node].append(one)
+        return found
+
+    @cached_property
     def _by_reach(self) -> Mapping[tuple[QueueName | None, GpuType], _OnNodes]:
         """By the highest queue below which jobs could have it leave, None: by any job of the cluster."""
         found = defaultdict[tuple[QueueName | None, GpuType], defaultdict[NodeName, list[Lender]]](
             lambda: defaultdict(list)
         )
-        standing = Borrowing(self.case, self.case.parted.leaving)
+        standing = self.standing
         busy = {intent.job for intent in self.case.intents} | self.case.evicted
         divided = {owner_of(name) for name in self.case.parted.jobs if owner_of(name) != name}
         for name, job in self.case.parted.jobs.items():

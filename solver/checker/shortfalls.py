@@ -25,6 +25,7 @@ from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.shape import Shape
 from solver.model.workload import Job, QueueName
 from solver.plan.plan import Bind, Grow, Waits
+from solver.plan.reasons import Protected
 from solver.plan.violation import Violation
 from solver.policy.policy import PriorityClass
 from solver.policy.tree import QuotaLine
@@ -33,6 +34,9 @@ SEARCHED_MAX = 64
 """Jobs for which it is asked who could leave for them."""
 
 DOUBLINGS_MAX = 20
+
+ABOUT = 1.07
+"""Between two sets of jobs with about as many GPUs their order may decide."""
 
 
 def shortfalls(case: JudgedPlan, state: EndState) -> Iterator[Violation]:
@@ -69,26 +73,34 @@ class _Asked(NamedTuple):
 class _Shortfalls:
     case: JudgedPlan
     state: EndState
+    searched: int = 0
 
     def findings(self) -> Iterator[Violation]:
         """Beside free GPUs, then beside those that others could give up."""
-        searched = 0
         for asked in self._waiting():
-            right = self._right(asked)
-            told = f"{MilliGpu(asked.milli)} {asked.gpu_type} for it are inside the {right} of {asked.queue}"
-            if right and self._fits(asked, self._hosts_for(right)):
-                yield Violation("idle", asked.job.name, f"waits beside free GPUs: {told}")
-            elif right in ("guarantee", "fair share") and searched < SEARCHED_MAX:
-                searched += 1
-                if self._others_could_leave(asked, right):
-                    yield Violation("lent", asked.job.name, f"waits beside work that could leave for it: {told}")
-
+            yield from self._of_waiting(asked)
         for asked in self._small():
-            if searched < SEARCHED_MAX:
-                searched += 1
-                if self._others_could_leave(asked, "guarantee"):
-                    told = f"{asked.tasks} more tasks lie inside the guarantee of {asked.queue}"
-                    yield Violation("lent", asked.job.name, f"stays small beside work that could leave for it: {told}")
+            if self._may_search() and self._others_could_leave(asked, "guarantee"):
+                told = f"{asked.tasks} more tasks lie inside the guarantee of {asked.queue}"
+                yield Violation("lent", asked.job.name, f"stays small beside work that could leave for it: {told}")
+
+    def _of_waiting(self, asked: _Asked) -> Iterator[Violation]:
+        right, name = self._right(asked), asked.job.name
+        told = f"{MilliGpu(asked.milli)} {asked.gpu_type} for it are inside the {right or 'guarantee'} of {asked.queue}"
+        if right and self._fits(asked, self._hosts_for(right)):
+            yield Violation("idle", name, f"waits beside free GPUs: {told}")
+        elif right in ("guarantee", "fair share") and self._may_search():
+            if self._others_could_leave(asked, right):
+                yield Violation("lent", name, f"waits beside work that could leave for it: {told}")
+            elif right == "guarantee" and self._is_kept_by_protections_alone(asked):
+                yield Violation("hidden", name, "waits for the end of protections, and its verdict does not say so")
+        elif not right and (instead := self._starts_in_the_place_of(asked)):
+            names = ", ".join(step.job for step in instead)
+            yield Violation("fewer", name, f"waits, and {names} starts with fewer GPUs in its place: {told}")
+
+    def _may_search(self) -> bool:
+        self.searched += 1
+        return self.searched <= SEARCHED_MAX
 
     # Who waits.
 
@@ -215,11 +227,14 @@ class _Shortfalls:
     @cached_property
     def _without_those_beyond(self) -> Mapping[NodeName, FreeHost]:
         """What would be free, did nobody start who is not inside its guarantee even by itself."""
-        beyond = [step for step in self.case.steps(Bind) if self._is_beyond(step)]
-        if not beyond:
+        return self._hosts_without([step for step in self.case.steps(Bind) if self._is_beyond(step)])
+
+    def _hosts_without(self, starts: Sequence[Bind]) -> Mapping[NodeName, FreeHost]:
+        """What would be free, did these not start."""
+        if not starts:
             return self.state.hosts
         hosts = {name: FreeHost(host.node, host.gpus, host.cpu, host.memory) for name, host in self.state.hosts.items()}
-        for step in beyond:
+        for step in starts:
             shapes = {group.name: group.shape for group in self.case.jobs[step.job].spec.task_groups}
             for task in step.tasks:
                 host = hosts.get(task.node)
@@ -259,13 +274,65 @@ class _Shortfalls:
             free = slots_on(hosts.values(), asked.shape, asked.gpu_type, asked.level)
         return max(free.values(), default=0) >= asked.tasks
 
+    # In the place of smaller ones of its queue.
+
+    def _starts_in_the_place_of(self, asked: _Asked) -> Sequence[Bind]:
+        """Jobs of its queue and class that start, without which it would lie inside its guarantee and could: () if there are none.
+
+        They have fewer GPUs than it all together, whatever their order.
+        """
+        starts = [
+            step for step in self._own_starts.get((asked.queue, asked.known.name), ()) if step.job != asked.job.name
+        ]
+        charges = [self.case.given(step) for step in starts]
+        milli = sum(charge.get(asked.gpu_type, 0) for charge in charges)
+        alike = all(charge.keys() == {asked.gpu_type} for charge in charges)
+        smaller = alike and 0 < ABOUT * milli < asked.milli and self._may_search()
+        return starts if smaller and self._could_start_without(asked, starts) else ()
+
+    @cached_property
+    def _own_starts(self) -> Mapping[tuple[QueueName, str], Sequence[Bind]]:
+        """What starts, and was promised nothing, by queue and class."""
+        found = defaultdict[tuple[QueueName, str], list[Bind]](list)
+        for step in self.case.steps(Bind):
+            job = self.case.jobs[step.job]
+            known = self.case.lookup.class_of(job)
+            if step.job not in self.case.promised and known is not None and is_plain(job):
+                found[job.spec.queue, known.name].append(step)
+        return found
+
+    def _could_start_without(self, asked: _Asked, starts: Sequence[Bind]) -> bool:
+        """Whether a job would lie inside its guarantee, and start on what is free or others give up, did these not start."""
+        milli = sum(self.case.given(step)[asked.gpu_type] for step in starts)
+        lines = self.case.lookup.lines(asked.queue, asked.gpu_type)
+        for ledger in (self.state.inside, self.state.beside_leaving):
+            ledger.add(asked.queue, asked.gpu_type, -milli)
+            inside = all(ledger.left(line) >= asked.milli for line in lines)
+            ledger.add(asked.queue, asked.gpu_type, milli)
+            if not inside:
+                return False
+        hosts = self._hosts_without(starts)
+        return self._fits(asked, hosts) or self._others_could_leave(asked, "guarantee", hosts=hosts)
+
     # On what others give up.
 
-    def _others_could_leave(self, asked: _Asked, right: str) -> bool:
-        """Whether enough leaves GPU for GPU: of what others borrowed, for a fair share of queues that keep theirs."""
+    def _is_kept_by_protections_alone(self, asked: _Asked) -> bool:
+        """Whether others could leave for it but for what protects them, and its verdict does not say so."""
+        told = next((known.reasons for known in self.case.verdicts(Waits) if known.job == asked.job.name), ())
+        is_told = any(isinstance(reason, Protected) for reason in told)
+        return not is_told and self._others_could_leave(asked, "guarantee", lifted=True)
+
+    def _others_could_leave(
+        self, asked: _Asked, right: str, *, hosts: Mapping[NodeName, FreeHost] | None = None, lifted: bool = False
+    ) -> bool:
+        """Whether enough leaves GPU for GPU: of what others borrowed, for a fair share of queues that keep theirs.
+
+        `lifted`: as if nothing protected anybody. `hosts`: what is free, where it is not what the plan leaves.
+        """
         limits, overdue = self.case.policy.scheduling.evictions, self._is_overdue(asked)
         overdue &= asked.job.phase == "pending"
-        if limits.min_gain > 1 or (limits.per_round is not None and not overdue):
+        overdue |= lifted
+        if not lifted and (limits.min_gain > 1 or (limits.per_round is not None and not overdue)):
             return False
         may = self._givers(asked) if right == "fair share" else None
         if right == "fair share" and self._reclaim_mode(asked.queue) == "guaranteed":
@@ -278,21 +345,40 @@ class _Shortfalls:
                     yield one
 
         missing = defaultdict[str, int](lambda: asked.tasks)
-        for domain, slots in self.state.slots(asked.shape, asked.gpu_type, asked.level).items():
-            missing[domain] -= slots
-        for name in sorted(self._lenders.nodes(asked.queue, asked.gpu_type) & self.state.hosts.keys()):
-            host, lenders = self.state.hosts[name], list(lend(name))
+        if hosts is None:
+            hosts, slots = self.state.hosts, self.state.slots(asked.shape, asked.gpu_type, asked.level)
+        else:
+            slots = slots_on(hosts.values(), asked.shape, asked.gpu_type, asked.level)
+        for domain, there in slots.items():
+            missing[domain] -= there
+        beside = self._beside_gpus(asked, overdue=overdue) if right == "guarantee" else {}
+        for name in sorted((self._lenders.nodes(asked.queue, asked.gpu_type) | beside.keys()) & hosts.keys()):
+            host, lenders, more = hosts[name], list(lend(name)), beside.get(name, (0, 0))
             domain = host.node.domain(asked.level) if asked.level else ""
-            opened = _opened(host, asked.shape, lenders, missing[domain]) if lenders and missing[domain] > 0 else 0
+            able = missing[domain] > 0 and (lenders or any(more))
+            opened = _opened(host, asked.shape, lenders, more, missing[domain]) if able else 0
             missing[domain] -= opened
             # A gang that grows takes what there is.
             if opened and (missing[domain] <= 0 or asked.job.phase == "running"):
                 return True
         return False
 
+    def _beside_gpus(self, asked: _Asked, *, overdue: bool) -> Mapping[NodeName, tuple[int, int]]:
+        """By node of the type the CPU and memory that work without GPUs would leave to it: no more is asked for than GPUs carry."""
+        found: dict[NodeName, tuple[int, int]] = {}
+        if asked.job.phase != "pending" or not (asked.shape.cpu or asked.shape.memory):
+            return found
+        for node, lenders in self._lenders.without_gpus.items():
+            known = self.case.ground.by_name[node]
+            cpu, memory = (each * asked.shape.gpus for each in self._lenders.host.per_gpu.get(known.pool, (0, 0)))
+            if known.gpu_type == asked.gpu_type and asked.shape.cpu <= cpu and asked.shape.memory <= memory:
+                free_to = [one for one in lenders if one.queue != asked.queue and (overdue or not one.protected)]
+                found[node] = sum(one.cpu for one in free_to), sum(one.memory for one in free_to)
+        return found
+
     @cached_property
     def _lenders(self) -> Lenders:
-        return Lenders(self.case)
+        return Lenders(self.case, self.state.standing)
 
     def _givers(self, asked: _Asked) -> frozenset[QueueName]:
         """Queues that have all that a job asks for to spare, and so have those above them that it does not share with them."""
@@ -325,8 +411,11 @@ def is_plain(job: Job) -> bool:
     return not any(asks) and group.shape.gpus > 0
 
 
-def _opened(host: FreeHost, shape: Shape, lenders: Sequence[Lender], most: int) -> int:
-    """For how many more tasks, up to so many, a node has room once some of these have left: no more GPUs than the tasks get."""
+def _opened(host: FreeHost, shape: Shape, lenders: Sequence[Lender], beside: tuple[int, int], most: int) -> int:
+    """For how many more tasks, up to so many, a node has room once some of these have left: no more GPUs than the tasks get.
+
+    `beside`: CPU and memory that is left as well.
+    """
     now = max(0, host.slots(shape))
     sums: dict[int, tuple[int, int]] = {0: (0, 0)}
     for one in lenders:
@@ -335,7 +424,9 @@ def _opened(host: FreeHost, shape: Shape, lenders: Sequence[Lender], most: int) 
                 sums.setdefault(gpus + one.gpus, (cpu + one.cpu, memory + one.memory))
     best = 0
     for gpus, (cpu, memory) in sums.items():
-        after = FreeHost(host.node, host.gpus + gpus, host.cpu + cpu, host.memory + memory).slots(shape)
+        after = FreeHost(
+            host.node, host.gpus + gpus, host.cpu + cpu + beside[0], host.memory + memory + beside[1]
+        ).slots(shape)
         more = min(after - now, most)
         if more > best and gpus <= more * shape.gpus:
             best = more

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 

@@ -226,11 +226,6 @@ class JobSpec(Document, frozen=True):
         return MilliGpu(sum(group.replicas * group.shape.cost for group in self.task_groups))
 
     @property
-    def least_gpus(self) -> MilliGpu:
-        """GPUs without which the gang does not start, counted in the same way."""
-        return MilliGpu(sum(group.least * group.shape.cost for group in self.task_groups))
-
-    @property
     def tasks(self) -> int:
         """Tasks of the whole gang, an elastic one at its full size."""
         return sum(group.replicas for group in self.task_groups)

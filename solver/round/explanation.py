@@ -95,8 +95,15 @@ class RoundExplanation:
         """The room without what this round gives out."""
         after = self.decision.room.copy()
         self.decision.take(after)
+        # What is settled of a gang's growth is given out by the decision already.
+        settled = {
+            (owner_of(start.candidate.job.name), task.group, task.index)
+            for start in self.decision.growth
+            for task in start.placed.tasks
+        }
         for growth in self.grown:
-            after.occupy(growth.held)
+            name = growth.job.name
+            after.occupy((task, shape) for task, shape in growth.held if (name, task.group, task.index) not in settled)
         return after
 
     def _started(self) -> tuple[JobStart, ...]:

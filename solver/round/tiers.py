@@ -22,9 +22,10 @@ from solver.milp.optimiser import Optimiser
 from solver.milp.preemption_decision import PreemptionDecision, can_serve, can_state
 from solver.milp.prices import fit_for
 from solver.milp.start_decision import PendingDecision, StartDecision, begin
+from solver.model.parts import owner_of
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.round_cache import RoundCache
-from solver.model.snapshot import Snapshot
+from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
 from solver.placement.growth import grow_all
@@ -45,7 +46,7 @@ from solver.preemption.trial import leave
 from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
-from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares, charge_of_tasks
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
@@ -251,6 +252,8 @@ class RoundState:
         tasks = missing_tasks(
             ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
         )
+        # A gang that is asked to leave, to shrink or to move does not grow meanwhile.
+        tasks = [task for task in tasks if owner_of(task.job.name) not in making.gone]
         if not tasks or fit_beside(tasks, answer.starts, self.room):
             return False
         self._keep(making, self._inside(answer.starts, "entitled"))
@@ -426,7 +429,9 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     # What no answer could exceed bounds these values: every job is preempted, which makes room inside its own queue's guarantee.
     allocations = this.ground.evictable.allocations
     everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
-    bounds = loose_bounds(candidates, sub_layers, shares.without(everybody))
+    # What displaces work stands before what was promised in earlier rounds, too.
+    promised = _promised_before(this.ground.snapshot) if displacing else ()
+    bounds = loose_bounds(candidates, sub_layers, shares.without([*everybody, *promised]))
     gaps = {} if this.ground.standing_back or growth or growing else this.gaps
     bounds = tuple(
         min(bound, value + gaps[name]) if name in gaps else bound
@@ -444,6 +449,13 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
         growth=growth,
         growth_promises=growing,
     )
+
+
+def _promised_before(snapshot: Snapshot) -> Iterator[tuple[QueueName, Charge]]:
+    types = snapshot.gpu_types
+    for job, tasks in charged(snapshot):
+        if job.phase == "pending":
+            yield job.spec.queue, charge_of_tasks(tasks, types)
 
 
 def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...]:

@@ -17,6 +17,7 @@ from solver.checker.check import violations
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import JobName
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Runs, Shrink, Starts, Step, Waits
+from solver.plan.reasons import CapacityReason
 from solver.quota import fairshare
 from solver.quota.entitlement import ServedOrder
 from tests.solver.laws.faults import FAULTS
@@ -35,11 +36,6 @@ class Row(NamedTuple):
     seed: Callable[[World, Patch], Plan]
     found: Found
     rule: str = ""
-
-
-def by_the_program(world: World, _: Patch) -> Plan:
-    """The program still decides so."""
-    return production(*world)
 
 
 def forgets(world: World, _: Patch) -> Plan:
@@ -168,6 +164,33 @@ def names_decide(_: World, patch: Patch) -> Plan:
     return greedy(*BY_NAMES)
 
 
+def hides(world: World, _: Patch) -> Plan:
+    """A verdict says what lacks, and not what protects that."""
+    plan = production(*world)
+    verdicts = tuple(
+        msgspec.structs.replace(
+            one, reasons=(CapacityReason(world.snapshot.nodes[0].gpu_type, MilliGpu(0), MilliGpu(2000)),)
+        )
+        if isinstance(one, Waits)
+        else one
+        for one in plan.verdicts
+    )
+    return msgspec.structs.replace(plan, verdicts=verdicts)
+
+
+def spreads(world: World, _: Patch) -> Plan:
+    """Each part of a GPU is on a GPU of its own."""
+    plan, devices = production(*world), iter([gpu.id for node in world.snapshot.nodes for gpu in node.gpus])
+
+    def apart(step: Step) -> Step:
+        if not isinstance(step, Bind):
+            return step
+        tasks = (msgspec.structs.replace(task, devices=(next(devices),)) for task in step.tasks)
+        return msgspec.structs.replace(step, tasks=tuple(tasks))
+
+    return msgspec.structs.replace(plan, steps=tuple(map(apart, plan.steps)))
+
+
 BY_NAMES = world_of(
     "nodes n1=5; queue a 0; queue c 0; queue d 0; run d1 d 2@n1 for 50m; run d2 d 1@n1 for 40m; run d3 d 2@n1 for 30m;"
     "wait w a 2 for 5m; wait v c 2 for 9m"
@@ -177,19 +200,19 @@ TABLE = (
     Row(1, 0, forgets, "alarm", "lent"),
     Row(2, 0, also_leaves("a1", "a2", "b1", "b2"), "checker", "S13"),
     Row(3, 0, names_decide, "checker", "S12"),
-    Row(4, 0, leaves_instead("part", "whole"), "neither"),
+    Row(4, 0, leaves_instead("part", "whole"), "alarm", "harm"),
     Row(5, 0, forgets, "alarm", "idle"),
     Row(5, 1, takes_the_place_of("p0", "p1", "p2", "p3"), "alarm", "needless"),
-    Row(6, 0, by_the_program, "neither"),
+    Row(6, 0, forgets, "alarm", "lent"),
     Row(7, 0, starts_alone("old"), "alarm", "idle"),
     Row(8, 0, does_nothing, "alarm", "lent"),
     Row(9, 0, leaves_whole, "alarm", "needless"),
-    Row(10, 0, leaves_instead("b-mid", "a-low"), "neither"),
+    Row(10, 0, leaves_instead("b-mid", "a-low"), "alarm", "harm"),
     Row(11, 0, forgets, "alarm", "lent"),
-    Row(12, 3, by_the_program, "neither"),
-    Row(13, 0, by_the_program, "neither"),
+    Row(12, 0, spreads, "alarm", "spread"),
+    Row(13, 0, hides, "alarm", "hidden"),
     Row(14, 2, starts_alone("gang"), "alarm", "idle"),
-    Row(15, 0, starts_alone("small"), "neither"),
+    Row(15, 0, starts_alone("small"), "alarm", "fewer"),
     Row(16, 0, also_leaves("one"), "alarm", "needless"),
     Row(17, 0, leaves_instead("x1", "y1"), "checker", "S12"),
 )

@@ -10,6 +10,7 @@ from tests.solver.laws.faults import fault_lines
 from tests.solver.laws.generator import drawn
 from tests.solver.laws.judge import KINDS, Finding, greedy, judged, production
 from tests.solver.laws.loop import Course, course_lines
+from tests.solver.laws.twins import STATEMENTS, twin_lines
 from tests.solver.laws.worlds import text_of
 
 Case = tuple[int, Course, list[Finding]]
@@ -26,14 +27,21 @@ def main() -> None:
     parser.add_argument("--parts", action="store_true", help="worlds in which some jobs ask for parts of GPUs")
     parser.add_argument("--faults", action="store_true", help="in place of random worlds those of known faults")
     parser.add_argument("--greedy", action="store_true", help="rounds without the integer program")
+    parser.add_argument(
+        "--twins", choices=STATEMENTS, help="in place of worlds twins, which state one need in two ways"
+    )
     said = parser.parse_args()
+    decide = greedy if said.greedy else production
+    if said.twins:
+        print("\n".join(twin_lines(said.twins, range(said.first, said.first + said.worlds), decide, said.show)))
+        return
     if said.faults:
-        print("\n".join(fault_lines(greedy if said.greedy else production)))
+        print("\n".join(fault_lines(decide)))
         return
     began, cases, rounds = time.monotonic(), defaultdict[str, list[Case]](list), 0
     for number in range(said.first, said.first + said.worlds):
         world = drawn(number, said.seed, parts=said.parts)
-        course, found = judged(world, greedy if said.greedy else production)
+        course, found = judged(world, decide)
         rounds += len(course.rounds)
         for kind in {finding.kind for finding in found}:
             cases[kind].append((number, course, [finding for finding in found if finding.kind == kind]))

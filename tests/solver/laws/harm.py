@@ -32,8 +32,8 @@ class Harm:
         return self._known[known]
 
     def _readings(self, shared: Mapping[str, Way]) -> Iterator[Key]:
-        """What exceeds GPU for GPU, of each job or of all, comes before all means, or before the mildest; what a queue holds above its share goes first,
-        or not; the price of a job is nothing, or all.
+        """What exceeds GPU for GPU, of each job or of all, comes before all means, or before the mildest; what a queue holds above
+        its share goes first, or not; the price of a job is nothing, or all.
         """
         takers = [(self.book.jobs[name], way) for name, way in shared.items()]
         each_exceeds = sum(sum(part.milli for part in way.leaving) > taker.need for taker, way in takers)

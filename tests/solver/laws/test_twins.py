@@ -26,7 +26,8 @@ def gained(kind: str, worlds: int, decide: Decide) -> Counter[str]:
     count = Counter[str]()
     for number in range(worlds):
         pair = Pair.of(kind, number, decide)
-        assert pair.honest.rests and pair.gaming.rests, f"{kind} {number}"
+        assert pair.honest.rests, f"{kind} {number}"
+        assert pair.gaming.rests, f"{kind} {number}"
         count.update(pair.gains().keys())
     return count
 

@@ -1,4 +1,4 @@
-"""The best first round of a very tiny world, by trying everything together: which jobs start, which leave or shrink, which move, where.
+"""The best first round of a very tiny world, by trying everything together: which jobs start, leave, shrink and move, and where.
 
 First the GPUs of jobs that lie inside guarantees, by the rank of their value; then the harm by which these are served; then the
 GPUs of jobs inside fair shares, and the harm by which those are. A decision counts only where every reading of the rules allows
@@ -109,15 +109,22 @@ def beside_the_best(world: World, decide: Decide) -> Beside:
     gone = frozenset[Part]().union(*(held.leaving_for(job.name) for job in inside))
     moved = moved_in(held, {name for name, to in held.moves.items() if to in {job.name for job in inside}})
     after = moved.with_changes([job.name for job in inside], gone)
-    # What leaves beyond what those get is promised to nobody, and free in the next round.
+    # What leaves beyond what those get is promised to nobody, and free in the next round; growth inside guarantees comes before.
     exceeds = sum(part.milli for part in gone) > sum(job.need for job in inside)
-    waiting = () if exceeds else tuple(job for job in after.waiting if not book.jobs[job.name].spots)
+    grows = any(_grows(after, job) for job in [*after.running, *(after.jobs[job.name] for job in inside)])
+    waiting = () if exceeds or grows else tuple(job for job in after.waiting if not book.jobs[job.name].spots)
     fair = _Tier(after, waiting, entitled=False, served=tuple(inside))
     return Beside(
         held,
         Layer(_worth(book, inside), *entitled.best(), entitled.less_harm(held, inside)),
         Layer(fair.within_shares(rest), *fair.best(), fair.less_harm(held, rest)),
     )
+
+
+def _grows(book: Book, job: Worker) -> bool:
+    """Whether a job that runs, or is served, may have more tasks inside its guarantees."""
+    inside = all(book.used[name] + job.unit <= book.guaranteed[name] for name in book.path(job.queue))
+    return inside and len(job.spots) < job.most
 
 
 def _worth(book: Book, jobs: Sequence[Worker]) -> Counter[int]:
@@ -142,7 +149,11 @@ class _Tier:
         for size in range(1, len(self.waiting) + 1):
             for takers in combinations(self.waiting, size):
                 worth = _worth(self.book, takers)
-                if _is_more(worth, best) and self._is_sure(takers) and (way := next(self.ways(takers), None)) is not None:
+                if (
+                    _is_more(worth, best)
+                    and self._is_sure(takers)
+                    and (way := next(self.ways(takers), None)) is not None
+                ):
                     best, by = worth, _told(way)
         return best, by
 

@@ -3,21 +3,25 @@
 Queue `q` is the user's. Its work is blocks of tasks of one GPU each, which run or wait. All else is the same in both worlds, and
 so is what the queue is due: its guarantee, or its fair share where that is more. Nothing is gained where, once rounds rest,
 
-- `taken`: a queue that took more GPUs from others than its twin holds no more than what it is due, or what its twin holds. Small
-  and elastic jobs lawfully reach what a gang of the same GPUs can't: a guarantee is a count, and not a shape. So they may hold
-  more than their twin, and no more than is due. What is idle has no owner, and is no gain;
-- `inside`: it holds no more of what it is due than its twin. Asked of statements that are no easier to serve than the honest
-  ones: gangs for small jobs, more cores, not preemptible, other names;
-- `kept`: it gives others fewer GPUs than its twin only as far as its own are due to it;
-- `others`: no other queue has fewer GPUs inside its guarantee.
+- `taken`: a queue that took more GPUs from others than its twin holds no more than it was due in some round, or than its twin
+  holds. Small and elastic jobs lawfully reach what a gang of the same GPUs can't: a guarantee is a count, and not a shape. So they
+  may hold more than their twin, and no more than is due. What is idle belongs to nobody, and is no gain;
+- `others`: no other queue has fewer GPUs inside its guarantees.
 
-The rules divide no job (DESIGN 5, amendment 1): a gang of three gives nothing to a claim of one, or all. So a rigid gang may keep
-what it is larger by than one GPU, and where others have rigid gangs, all counts are open by as much as these are larger. Where
-the jobs of all others have one GPU each, the laws hold to the GPU.
+Statements that nothing serves which would not serve the honest one (gangs for small jobs, more cores, not preemptible, other
+names) gain no more by what they keep either:
+
+- `inside`: the queue holds no more of what it is due than its twin;
+- `kept`: if it gave others less than its twin, it holds no more than it is due, or than its twin holds.
+
+The rules divide no job (DESIGN 5, amendment 1): a gang of three leaves for a claim of one as a whole, or not at all. So where the
+user has such gangs, in one world or the other, what it keeps and what others have is open by as much as these are larger than one
+GPU; and where others have them, all counts are. Where the jobs of all others have one GPU each, nothing else is open.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -124,16 +128,19 @@ class _Draft:
         yield from self._queues(queues, sum(sizes))
         yield from self._jobs([name for name in queues if name in "rs"], CORES * len(sizes) // sum(sizes))
 
-    def _queues(self, names: Sequence[str], left: int) -> Iterator[str]:
-        random = self.random
+    def _queues(self, names: Sequence[str], total: int) -> Iterator[str]:
+        """Guarantees add up to no more than there is, and below a queue to no more than its own."""
+        random, left, below = self.random, total, 0
         for name in names:
-            below = name in "qr" and "x" in names
-            said = random.choice((None, 0, random.randint(0, left), random.randint(0, left)))
-            if name == USER and self.firm:
-                said = random.randint(min(1, left), left)
-            left -= 0 if below else said or 0
+            inside = name in "qr" and "x" in names
+            most = below if inside else left
+            said = random.choice((None, 0, random.randint(0, most), random.randint(0, most)))
+            if self.firm and name in ("x", USER):
+                said = random.randint(min(1, most), most)
+            below, left = (below - (said or 0), left) if inside else (below, left - (said or 0))
+            below = said or 0 if name == "x" else below
             weight = random.choice(("", "", "", " weight=2"))
-            yield f"queue {name}{' in x' if below else ''} {'-' if said is None else said}{weight}"
+            yield f"queue {name}{' in x' if inside else ''} {'-' if said is None else said}{weight}"
 
     def _jobs(self, others: Sequence[str], cores: int) -> Iterator[str]:
         random, ages = self.random, self.random.sample(range(10, 600), 12)
@@ -222,22 +229,25 @@ class Pair:
 
     @cached_property
     def due(self) -> int:
-        """What the rules give the queue at most: its guarantee, or its fair share by the reading that is best for it."""
-        book = Book.of(*self.twins.honest)
-        shares = (min(max(fair[name], book.guaranteed[name]) for name in book.path(USER)) for fair in book.divisions)
-        return max(shares)
+        """What the rules give the queue at most in any round: its guarantee, or its fair share by the reading best for it."""
+        books = [(USER, Book.of(*self.twins.honest)), (self.user, self.gaming.book)]
+        books += [(self.user, held.book) for held in self.gaming.rounds]
+        return max(
+            min(max(fair[name], book.guaranteed[name]) for name in book.path(user))
+            for user, book in books
+            for fair in book.divisions
+        )
 
     @cached_property
     def open(self) -> int:
         """By how much counts are open, since jobs of others can't be divided."""
-        jobs = Book.of(*self.twins.honest).jobs.values()
-        return max((job.unit * job.least for job in jobs if job.queue != USER), default=GPU) - GPU
+        return _largest(self.twins.honest, lambda queue: queue != USER) - GPU
 
     @cached_property
     def own(self) -> int:
-        """The same of the user's own jobs, as the gaming twin states them."""
-        jobs = Book.of(*self.twins.gaming).jobs.values()
-        return max(job.unit * job.least for job in jobs if job.queue == self.user) - GPU
+        """By how much they are, since the user's own can't, by the one statement or the other."""
+        mine = _largest(self.twins.honest, lambda queue: queue == USER)
+        return max(mine, _largest(self.twins.gaming, lambda queue: queue == self.user)) - GPU
 
     def gains(self) -> dict[str, int]:
         """By law, how much is gained, where it is more than nothing."""
@@ -246,21 +256,21 @@ class Pair:
         found = {"others": self._lost_by_others() - self.own - self.open}
         if taken > twin_taken:
             found["taken"] = beyond - self.open
-        if given < twin_given:
-            found["kept"] = beyond - self.own - self.open
         if self.kind in NO_EASIER:
-            found["inside"] = min(mine, self.due) - min(theirs, self.due) - self.open
+            keeps = given < twin_given
+            found["inside"] = min(mine, self.due) - min(theirs, self.due) - self.open - keeps * self.own
+            found["kept"] = beyond - self.open - self.own if keeps else 0
         return {law: milli for law, milli in found.items() if milli > 0}
 
     def _got(self, course: Course) -> tuple[int, int, int]:
         """What the queue holds at rest, what others gave up for it, and what it gave up for others."""
-        user, queues = USER if course is self.honest else self.user, {}
+        user = USER if course is self.honest else self.user
         queues = {name: job.queue for name, job in course.book.jobs.items()}
         taken = given = 0
         for held in course.rounds:
             for step in held.evictions:
-                milli, giver, taker = sum(part.milli for part in held.parts(step)), queues[str(step.job)], ""
-                taker = queues[str(step.beneficiary)]
+                milli = sum(part.milli for part in held.parts(step))
+                giver, taker = queues[str(step.job)], queues[str(step.beneficiary)]
                 taken += milli if giver != taker == user else 0
                 given += milli if taker != giver == user else 0
         return course.book.used[user], taken, given
@@ -282,3 +292,22 @@ class Pair:
             yield f"{about}: {held:g} GPUs at rest of {self.due / GPU:g} due, {taken:g} taken, {given:g} given"
             yield text_of(course.world, settings=course is self.honest)
             yield from course_lines(course)
+
+
+def _largest(world: World, of: Callable[[str], bool]) -> int:
+    """The most that a job of some queues needs to run at all."""
+    return max((job.need for job in Book.of(*world).jobs.values() if of(job.queue)), default=GPU)
+
+
+def twin_lines(kind: str, numbers: Sequence[int], decide: Decide, show: int) -> Iterator[str]:
+    """How often each law is broken by twins of a kind, and some of those that do."""
+    count, shown = Counter[str](), 0
+    for number in numbers:
+        pair = Pair.of(kind, number, decide)
+        gains = pair.gains()
+        count.update(gains.keys())
+        if gains and shown < show:
+            shown += 1
+            yield f"# {kind} {number}: " + ", ".join(f"{law} {milli / GPU:g}" for law, milli in sorted(gains.items()))
+            yield from pair.lines()
+    yield f"{len(numbers)} twins, {kind}: {', '.join(f'{law} {n}' for law, n in sorted(count.items())) or 'nothing gained'}"

@@ -12,7 +12,7 @@ from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate, EarliestStart
-from solver.plan.plan import Waits
+from solver.plan.plan import Grow, Waits
 from solver.plan.reasons import HeldReason
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, Reservations, SchedulingPolicy, policy_of
@@ -20,7 +20,8 @@ from solver.round.solve import solve
 from solver.simulation.replay import Replay
 from solver.simulation.trace import ReplayedRound, TraceJob
 from tests.drawn import worlds
-from tests.solver.worlds import job, node, policies, snapshots
+from tests.solver.laws.worlds import MINUTE_MS, world_of
+from tests.solver.worlds import HOUR_MS, job, node, policies, snapshots
 
 HOUR = 3_600_000
 FAR = Instant(1_000 * HOUR)
@@ -158,3 +159,22 @@ def test_forecasts_of_a_world_that_stands_still_stay_the_same() -> None:
         == told[2]
         == {"w1": EarliestStart(Instant(5 * HOUR)), "w2": EarliestStart(Instant(8 * HOUR))}
     )
+
+
+def test_what_a_gang_grows_by_inside_its_guarantee_is_counted_once() -> None:
+    world = world_of(
+        "nodes n1=4; queue a 3; queue b 0; run e a 1-3x1@n1 for 9m cpu=20; wait w0 b 3 for 8m; wait w1 b 4 for 7m cpu=80"
+    )
+    hour, scheduling = Duration(HOUR_MS), world.policy.scheduling
+
+    def limited(job: Job) -> Job:
+        spec = msgspec.structs.replace(job.spec, time_limit=hour)
+        return msgspec.structs.replace(job, spec=spec, time_limit=hour if job.placement else None)
+
+    snapshot = snapshot_of(world.snapshot.time, world.snapshot.nodes, map(limited, world.snapshot.jobs))
+    asking = msgspec.structs.replace(scheduling, estimated_jobs=10)
+    plan = solve(snapshot, policy_of(world.policy.queues, world.policy.priority_classes, asking), None)
+    assert [type(step) for step in plan.steps] == [Grow]
+    estimates = {verdict.job: verdict.estimate for verdict in plan.verdicts if isinstance(verdict, Waits)}
+    # Once the gang of three has ended, and then the job of three, all cores are free.
+    assert estimates[JobName("w1")] == EarliestStart(Instant(2 * HOUR_MS - 9 * MINUTE_MS))
