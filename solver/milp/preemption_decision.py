@@ -115,7 +115,7 @@ class PreemptionDecision:
             making.firm_used(),
             len(making.gone),
             families,
-            making.moving.candidates(self._gpu_types(), making.attempts.room, making.gone),
+            making.moving.candidates(self._gpu_types(), making.attempts.soon, making.gone),
             0 if self.grows else making.moving.moves_left(len(making.gone)),
             grows=self.grows,
             is_large=len(making.attempts.soon.nodes) > EXACT_NODES_MAX,

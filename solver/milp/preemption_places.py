@@ -86,12 +86,16 @@ class Opening(NamedTuple):
 
 
 class FractionedGpu(NamedTuple):
-    """A GPU in fractions: what is free of it, for which trust domain, what holders have, and the column of its becoming whole."""
+    """A GPU in fractions: what is free of it, for which trust domain, what holders have, and the column of its becoming whole.
+
+    `moving`: what it gets back by columns of jobs that move.
+    """
 
     node: int
     free_milli: int
     domain: TrustDomain | None
-    shares: tuple[tuple[int, int], ...]
+    shares: Sequence[tuple[int, int]]
+    moving: Sequence[tuple[int, int]]
     whole: int
 
 
@@ -240,16 +244,13 @@ class PreemptionPlaces:
     def _columns_of_divided(self) -> None:
         """GPUs in fractions: of each what its holders have, and whether it becomes whole."""
         held = self.program.attempts.evictable.allocations
-        shares = defaultdict[DeviceId, list[tuple[int, int]]](list)
-        for number in self.program.leaving:
-            for task in held.holders[number].job.placement:
-                if task.share is not None:
-                    shares[task.devices[0]].append((number, int(task.share)))
+        shares = _shares((number, held.holders[number].job) for number in self.program.leaving)
+        moving = _shares((column, self.program.movers[place].job) for place, column in self.program.moving.items())
         for node, gpus in self.room.shared.items():
             for gpu in gpus if self.room.open_nodes[node] else ():
                 if gpu.healthy and gpu.free_milli >= 0:
-                    of_it, whole = tuple(shares.get(gpu.device, ())), self.program.builder.column(1)
-                    self.divided[gpu.device] = FractionedGpu(node, gpu.free_milli, gpu.domain, of_it, whole)
+                    of_it, whole = (shares[gpu.device], moving[gpu.device]), self.program.builder.column(1)
+                    self.divided[gpu.device] = FractionedGpu(node, gpu.free_milli, gpu.domain, *of_it, whole)
 
     def _columns_of_slots(self, wanted: Mapping[TaskKind, Mapping[int, float]]) -> None:
         most = defaultdict[SlotKind, float](float)
@@ -273,7 +274,7 @@ class PreemptionPlaces:
         for device, gpu in self.divided.items():
             if gpu.node == node and gpu.domain == domain:
                 self.parts[slot][device] = builder.column(min(most, each))
-        free = int(self.room.free_gpus[node]) + self._gpus_gained(node)
+        free = int(self.room.free_gpus[node]) + (0 if slot.still else self._gpus_gained(node))
         opened = self.opened[Opening(node, domain, slot.mask, slot.still)]
         wanted = ceil(most / each)
         while len(opened) < min(free, wanted):
@@ -342,11 +343,11 @@ class PreemptionPlaces:
             inside = [slot for slot in slots if not (self.masks[slot.mask] & ~mask).any()]
             for against in views:
                 seeing = [slot for slot in inside if not against or slot.against == against]
-                self._rows(seeing, mask, seen(self.room, against), self._moved)
+                self._rows(seeing, mask, seen(self.room, against), now=False)
         # What starts or goes on now waits for nobody.
-        self._rows([slot for slot in slots if slot.still], nobody, self.room, {})
+        self._rows([slot for slot in slots if slot.still], nobody, self.room, now=True)
         if self.room.reserved:
-            self._rows([slot for slot in slots if slot.moves], nobody, seen(self.room, self.room.reserved), {})
+            self._rows([slot for slot in slots if slot.moves], nobody, seen(self.room, self.room.reserved), now=True)
         self._rows_beyond_share(slots)
         for opening, opened in self.opened.items():
             for place, column in enumerate(opened):
@@ -364,22 +365,19 @@ class PreemptionPlaces:
         }
         self.program.builder.at_most({**tasks, column: -float(MILLI_PER_GPU)}, 0.0)
 
-    def _rows(
-        self,
-        slots: Sequence[SlotKind],
-        mask: Mask,
-        room: FreeCapacity,
-        moved: Mapping[int, Sequence[NodeReleases]],
-    ) -> None:
-        """The tasks of these slots fit in what is free, and what these holders and movers give back."""
+    def _rows(self, slots: Sequence[SlotKind], mask: Mask, room: FreeCapacity, *, now: bool) -> None:
+        """The tasks of these slots fit in what is free and, unless they start `now`, what these holders and movers give back."""
         leaving, here = self.program.leaving, defaultdict[int, list[SlotKind]](list)
+        moved = {} if now else self._moved
+        wholes = self._wholes(mask, now=now)
         for slot in slots:
             for node in {node for node, _ in self.by_node(slot)}:
                 here[node].append(slot)
         for node, there in here.items():
             released = (release for release in self._released[node] if mask[release.who])
             back = [*(release._replace(who=leaving[release.who]) for release in released), *moved.get(node, ())]
-            self._row_of_gpus(node, there, mask, int(room.free_gpus[node]), back)
+            whole = [column for device, column in wholes.items() if self.divided[device].node == node]
+            self._row_of_gpus(node, there, int(room.free_gpus[node]), back, whole)
             on_node = [(slot.shape, column) for slot in there for column in self._on_node(slot, node)]
             cpu = {column: float(shape.cpu) for shape, column in on_node if shape.cpu}
             self._row(cpu, [(release.who, release.cpu) for release in back], float(room.free_cpu[node]))
@@ -387,11 +385,24 @@ class PreemptionPlaces:
             self._row(memory, [(release.who, release.memory) for release in back], float(room.free_memory[node]))
         for device, gpu in self.divided.items():
             on_it = {self.parts[slot][device]: float(slot.shape.cost) for slot in slots if device in self.parts[slot]}
-            if mask.all():
-                on_it[gpu.whole] = float(MILLI_PER_GPU)
-            self._row(
-                on_it, [(leaving[number], milli) for number, milli in gpu.shares if mask[number]], float(gpu.free_milli)
-            )
+            if device in wholes and (mask.all() or wholes[device] != gpu.whole):
+                on_it[wholes[device]] = float(MILLI_PER_GPU)
+            given_back = [(leaving[number], milli) for number, milli in gpu.shares if mask[number]]
+            self._row(on_it, [*given_back, *(() if now else gpu.moving)], float(gpu.free_milli))
+
+    def _wholes(self, mask: Mask, *, now: bool) -> dict[DeviceId, int]:
+        """The GPUs in fractions that become whole for those for whom these holders may leave, with the columns that say so."""
+        found, builder = dict[DeviceId, int](), self.program.builder
+        for device, gpu in self.divided.items():
+            if now or not (gpu.shares or gpu.moving):
+                continue
+            if all(mask[number] for number, _ in gpu.shares):
+                found[device] = gpu.whole
+            elif gpu.moving:
+                # Who may not leave for them may move.
+                found[device] = builder.column(1)
+                builder.at_most({found[device]: 1.0, gpu.whole: -1.0}, 0.0)
+        return found
 
     def _rows_beyond_share(self, slots: Iterable[SlotKind]) -> None:
         """What tasks ask for beyond what their GPUs carry is free, or leaves with GPUs."""
@@ -425,7 +436,12 @@ class PreemptionPlaces:
         yield from (column for device, column in self.parts[slot].items() if self.divided[device].node == node)
 
     def _row_of_gpus(
-        self, node: int, slots: Sequence[SlotKind], mask: Mask, free: int, back: Sequence[NodeReleases]
+        self,
+        node: int,
+        slots: Sequence[SlotKind],
+        free: int,
+        back: Sequence[NodeReleases],
+        wholes: Sequence[int],
     ) -> None:
         asked, pool = dict[int, float](), self.room.nodes[node].pool
         for slot in slots:
@@ -435,12 +451,7 @@ class PreemptionPlaces:
                     asked |= dict.fromkeys(self.opened[Opening(node, domain, slot.mask, slot.still)], 1.0)
             elif slot.shape.gpus and node in self.on[slot]:
                 asked[self.on[slot][node]] = float(slot.shape.gpus)
-        wholes = {
-            gpu.whole: -1.0
-            for gpu in self.divided.values()
-            if gpu.node == node and all(mask[number] for number, _ in gpu.shares)
-        }
-        self._row(asked, [(release.who, release.gpus) for release in back], float(free), wholes)
+        self._row(asked, [(release.who, release.gpus) for release in back], float(free), dict.fromkeys(wholes, -1.0))
 
     def _row(
         self,
@@ -463,3 +474,13 @@ class PreemptionPlaces:
             builder.at_most({**terms, some: most - free}, most)
         else:
             builder.at_most(terms, free)
+
+
+def _shares(jobs: Iterable[tuple[int, Job]]) -> defaultdict[DeviceId, list[tuple[int, int]]]:
+    """By GPU, who has how much of it, of jobs with their numbers."""
+    found = defaultdict[DeviceId, list[tuple[int, int]]](list)
+    for who, job in jobs:
+        for task in job.placement:
+            if task.share is not None:
+                found[task.devices[0]].append((who, int(task.share)))
+    return found
