@@ -20,11 +20,15 @@ from solver.policy.tree import QueueTree
 
 
 class PoolLimit(NamedTuple):
-    """The pools that a job may be on; None: any. `off_gpus`: not on nodes with GPUs. `gpu_memory`: what each GPU has at least."""
+    """The pools that a job may be on; None: any. `off_gpus`: not on nodes with GPUs.
+
+    `gpu_memory`: what each GPU has at least; `labels`: all of which the node has.
+    """
 
     pools: frozenset[str] | None
     off_gpus: bool
     gpu_memory: Memory | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -34,11 +38,14 @@ class PoolLimit(NamedTuple):
             words.append(f"pools {', '.join(sorted(self.pools))}" if self.pools else "no pool")
         words += ["nodes without GPUs"] if self.off_gpus else []
         words += [f"GPUs of at least {self.gpu_memory}"] if self.gpu_memory is not None else []
+        words += [f"nodes with {', '.join(self.labels)}"] if self.labels else []
         return ", ".join(words) or "any"
 
     def allows(self, node: Node) -> bool:
         """Whether the job may be there."""
         if self.gpu_memory is not None and not (node.gpus and all(gpu.memory >= self.gpu_memory for gpu in node.gpus)):
+            return False
+        if not set(self.labels).issubset(node.labels):
             return False
         return (self.pools is None or node.pool in self.pools) and not (self.off_gpus and node.gpus)
 
@@ -59,14 +66,14 @@ def pool_limit(job: Job, policy: Policy, tree: QueueTree) -> PoolLimit:
 
 
 def with_pool_limits(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """The snapshot in which every job is limited to the nodes that the policy opens to it, and that have the GPUs it asks for."""
-    if not _says_anything(policy) and not any(map(_asks_memory, snapshot.jobs)):
+    """The snapshot in which every job is limited to the nodes that the policy opens to it, and that are as it asks for."""
+    if not _says_anything(policy) and not any(map(_asks_of_nodes, snapshot.jobs)):
         return snapshot
     tree, sets = QueueTree.of(policy), {known.name: known for known in snapshot.node_sets}
     more, jobs = dict[str, NodeSet](), list[Job]()
     for job in snapshot.jobs:
         limit = pool_limit(job, policy, tree)
-        if limit == NO_LIMIT and not _asks_memory(job):
+        if limit == NO_LIMIT and not _asks_of_nodes(job):
             jobs.append(job)
             continue
         groups = tuple(_limited(group, limit, snapshot.nodes, sets, more) for group in job.spec.task_groups)
@@ -83,15 +90,17 @@ def _says_anything(policy: Policy) -> bool:
     )
 
 
-def _asks_memory(job: Job) -> bool:
-    return any(group.shape.min_gpu_memory is not None for group in job.spec.task_groups)
+def _asks_of_nodes(job: Job) -> bool:
+    shapes = (group.shape for group in job.spec.task_groups)
+    return any(shape.min_gpu_memory is not None or shape.node_labels for shape in shapes)
 
 
 def _limited(
     group: TaskGroup, limit: PoolLimit, nodes: Iterable[Node], sets: dict[str, NodeSet], more: dict[str, NodeSet]
 ) -> TaskGroup:
     """The group on the nodes of its own set that the limit allows; `more`: sets that are made for that."""
-    limit = limit._replace(gpu_memory=group.shape.min_gpu_memory)
+    labels = tuple(sorted(set(group.shape.node_labels)))
+    limit = limit._replace(gpu_memory=group.shape.min_gpu_memory, labels=labels)
     if limit == NO_LIMIT:
         return group
     name = f"{group.nodes}, {limit.name}" if group.nodes else limit.name
