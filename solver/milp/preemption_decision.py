@@ -35,6 +35,7 @@ from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
+from solver.queueing.strict_queues import Lines
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Shares
 from solver.quota.host_shares import tasks_with_shapes
@@ -69,7 +70,7 @@ def can_serve(candidate: StartCandidate) -> bool:
     keeps_near = any(spec.bundle_of(group) or group.topology.spread for group in spec.task_groups)
     has_instances = any(isinstance(shape, MigShape) for option in candidate.options for shape in option.shapes)
     asks_gpus = any(sum(option.charge.values()) for option in candidate.options)
-    return asks_gpus and not (candidate.strict or spec.topology.spread or keeps_near or has_instances)
+    return asks_gpus and not (spec.topology.spread or keeps_near or has_instances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,25 @@ class MovingJob:
 
     mover: ConsolidationCandidate
     hosts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class _Stretches:
+    """In strict queues those are alike that stand together in line."""
+
+    lines: Lines
+    _last: dict[QueueName, tuple[object, JobName, JobName]] = field(default_factory=dict)
+
+    def first(self, candidate: StartCandidate, key: object) -> JobName | None:
+        """The first of those with whom one stands together; None: its queue is not strict. Asked of all of a queue in their order."""
+        if not candidate.strict:
+            return None
+        name, queue = candidate.job.name, candidate.job.spec.queue
+        known, first, before = self._last.get(queue, (None, name, name))
+        if known != key or self.lines.ahead(candidate) != before:
+            first = name
+        self._last[queue] = key, first, name
+        return first
 
 
 @dataclass(slots=True)
@@ -152,7 +172,7 @@ class PreemptionDecision:
         values = order.given_back(solution.values)
         leaving = {number for number, column in self.program.leaving.items() if values[column] > 0.5}
         jobs, moving = self._realised(values)
-        for exact in self._ways_to_place():
+        for exact in self._ways_to_place(jobs):
             realisation = Realisation(
                 self.making,
                 self.tier,
@@ -168,11 +188,15 @@ class PreemptionDecision:
                 return True
         return False
 
-    def _ways_to_place(self) -> tuple[bool, ...]:
-        """Whether on the program's very nodes: first where it knows each node's worth, never where GPUs may be partitioned anew."""
+    def _ways_to_place(self, jobs: Iterable[ServedJob]) -> tuple[bool, ...]:
+        """Whether on the program's very nodes: first where it knows each node's worth, never where GPUs may be partitioned anew.
+
+        In strict queues those that come first have what is free now.
+        """
         if any(self.making.attempts.soon.partitions.gpus.values()):
             return (False,)
-        return (True, False) if self.places.is_exact else (False, True)
+        in_line = any(job.candidate.strict for job in jobs)
+        return (True, False) if self.places.is_exact and not in_line else (False, True)
 
     def _credits(self, values: Floats) -> dict[int, dict[int, float]]:
         """By holder, and by family, what leaves for it."""
@@ -187,7 +211,7 @@ class PreemptionDecision:
         return frozenset(kind for known in self.candidates for option in known.options for kind in option.charge)
 
     def _classes(self) -> Iterator[PreemptorClass]:
-        alike = defaultdict[object, list[StartCandidate]](list)
+        alike, stretches = defaultdict[object, list[StartCandidate]](list), _Stretches(self.making.attempts.lines)
         for candidate in self.candidates:
             if candidate.inside_only and self.tier == "fair":
                 continue
@@ -200,7 +224,7 @@ class PreemptionDecision:
                 evictable.likeness(preemptor),
                 candidate.against,
             )
-            alike[key].append(candidate)
+            alike[key, stretches.first(candidate, key)].append(candidate)
         for members in alike.values():
             preemptor = self.making.preemptor(members[0], self.tier)
             known = self.making.policy.priority_class(members[0].job)

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from solver.milp.builder import ProgramBuilder
+from solver.milp.lines import LineRows, WayInLine
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
@@ -91,6 +92,16 @@ class PreemptorClass:
         """The first of them in order."""
         return self.members[0]
 
+    @property
+    def queue(self) -> QueueName:
+        """The one in which they wait."""
+        return self.first.job.spec.queue
+
+    @property
+    def strict(self) -> bool:
+        """No job of their queue may pass them, nor they one ahead of them: they stand together in its line."""
+        return self.first.strict
+
 
 class ServedColumn(NamedTuple):
     """What a column counts: jobs of a class that are served with an option in a manner."""
@@ -103,7 +114,7 @@ class ServedColumn(NamedTuple):
     @property
     def queue(self) -> QueueName:
         """The queue that is charged."""
-        return self.job_class.first.job.spec.queue
+        return self.job_class.queue
 
     @property
     def gpus(self) -> float:
@@ -145,9 +156,14 @@ class PreemptionProgram:
 
     def state(self, classes: Sequence[PreemptorClass], families_of: Mapping[int, Sequence[int]]) -> None:
         """Write all columns, and the rows about shares and limits. `families_of`: of each class, by its place, its families."""
+        concerned = frozenset(member.job.name for known in classes for member in known.members)
+        ways = list[WayInLine]()
         for place, known in enumerate(classes):
-            columns = list(self._columns_of(known, families_of[place]))
+            open_ways = [o for o in known.first.options if not self.attempts.lines.blocker(known.first, o, concerned)]
+            columns = list(self._columns_of(known, open_ways, families_of[place]))
             self.builder.at_most(dict.fromkeys(columns, 1.0), len(known.members))
+            ways += [WayInLine(place, self.served[column].option, column) for column in columns]
+        LineRows(self.builder, classes, ways).state()
         self._columns_that_leave()
         self._columns_that_move()
         self._rows_of_credit()
@@ -160,8 +176,8 @@ class PreemptionProgram:
         if self.tier == "fair":
             self._rows_of_givers()
 
-    def _columns_of(self, known: PreemptorClass, families: Iterable[int]) -> Iterator[int]:
-        for option in known.first.options:
+    def _columns_of(self, known: PreemptorClass, options: Iterable[Option], families: Iterable[int]) -> Iterator[int]:
+        for option in options:
             if sum(option.charge.values()):
                 for number in families:
                     manner = self.families[number].manner
@@ -600,7 +616,8 @@ class PreemptionProgram:
     def _entitled_lost(self, layer: SubLayer) -> dict[int, float]:
         """GPUs inside their own queue's share that leave, where waiting work of the same value or less is served in this layer.
 
-        It would only take their place. Tasks beyond a job's minima yield to jobs of the same value.
+        It would only take their place. Tasks beyond a job's minima yield to jobs of the same value, and jobs to those that have
+        their turn.
         """
         least = dict[QueueName, int]()
         for served in self.served.values():
@@ -614,6 +631,7 @@ class PreemptionProgram:
             if (queue := held.holders[number].job.spec.queue) in least
             and held.holders[number].base_priority >= least[queue] + (held.base[number] != number)
             and self._inside(number)
+            and not any(family.means[number] == TURN for family in self.families)
         }
 
     def _least(self, name: str, terms: Mapping[int, float]) -> None:
