@@ -23,13 +23,16 @@ class ClassInLine(Protocol):
     """Jobs that are alike; those of a strict queue stand together in its line."""
 
     @property
-    def queue(self) -> QueueName: ...
+    def queue(self) -> QueueName:
+        """The one in which they wait."""
 
     @property
-    def strict(self) -> bool: ...
+    def strict(self) -> bool:
+        """Whether it is strict."""
 
     @property
-    def members(self) -> tuple[StartCandidate, ...]: ...
+    def members(self) -> tuple[StartCandidate, ...]:
+        """In their order."""
 
 
 class WayInLine(NamedTuple):

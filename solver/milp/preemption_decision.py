@@ -39,6 +39,7 @@ from solver.queueing.strict_queues import Lines
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Shares
 from solver.quota.host_shares import tasks_with_shapes
+from solver.quota.lending import Weights
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
 from solver.quota.vacated import Tier
@@ -60,8 +61,9 @@ def can_state(making: Preemptor) -> bool:
 
 
 def in_program(room: FreeCapacity, shares: Shares) -> bool:
-    """The same, by what there is and who keeps back what."""
-    return sum(len(node.gpus) for node in room.nodes) <= PROGRAM_GPUS_MAX and not shares.lending.kept
+    """The same, by what there is, and whether no more is lent than may be."""
+    is_small = sum(len(node.gpus) for node in room.nodes) <= PROGRAM_GPUS_MAX
+    return is_small and not Weights.of(shares.tree, shares.lending, shares.used).exceeded
 
 
 def can_serve(candidate: StartCandidate) -> bool:
@@ -98,7 +100,7 @@ class _Stretches:
     _last: dict[QueueName, tuple[object, JobName, JobName]] = field(default_factory=dict)
 
     def first(self, candidate: StartCandidate, key: object) -> JobName | None:
-        """The first of those with whom one stands together; None: its queue is not strict. Asked of all of a queue in their order."""
+        """The first of those with whom one stands together; None: its queue is not strict. Asked of all in their order."""
         if not candidate.strict:
             return None
         name, queue = candidate.job.name, candidate.job.spec.queue

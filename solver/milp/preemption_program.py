@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from solver.milp.builder import ProgramBuilder
+from solver.milp.lending import ChargedColumn, LendingRows
 from solver.milp.lines import LineRows, WayInLine
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
@@ -171,6 +172,7 @@ class PreemptionProgram:
         self._rows_ahead()
         self._rows_of_firm()
         self._rows_of_max()
+        self._rows_of_lending()
         self._rows_of_users()
         self._rows_per_round()
         if self.tier == "fair":
@@ -511,6 +513,18 @@ class PreemptionProgram:
                 self.builder.at_most({**terms, some: most - left}, most)
             else:
                 self.builder.at_most(terms, left)
+
+    def _rows_of_lending(self) -> None:
+        """No more is lent than may be, once others have left."""
+        headroom, holders = self.attempts.headroom, self.attempts.evictable.allocations.holders
+        served = (ChargedColumn(known.queue, known.option.charge, column) for column, known in self.served.items())
+        left = (
+            ChargedColumn(
+                holders[number].job.spec.queue, {kind: -milli for kind, milli in holders[number].charge.items()}, column
+            )
+            for number, column in self.leaving.items()
+        )
+        LendingRows(self.builder, headroom.shares, headroom.taken).state((*served, *left))
 
     def _rows_of_users(self) -> None:
         users, terms = self.attempts.users, defaultdict[CapLine, dict[int, float]](dict)
