@@ -18,7 +18,6 @@ from tests.solver.laws.loop import Decide
 NOT_YET: tuple[tuple[str, int, int, int, int, int, int], ...] = (
     ("entitled-waits", 0, 0, 0, 1, 0, 3),
     ("fewer-entitled", 0, 0, 0, 2, 0, 4),
-    ("growth-waits", 0, 0, 0, 1, 0, 0),
     ("needless", 5, 20, 3, 2, 2, 1),
     ("not-least-harm", 0, 4, 1, 8, 0, 0),
     ("unlawful", 0, 0, 0, 0, 0, 1),
