@@ -12,7 +12,8 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.milp.canonical_order import CanonicalOrder
 from solver.milp.optimiser import Effort, Optimiser
-from solver.milp.preemption_places import EXACT_NODES_MAX, PreemptionPlaces, SlotKind, TaskKind
+from solver.milp.preemption_flows import PlacedJobs, SlotKind, TaskKind, is_kept_near_or_apart
+from solver.milp.preemption_places import EXACT_NODES_MAX, PreemptionPlaces
 from solver.milp.preemption_program import (
     UNLAWFUL,
     Manner,
@@ -68,11 +69,9 @@ def in_program(room: FreeCapacity, shares: Shares) -> bool:
 
 def can_serve(candidate: StartCandidate) -> bool:
     """Whether the program knows all that a job asks for."""
-    spec = candidate.job.spec
-    keeps_near = any(spec.bundle_of(group) or group.topology.spread for group in spec.task_groups)
     has_instances = any(isinstance(shape, MigShape) for option in candidate.options for shape in option.shapes)
     asks_gpus = any(sum(option.charge.values()) for option in candidate.options)
-    return asks_gpus and not (spec.topology.spread or keeps_near or has_instances)
+    return asks_gpus and not has_instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +277,14 @@ class PreemptionDecision:
         """Who is served, and who moves, each with its nodes."""
         nodes = self._nodes(values)
 
-        def hosts(kinds: Iterable[TaskKind], tasks: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-            found = []
-            for kind, count in zip(kinds, tasks, strict=True):
-                found.append(tuple(nodes[kind][:count]))
-                del nodes[kind][:count]
+        def hosts(placed: PlacedJobs, spec: JobSpec) -> tuple[tuple[int, ...], ...]:
+            found = list[tuple[int, ...]]()
+            for group in range(len(spec.task_groups)):
+                mine = list[int]()
+                for kind, count in placed.kinds_of_group(group):
+                    mine += nodes[kind][:count]
+                    del nodes[kind][:count]
+                found.append(tuple(mine))
             return tuple(found)
 
         jobs, moving = list[ServedJob](), list[MovingJob]()
@@ -290,12 +292,12 @@ class PreemptionDecision:
         for column, served in self.program.served.items():
             for _ in range(round(values[column])):
                 candidate = left[id(served.job_class)].pop(0)
-                kinds = self.places.kinds_of(column, served)
-                jobs.append(ServedJob(candidate, served, hosts(kinds, least_tasks(candidate.job.spec))))
+                placed = self.places.jobs_of(column, served)
+                jobs.append(ServedJob(candidate, served, hosts(placed, candidate.job.spec)))
         for place_in, column in self.program.moving.items():
             if values[column] > 0.5:
                 mover = self.program.movers[place_in]
-                moving.append(MovingJob(mover, hosts(self.places.kinds_of_mover(place_in, column), mover.tasks)))
+                moving.append(MovingJob(mover, hosts(self.places.mover(place_in, column), mover.job.spec)))
         return jobs, moving
 
     def _nodes(self, values: Floats) -> dict[TaskKind, list[int]]:
@@ -407,7 +409,7 @@ class Realisation:
                     soon.occupy(held)
                     continue
             found = (
-                _on_hosts(view, spec, mover.option, job.hosts)
+                _on_hosts(view, spec, mover.option, job.hosts, mover.tasks)
                 if exact
                 else place(view, spec, mover.option, self.still, mover.tasks)
             )
@@ -617,8 +619,18 @@ def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shap
     return {node for node in cpu if cpu[node] > int(soon.free_cpu[node]) or memory[node] > int(soon.free_memory[node])}
 
 
-def _on_hosts(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> PlacedGang | None:
+def _on_hosts(
+    room: FreeCapacity,
+    spec: JobSpec,
+    option: Option,
+    hosts: Sequence[Sequence[int]],
+    tasks: Sequence[int] | None = None,
+) -> PlacedGang | None:
     """A gang on exactly these nodes, by task group; None where they do not take it."""
+    if is_kept_near_or_apart(spec):
+        within = np.zeros(len(room.nodes), dtype=bool)
+        within[[node for nodes in hosts for node in nodes]] = True
+        return place(room, spec, option, within, tasks)
     with room.trying():
         for number, nodes in enumerate(hosts):
             slots = room.slots(option.shapes[number], option.gpu_types[number])

@@ -7,7 +7,7 @@ leaves for those for whom it may leave: for each set of jobs there is a row abou
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
-from solver.capacity.reserved_view import NOBODY, Against, seen
+from solver.capacity.reserved_view import NOBODY, seen
+from solver.milp.preemption_flows import KeptApart, PlacedJobs, SlotKind, TaskKind
 from solver.milp.preemption_program import PreemptionProgram, ServedColumn
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import LEVELS, DeviceId, GpuType, Level
@@ -27,44 +28,6 @@ from solver.quota.dominance import HostUse
 
 EXACT_NODES_MAX = 8
 """Nodes up to which each of them keeps what a job leaves for those for whom it may leave."""
-
-
-class SlotKind(NamedTuple):
-    """What one task takes of a node. `mask`: the number of the set of jobs that may leave for it; `still`: it waits for nobody.
-
-    `exceeds`: its job asks for more CPU or memory than its GPUs carry.
-    """
-
-    shape: Shape
-    gpu_type: GpuType | None
-    against: Against
-    mask: int
-    still: bool
-    moves: bool
-    exceeds: bool = False
-
-
-class TaskKind(NamedTuple):
-    """Tasks that are placed alike. `tied_to`: the column of jobs that keep to one domain; None: they may be anywhere."""
-
-    slot: SlotKind
-    tied_to: int | None
-
-
-class _Gang(NamedTuple):
-    """Jobs that are placed: the column that counts them, the level of which each keeps to one domain, and each one's tasks."""
-
-    column: int
-    level: Level | None
-    tasks: Mapping[TaskKind, int]
-
-    @classmethod
-    def of(cls, column: int, level: Level | None, kinds: Iterable[TaskKind], counts: Iterable[int]) -> _Gang:
-        """With so many tasks of each group's kind."""
-        tasks = dict[TaskKind, int]()
-        for kind, count in zip(kinds, counts, strict=True):
-            tasks[kind] = tasks.get(kind, 0) + count
-        return cls(column, level, {kind: count for kind, count in tasks.items() if count})
 
 
 class NodeReleases(NamedTuple):
@@ -130,17 +93,16 @@ class PreemptionPlaces:
         self._number_masks()
         self._released_by_node()
         self._columns_of_divided()
-        gangs = list(self._gangs())
-        self.cell_of = self._cells(gangs)
-        wanted = defaultdict[TaskKind, dict[int, float]](dict)
-        for gang in gangs:
-            for kind, count in gang.tasks.items():
-                wanted[kind][gang.column] = float(count)
+        placed = list(self._jobs())
+        self.cell_of = self._cells(placed)
+        wanted = defaultdict[TaskKind, dict[int, float]](lambda: defaultdict(float))
+        for jobs in placed:
+            for flow in jobs.flows:
+                wanted[flow.kind][jobs.column] += float(flow.tasks)
         self._columns_of_slots(wanted)
         self._rows_of_cells(wanted)
-        for gang in gangs:
-            if gang.level:
-                self._rows_of_domains(gang, gang.level)
+        for jobs in placed:
+            self._rows_of_jobs(jobs)
         self._rows_of_nodes()
 
     @property
@@ -148,20 +110,27 @@ class PreemptionPlaces:
         """Whether each node keeps what a job leaves for those for whom it may leave."""
         return len(self.room.nodes) <= EXACT_NODES_MAX
 
-    def kinds_of(self, column: int, served: ServedColumn) -> Iterator[TaskKind]:
-        """The tasks of each of a job's groups."""
-        first, tied = served.job_class.first, column if served.level else None
-        still = served.manner == "firm"
-        exceeds = self.program.host.shares.asks_beyond(first.job.spec, served.option)
-        for shape, gpu_type in zip(served.option.shapes, served.option.gpu_types, strict=True):
-            mask = self._mask_of[served.family]
-            yield TaskKind(SlotKind(shape, gpu_type, first.against, mask, still, moves=False, exceeds=exceeds), tied)
+    def jobs_of(self, column: int, served: ServedColumn) -> PlacedJobs:
+        """What jobs that are served send to nodes."""
+        first, mask, still = served.job_class.first, self._mask_of[served.family], served.manner == "firm"
+        spec, option = first.job.spec, served.option
+        exceeds = self.program.host.shares.asks_beyond(spec, option)
 
-    def kinds_of_mover(self, place: int, column: int) -> Iterator[TaskKind]:
-        """The tasks of each group of a job that moves."""
-        option, tied = self.program.movers[place].option, column if self._level_of_mover(place) else None
-        for shape, gpu_type in zip(option.shapes, option.gpu_types, strict=True):
-            yield TaskKind(SlotKind(shape, gpu_type, NOBODY, 0, still=True, moves=True), tied)
+        def slot_of(shape: Shape, gpu_type: GpuType | None) -> SlotKind:
+            return SlotKind(shape, gpu_type, first.against, mask, still, moves=False, exceeds=exceeds)
+
+        counts = (group.least for group in spec.task_groups)
+        return PlacedJobs.of(column, served.level, spec, option, counts, slot_of)
+
+    def mover(self, place: int, column: int) -> PlacedJobs:
+        """What a job that moves sends to nodes."""
+        mover = self.program.movers[place]
+
+        def slot_of(shape: Shape, gpu_type: GpuType | None) -> SlotKind:
+            return SlotKind(shape, gpu_type, NOBODY, 0, still=True, moves=True)
+
+        level = self._level_of_mover(place)
+        return PlacedJobs.of(column, level, mover.job.spec, mover.option, mover.tasks, slot_of)
 
     def by_node(self, slot: SlotKind) -> Iterator[tuple[int, int]]:
         """The columns that count tasks of a slot, each with its node."""
@@ -190,14 +159,12 @@ class PreemptionPlaces:
         if everybody.tobytes() not in known:
             self.masks.append(everybody)
 
-    def _gangs(self) -> Iterator[_Gang]:
+    def _jobs(self) -> Iterator[PlacedJobs]:
         """What is served, and what moves."""
         for column, served in self.program.served.items():
-            counts = (group.least for group in served.job_class.first.job.spec.task_groups)
-            yield _Gang.of(column, served.level, self.kinds_of(column, served), counts)
+            yield self.jobs_of(column, served)
         for place, column in self.program.moving.items():
-            mover = self.program.movers[place]
-            yield _Gang.of(column, self._level_of_mover(place), self.kinds_of_mover(place, column), mover.tasks)
+            yield self.mover(place, column)
 
     def _level_of_mover(self, place: int) -> Level | None:
         """The level of which it stays in one domain: the one it has to, or the closest in which it is now, where that matters."""
@@ -210,9 +177,9 @@ class PreemptionPlaces:
                     return level
         return topology.required
 
-    def _cells(self, gangs: Iterable[_Gang]) -> Ints:
-        """By node its cell: the closest domain to which any gang keeps; one for all where none does."""
-        asked = {gang.level for gang in gangs}
+    def _cells(self, placed: Iterable[PlacedJobs]) -> Ints:
+        """By node its cell: the closest domain that matters to any job; one for all where none does."""
+        asked = {level for jobs in placed for level in jobs.levels}
         closest = next((level for level in LEVELS if level in asked), None)
         if closest is None:
             return np.zeros(len(self.room.nodes), dtype=np.int64)
@@ -320,20 +287,53 @@ class PreemptionPlaces:
                 tasks = {self.in_cell[kind][cell]: 1.0 for kind in kinds}
                 builder.equal({**tasks, **dict.fromkeys(columns, -1.0)}, 0.0)
 
-    def _rows_of_domains(self, gang: _Gang, level: Level) -> None:
-        """Gangs that keep to one domain of a level: how many are in which, with all of their tasks."""
-        builder, column = self.program.builder, gang.column
-        domain_of_cell = dict(zip(self.cell_of.tolist(), self.room.topology[level].of_node.tolist(), strict=True))
+    def _rows_of_jobs(self, jobs: PlacedJobs) -> None:
+        """Which of their tasks are in one domain, and how many a domain has at most."""
+        if jobs.level:
+            tasks = Counter[TaskKind]()
+            for flow in jobs.flows:
+                tasks[flow.kind] += flow.tasks
+            self._rows_of_domains(jobs.column, 1, tasks, jobs.level)
+        for flow in jobs.flows:
+            if flow.within:
+                self._rows_of_domains(jobs.column, flow.tasks // flow.together, {flow.kind: flow.together}, flow.within)
+        for apart in jobs.apart:
+            self._rows_of_spread(jobs.column, apart)
+
+    def _rows_of_domains(self, column: int, times: int, tasks: Mapping[TaskKind, int], level: Level) -> None:
+        """So many for each job keep to one domain of a level: how many are in which, with all of their tasks."""
+        builder, domain_of_cell = self.program.builder, self._domains_of_cells(level)
         gangs = dict[int, int]()
-        for kind, count in gang.tasks.items():
+        for kind, count in tasks.items():
             by_domain = defaultdict[int, list[int]](list)
-            for cell, tasks in self.in_cell[kind].items():
-                by_domain[domain_of_cell[cell]].append(tasks)
-            for domain, there in by_domain.items():
+            for cell, there in self.in_cell[kind].items() if count else ():
+                by_domain[domain_of_cell[cell]].append(there)
+            for domain, columns in by_domain.items():
                 if domain not in gangs:
-                    gangs[domain] = builder.column(builder.most(column))
-                builder.at_most({**dict.fromkeys(there, 1.0), gangs[domain]: -float(count)}, 0.0)
-        builder.equal({**dict.fromkeys(gangs.values(), 1.0), column: -1.0}, 0.0)
+                    gangs[domain] = builder.column(times * builder.most(column))
+                builder.at_most({**dict.fromkeys(columns, 1.0), gangs[domain]: -float(count)}, 0.0)
+        builder.equal({**dict.fromkeys(gangs.values(), 1.0), column: -float(times)}, 0.0)
+
+    def _rows_of_spread(self, column: int, apart: KeptApart) -> None:
+        """No domain has more of a job's tasks than it may; of nodes, which are no cells, all of a cell together."""
+        there = defaultdict[int, list[int]](list)
+        for kind in apart.kinds:
+            for cell, tasks in self.in_cell[kind].items():
+                there[cell].append(tasks)
+        if apart.level == "node":
+            most = {cell: apart.most * int((self.cell_of == cell).sum()) for cell in there}
+            domain_of_cell = {cell: cell for cell in there}
+        else:
+            domain_of_cell = self._domains_of_cells(apart.level)
+            most = dict.fromkeys(domain_of_cell.values(), apart.most)
+        by_domain = defaultdict[int, list[int]](list)
+        for cell, columns in there.items():
+            by_domain[domain_of_cell[cell]] += columns
+        for domain, columns in by_domain.items():
+            self.program.builder.at_most({**dict.fromkeys(columns, 1.0), column: -float(most[domain])}, 0.0)
+
+    def _domains_of_cells(self, level: Level) -> dict[int, int]:
+        return dict(zip(self.cell_of.tolist(), self.room.topology[level].of_node.tolist(), strict=True))
 
     def _rows_of_nodes(self) -> None:
         slots = [*dict.fromkeys((*self.on, *self.parts, *self.on_opened))]
