@@ -1,4 +1,4 @@
-"""Bundles and spreads in the program that chooses victims: on random tiny worlds no plan breaks them, and few answers find no place."""
+"""Bundles and spreads in the program that chooses victims: on random tiny worlds no plan breaks them."""
 
 from __future__ import annotations
 
