@@ -69,9 +69,7 @@ def in_program(room: FreeCapacity, shares: Shares) -> bool:
 
 def can_serve(candidate: StartCandidate) -> bool:
     """Whether the program knows all that a job asks for."""
-    has_instances = any(isinstance(shape, MigShape) for option in candidate.options for shape in option.shapes)
-    asks_gpus = any(sum(option.charge.values()) for option in candidate.options)
-    return asks_gpus and not has_instances
+    return any(sum(option.charge.values()) for option in candidate.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +239,26 @@ class PreemptionDecision:
                 # What protects lower work holds against its own queue's however long they have waited; and against growth.
                 patient = self.grows or manner == "ahead"
                 preemptor = replace(one.preemptor, overdue=False) if patient else one.preemptor
-                key = self.making.attempts.evictable.likeness(preemptor), manner
+                profiles = _profiles_of(one.first)
+                key = self.making.attempts.evictable.likeness(preemptor), manner, profiles
                 if key not in known:
                     known[key] = len(found)
-                    queue = one.first.job.spec.queue
-                    found.append(PreemptorFamily(queue, manner, preemptor, self._means(preemptor, manner)))
+                    queue, means = one.first.job.spec.queue, self._means(preemptor, manner)
+                    if profiles:
+                        means[self._without_instances(profiles, queue)] = UNLAWFUL
+                    found.append(PreemptorFamily(queue, manner, preemptor, means))
                 numbers.append(known[key])
             of_class[place_in] = tuple(numbers)
         return found, of_class
+
+    def _without_instances(self, profiles: Collection[str], queue: QueueName) -> list[int]:
+        """Holders of other queues that leave no instance of these profiles."""
+        return [
+            number
+            for number, holder in enumerate(self.making.attempts.evictable.allocations.holders)
+            if holder.job.spec.queue != queue
+            and not any(task.mig and task.mig.instance.profile in profiles for task in holder.job.placement)
+        ]
 
     def _means(self, preemptor: PreemptorJob, manner: Manner) -> Ints:
         """By holder, by which means it may be evicted."""
@@ -370,7 +380,7 @@ class Realisation:
         for where in (room, soon):
             view = seen(where, job.candidate.against)
             spec, option = job.candidate.job.spec, job.served.option
-            placed = _on_hosts(view, spec, option, job.hosts) if exact else place(view, spec, option)
+            placed = _placed_as_it_is(view, spec, option, job.hosts if exact else None, waits=where is soon)
             if placed is None:
                 continue
             held = list(self._start(job, placed).held)
@@ -609,6 +619,13 @@ class Realisation:
         return self._start(job, placed), found
 
 
+def _profiles_of(candidate: StartCandidate) -> frozenset[str]:
+    """The MIG profiles of which a job needs instances, if it needs no other GPUs."""
+    shapes = [shape for option in candidate.options for shape in option.shapes if shape.cost]
+    profiles = frozenset(shape.mig or "" for shape in shapes if isinstance(shape, MigShape))
+    return profiles if all(isinstance(shape, MigShape) for shape in shapes) else frozenset()
+
+
 def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> set[int]:
     """The nodes that would lack CPU or memory if these tasks stayed where they are."""
     cpu, memory = defaultdict[int, int](int), defaultdict[int, int](int)
@@ -617,6 +634,18 @@ def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shap
             cpu[soon.index[task.node]] += int(shape.cpu)
             memory[soon.index[task.node]] += int(shape.memory)
     return {node for node in cpu if cpu[node] > int(soon.free_cpu[node]) or memory[node] > int(soon.free_memory[node])}
+
+
+def _placed_as_it_is(
+    room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]] | None, *, waits: bool
+) -> PlacedGang | None:
+    """A gang on these nodes, None: on any; for what waits until others have left no GPU is partitioned anew."""
+    if waits and any(room.partitions.gpus.values()):
+        with room.trying() as before:
+            found = place(room, spec, option)
+            if found is None or found.pledged(before, room):
+                return None
+    return place(room, spec, option) if hosts is None else _on_hosts(room, spec, option, hosts)
 
 
 def _on_hosts(

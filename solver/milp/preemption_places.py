@@ -17,12 +17,13 @@ import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import NOBODY, seen
+from solver.milp.instance_slots import InstanceSlots, Profile
 from solver.milp.preemption_flows import KeptApart, PlacedJobs, SlotKind, TaskKind
 from solver.milp.preemption_program import PreemptionProgram, ServedColumn
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import LEVELS, DeviceId, GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.shape import Shape, SharedShape, TrustDomain
+from solver.model.shape import MigShape, Shape, SharedShape, TrustDomain
 from solver.model.workload import Job
 from solver.quota.dominance import HostUse
 
@@ -75,6 +76,7 @@ class PreemptionPlaces:
     room: FreeCapacity
     still: Mask
     cell_of: Ints = field(init=False)
+    instances: InstanceSlots = field(init=False)
     masks: list[Mask] = field(default_factory=list)
     on: dict[SlotKind, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     parts: dict[SlotKind, dict[DeviceId, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -93,6 +95,9 @@ class PreemptionPlaces:
         self._number_masks()
         self._released_by_node()
         self._columns_of_divided()
+        holders = self.program.attempts.evictable.allocations.holders
+        leaving = {number: holders[number].job for number in self.program.leaving}
+        self.instances = InstanceSlots(self.program.builder, self.room, leaving, changes=self.is_exact)
         placed = list(self._jobs())
         self.cell_of = self._cells(placed)
         wanted = defaultdict[TaskKind, dict[int, float]](lambda: defaultdict(float))
@@ -104,6 +109,7 @@ class PreemptionPlaces:
         for jobs in placed:
             self._rows_of_jobs(jobs)
         self._rows_of_nodes()
+        self.instances.state()
 
     @property
     def is_exact(self) -> bool:
@@ -260,7 +266,9 @@ class PreemptionPlaces:
         fits = [10**6]
         if shape.gpus:
             gained = 0 if slot.still else self._gpus_gained(node)
-            fits.append((int(room.free_gpus[node]) + gained) // shape.gpus)
+            fits.append((int(room.free_gpus[node]) + gained + self.instances.could_be_whole(node)) // shape.gpus)
+        if isinstance(shape, MigShape):
+            fits.append(self.instances.most(node, Profile.of(shape), still=slot.still))
         if shape.cpu:
             fits.append(max(0, int(room.free_cpu[node]) + sum(release.cpu for release in freed)) // int(shape.cpu))
         if shape.memory:
@@ -378,6 +386,7 @@ class PreemptionPlaces:
             back = [*(release._replace(who=leaving[release.who]) for release in released), *moved.get(node, ())]
             whole = [column for device, column in wholes.items() if self.divided[device].node == node]
             self._row_of_gpus(node, there, int(room.free_gpus[node]), back, whole)
+            self._rows_of_instances(node, there, mask, now=now)
             on_node = [(slot.shape, column) for slot in there for column in self._on_node(slot, node)]
             cpu = {column: float(shape.cpu) for shape, column in on_node if shape.cpu}
             self._row(cpu, [(release.who, release.cpu) for release in back], float(room.free_cpu[node]))
@@ -389,6 +398,12 @@ class PreemptionPlaces:
                 on_it[wholes[device]] = float(MILLI_PER_GPU)
             given_back = [(leaving[number], milli) for number, milli in gpu.shares if mask[number]]
             self._row(on_it, [*given_back, *(() if now else gpu.moving)], float(gpu.free_milli))
+
+    def _rows_of_instances(self, node: int, slots: Iterable[SlotKind], mask: Mask, *, now: bool) -> None:
+        tasks = [(slot.shape, self.on[slot][node]) for slot in slots if isinstance(slot.shape, MigShape)]
+        leaving = {number: column for number, column in self.program.leaving.items() if mask[number]} if tasks else {}
+        for terms, there in self.instances.rows(node, tasks, leaving, now=now):
+            self.program.builder.at_most(terms, there)
 
     def _wholes(self, mask: Mask, *, now: bool) -> dict[DeviceId, int]:
         """The GPUs in fractions that become whole for those for whom these holders may leave, with the columns that say so."""
@@ -451,6 +466,9 @@ class PreemptionPlaces:
                     asked |= dict.fromkeys(self.opened[Opening(node, domain, slot.mask, slot.still)], 1.0)
             elif slot.shape.gpus and node in self.on[slot]:
                 asked[self.on[slot][node]] = float(slot.shape.gpus)
+        changed = self.instances.gpus(node)
+        asked |= {column: factor for column, factor in changed.items() if factor > 0}
+        wholes = [*wholes, *(column for column, factor in changed.items() if factor < 0)]
         self._row(asked, [(release.who, release.gpus) for release in back], float(free), dict.fromkeys(wholes, -1.0))
 
     def _row(

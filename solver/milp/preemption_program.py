@@ -8,7 +8,7 @@ Every node has rows of its own, so what the program promises fits; docs/solver.m
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -23,7 +23,7 @@ from solver.milp.lines import LineRows, WayInLine
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.shape import Shape
+from solver.model.shape import MigShape, Shape
 from solver.model.workload import QueueName
 from solver.policy.harm import Evictions
 from solver.policy.tree import QuotaLine
@@ -154,6 +154,15 @@ class PreemptionProgram:
     credits: dict[tuple[int, int], int] = field(default_factory=dict)
     exceptions: dict[tuple[int, int], int] = field(default_factory=dict)
     groups: list[tuple[int, ...]] = field(default_factory=list)
+    _instances: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    """By the name of a MIG profile, who holds how many instances of it."""
+
+    def __post_init__(self) -> None:
+        """Count what there is of MIG instances."""
+        for number, holder in enumerate(self.attempts.evictable.allocations.holders):
+            for task in holder.job.placement:
+                if task.mig is not None:
+                    self._instances[task.mig.instance.profile][number] += 1
 
     def state(self, classes: Sequence[PreemptorClass], families_of: Mapping[int, Sequence[int]]) -> None:
         """Write all columns, and the rows about shares and limits. `families_of`: of each class, by its place, its families."""
@@ -183,7 +192,7 @@ class PreemptionProgram:
             if sum(option.charge.values()):
                 for number in families:
                     manner = self.families[number].manner
-                    if self._is_open(known, option, manner):
+                    if self._is_open(known, option, manner) and self._finds_instances(known, option, number):
                         column = self.builder.column(len(known.members))
                         self.served[column] = ServedColumn(known, option, number, manner)
                         yield column
@@ -206,6 +215,16 @@ class PreemptionProgram:
             milli <= self._left_ahead(known.first.job.spec.queue, kind, known.preemptor.base_priority)
             for kind, milli in option.charge.items()
         )
+
+    def _finds_instances(self, known: PreemptorClass, option: Option, number: int) -> bool:
+        """Whether there could be as many MIG instances as one job asks for, once all have left who may."""
+        room, lawful = self.attempts.soon, self.families[number].lawful
+        for shape, kind, group in zip(option.shapes, option.gpu_types, known.first.job.spec.task_groups, strict=True):
+            if isinstance(shape, MigShape):
+                left = sum(count for holder, count in self._instances[shape.mig or ""].items() if lawful[holder])
+                if left < group.least and left + int(room.slots(shape, kind).sum()) < group.least:
+                    return False
+        return True
 
     def _fits(self, known: PreemptorClass, option: Option, leaving: Mapping[GpuType, int]) -> bool:
         queue = known.first.job.spec.queue
