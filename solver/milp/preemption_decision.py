@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -167,7 +168,8 @@ class PreemptionDecision:
         if solution is None or solution.cut_by_clock:
             return False
         layers = zip(stated.objectives, solution.reached, strict=True)
-        self.gaps = {known.name: max(0.0, reached.bound - reached.value) for known, reached in layers}
+        bounded = self._bounded()
+        self.gaps = {k.name: max(0.0, reached.bound - reached.value) for k, reached in layers if k.name in bounded}
         values = order.given_back(solution.values)
         leaving = {number for number, column in self.program.leaving.items() if values[column] > 0.5}
         jobs, moving = self._realised(values)
@@ -186,6 +188,12 @@ class PreemptionDecision:
                 realisation.keep()
                 return True
         return False
+
+    def _bounded(self) -> frozenset[str]:
+        """The layers of which it knows how much more could be served: not of MIG instances, of which it knows some ways alone."""
+        layers = sorted({candidate.sub_layer for candidate in self.candidates})
+        asking = {candidate.sub_layer for candidate in self.candidates if _asks_for_instances(candidate)}
+        return frozenset(f"{self.tier}.{layer}" for layer in takewhile(lambda layer: layer not in asking, layers))
 
     def _ways_to_place(self, jobs: Iterable[ServedJob]) -> tuple[bool, ...]:
         """Whether on the program's very nodes: first where it knows each node's worth, never where GPUs may be partitioned anew.
@@ -617,6 +625,10 @@ class Realisation:
         in_order = tuple(sorted(victims, key=lambda known: known.harm))
         found = PreemptionResult(request, in_order, placed, tuple(self.moves.get(number, ())))
         return self._start(job, placed), found
+
+
+def _asks_for_instances(candidate: StartCandidate) -> bool:
+    return any(isinstance(shape, MigShape) for option in candidate.options for shape in option.shapes)
 
 
 def _profiles_of(candidate: StartCandidate) -> frozenset[str]:
