@@ -230,3 +230,12 @@ class FreeResources:
             usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]
             free[node] += sum(usable) * bool(self.open_nodes[node])
         return free
+
+    @property
+    def milli_left(self) -> Ints:
+        """Free milli-GPU per node: whole GPUs, and all that is left of divided ones, whoever may share them."""
+        free: Ints = self.free_gpus * MILLI_PER_GPU
+        for node, gpus in self.shared.items():
+            left = sum(gpu.free_milli for gpu in gpus if gpu.healthy and gpu.free_milli > 0)
+            free[node] += left * bool(self.open_nodes[node])
+        return free

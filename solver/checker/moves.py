@@ -15,7 +15,7 @@ from typing import Self
 from solver.checker.case import JudgedPlan
 from solver.checker.fit import strain
 from solver.model.cluster import DeviceId, GpuType, NodeName
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Evict, Moves, Nominate
 from solver.plan.violation import Violation
@@ -72,8 +72,11 @@ class _Moves:
             yield Violation("S8", job.name, f"moves for {preemptor.job} and frees nothing that it uses")
         if self._gpus(job.placement) != self._gpus(target.tasks):
             yield Violation("S4", job.name, "moves to other GPUs than it has: as many, of the same types")
-        if not taken.devices.isdisjoint(device for task in target.tasks for device in task.devices):
+        there = _milli_by_device(target.tasks)
+        if any(milli + taken.devices[device] > MILLI_PER_GPU for device, milli in there.items()):
             yield Violation("S1", job.name, f"moves to where {preemptor.job} is to be")
+        if there == _milli_by_device(job.placement):
+            yield Violation("S8", job.name, f"moves for {preemptor.job} to the very GPUs that it has")
         now, then = (strain(job, [nodes[t.node] for t in tasks]) for tasks in (job.placement, target.tasks))
         if then > now + 1e-6:
             yield Violation("S4", job.name, f"pays {then} instead of {now} per GPU for where it is once it has moved")
@@ -88,11 +91,19 @@ class _Moves:
         return {name: _Taken.by(step) for name, step in self.case.promises.items() if name in preemptors}
 
     def _waits_for(self, job: Job, target: Nominate) -> str:
-        """Nobody is interrupted before there is a place for it: nobody else holds what it goes on with."""
-        wanted = (device for task in target.tasks for device in task.devices)
-        others = (place for device in wanted for place in self._holders[device])
-        first = min((place for place in others if self.case.snapshot.jobs[place].name != job.name), default=None)
-        return "" if first is None else f"moves to where {self.case.snapshot.jobs[first].name} still is"
+        """Nobody is interrupted before there is a place for it: nobody else holds what it and others that move go on with."""
+        for device, milli in _milli_by_device(target.tasks).items():
+            others = [place for place in self._holders[device] if self.case.snapshot.jobs[place].name != job.name]
+            held = sum(_milli_by_device(self.case.snapshot.jobs[place].placement)[device] for place in set(others))
+            if others and held + max(milli, self._arriving[device]) > MILLI_PER_GPU:
+                return f"moves to where {self.case.snapshot.jobs[min(others)].name} still is"
+        return ""
+
+    @cached_property
+    def _arriving(self) -> Counter[DeviceId]:
+        """What of each GPU all that move go on with."""
+        targets = (self.case.promises[name].tasks for name in self.steps if name in self.case.promises)
+        return _milli_by_device(task for tasks in targets for task in tasks)
 
     @cached_property
     def _holders(self) -> dict[DeviceId, list[int]]:
@@ -149,10 +160,18 @@ class _Taken:
     """Where one is to be for whom others move."""
 
     nodes: frozenset[NodeName]
-    devices: frozenset[DeviceId]
+    devices: Counter[DeviceId]
+    """How much of each, in milli-GPU."""
 
     @classmethod
     def by(cls, step: Nominate) -> Self:
         """What a promise takes."""
-        devices = (device for task in step.tasks for device in task.devices)
-        return cls(frozenset(task.node for task in step.tasks), frozenset(devices))
+        return cls(frozenset(task.node for task in step.tasks), _milli_by_device(step.tasks))
+
+
+def _milli_by_device(tasks: Iterable[TaskPlacement]) -> Counter[DeviceId]:
+    """What tasks have of each GPU; of one in instances as if they had all of it."""
+    found = Counter[DeviceId]()
+    for task in tasks:
+        found.update(dict.fromkeys(task.devices, MILLI_PER_GPU if task.share is None else int(task.share)))
+    return found

@@ -22,8 +22,8 @@ from solver.milp.capacity import CapacityRows, NewlySharedGpus
 from solver.milp.cell_parts import Split
 from solver.milp.cells import CapacityCell, Cells, bare, size_of
 from solver.milp.classes import JobClass
-from solver.milp.lending import LendingRows
-from solver.milp.lines import LineRows
+from solver.milp.lending import ChargedColumn, LendingRows
+from solver.milp.lines import LineRows, WayInLine
 from solver.milp.ways import DemandColumn, FlowKind, GrowthColumn, Part, Way, by_segment
 from solver.model.cluster import GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
@@ -83,8 +83,9 @@ class Formulation:
             flows = {kind: columns for kind, columns in self.flows.items() if kind.against >= view}
             CapacityRows(self.builder, view, cells, flows, self.split.columns, self.opened).state()
         self._quota_rows()
-        self.lending.state(self.demands)
-        self.all_started = LineRows(self.builder, self.classes, self.ways).state()
+        self.lending.state(ChargedColumn(known.job_class.queue, known.charge, known.column) for known in self.demands)
+        ways = [WayInLine(way.job_class, way.option, column) for way, column in self.ways.items()]
+        self.all_started = LineRows(self.builder, self.classes, ways).state()
         self.entitled = self._columns_inside(self.shares.entitled_room, binds=True)
         self.fair = self._columns_inside(self.shares.fair_room, binds=False)
         self._layers()

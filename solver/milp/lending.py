@@ -2,17 +2,17 @@
 
 A queue that keeps back `u` weighs u + x, where x ≥ 0 and u + x ≥ what is used and kept back below it; any other weighs just
 that. The roots together weigh at most what there is of the type, or what they weigh already. A queue that uses all that it
-keeps back needs no column, nor one that can't use more.
+keeps back, whoever leaves, needs no column, nor one that can't use more. Columns are counted from what holds now.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from solver.milp.builder import ProgramBuilder, summed
-from solver.milp.ways import DemandColumn
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.workload import QueueName
 from solver.policy.tree import QuotaLine
@@ -22,22 +22,30 @@ Sum = tuple[int, list[tuple[int, float]]]
 """What a line weighs: milli-GPU in any case, and GPUs by column."""
 
 
+class ChargedColumn(NamedTuple):
+    """What a queue is charged more for each of a column; less than nothing where it says who leaves."""
+
+    queue: QueueName
+    charge: Charge
+    column: int
+
+
 @dataclass(slots=True)
 class LendingRows:
-    """`columns`: x of each line that has one."""
+    """`taken`: what a round has given already. `columns`: x of each line that has one."""
 
     builder: ProgramBuilder
     shares: Shares
+    taken: Mapping[QuotaLine, int] = field(default_factory=dict)
     columns: dict[QuotaLine, int] = field(default_factory=dict)
-    _started: dict[QuotaLine, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
+    _charged: dict[QuotaLine, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
 
-    def state(self, demands: Iterable[DemandColumn]) -> None:
+    def state(self, charged: Iterable[ChargedColumn]) -> None:
         """Write them for every type of which anything is kept back."""
-        for demand in demands:
-            for gpu_type, milli in demand.charge.items():
-                line = QuotaLine(demand.job_class.queue, gpu_type)
-                self._started[line].append((demand.column, milli / MILLI_PER_GPU))
-        before = QuotaHeadroom(self.shares).weights
+        before = QuotaHeadroom(self.shares, dict(self.taken)).weights
+        for queue, charge, column in charged if before.total else ():
+            for gpu_type, milli in charge.items():
+                self._charged[QuotaLine(queue, gpu_type)].append((column, milli / MILLI_PER_GPU))
         for gpu_type, weight in before.total.items():
             roots = [QuotaLine(root.name, gpu_type) for root in self.shares.tree.children.get(None, ())]
             sure, terms = self._together(roots)
@@ -58,17 +66,22 @@ class LendingRows:
 
     def _weight(self, line: QuotaLine) -> Sum:
         children = [QuotaLine(child.name, line.gpu_type) for child in self.shares.tree.children.get(line.queue, ())]
-        used = self.shares.used
         below, terms = self._together(children)
-        below += used.get(line, 0) - sum(used.get(child, 0) for child in children)
-        terms = [*terms, *self._started.get(line, ())]
+        below += self._used(line) - sum(map(self._used, children))
+        terms = [*terms, *self._charged.get(line, ())]
         kept = self.shares.lending.kept.get(line, 0)
-        if kept <= below:
-            return below, terms
         spare = (kept - below) / MILLI_PER_GPU
-        above = sum(factor * self.builder.most(column) for column, factor in terms) - spare
+        amounts = [factor * self.builder.most(column) for column, factor in terms]
+        if spare <= sum(amount for amount in amounts if amount < 0):
+            return below, terms
+        above = sum(amount for amount in amounts if amount > 0) - spare
         if above <= 0:
             return kept, []
+        # It weighs what it does now and what `column` adds; or less, as far as it uses more than it keeps back.
         column = self.columns[line] = self.builder.column(above, integer=False)
-        self.builder.at_most(summed([*terms, (column, -1.0)]), spare)
-        return kept, [(column, 1.0)]
+        weighed = [(column, 1.0)] if spare >= 0 else [(column, 1.0), (self.builder.column(-spare, integer=False), -1.0)]
+        self.builder.at_most(summed([*terms, *((one, -factor) for one, factor in weighed)]), max(0.0, spare))
+        return max(kept, below), weighed
+
+    def _used(self, line: QuotaLine) -> int:
+        return self.shares.used.get(line, 0) + self.taken.get(line, 0)

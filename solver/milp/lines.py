@@ -7,36 +7,62 @@ would delay it ≤ members · y.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from solver.milp.builder import ProgramBuilder
-from solver.milp.classes import JobClass
-from solver.milp.ways import Way
 from solver.model.cluster import GpuType
+from solver.model.workload import JobSpec, QueueName
+from solver.queueing.demand import StartCandidate
 from solver.queueing.strict_queues import Reach, may_pass
+from solver.quota.options import Option
+
+
+class ClassInLine(Protocol):
+    """Jobs that are alike; those of a strict queue stand together in its line."""
+
+    @property
+    def queue(self) -> QueueName:
+        """The one in which they wait."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether it is strict."""
+
+    @property
+    def members(self) -> tuple[StartCandidate, ...]:
+        """In their order."""
+
+
+class WayInLine(NamedTuple):
+    """A column that counts jobs of a class, by its number, that are served with an option."""
+
+    job_class: int
+    option: Option
+    column: int
 
 
 @dataclass(frozen=True, slots=True)
 class LineRows:
-    """Rows over `ways`: the column of each way to serve a class."""
+    """Rows over the columns of each way to serve a class. `classes` are in the order of their first members."""
 
     builder: ProgramBuilder
-    classes: Sequence[JobClass]
-    ways: Mapping[Way, int]
+    classes: Sequence[ClassInLine]
+    ways: Iterable[WayInLine]
 
     def state(self) -> dict[int, int]:
         """Write them all; returns the column `y` of each class that others stand behind."""
-        columns: dict[int, list[tuple[Way, int]]] = {}
-        for way, column in self.ways.items():
-            columns.setdefault(way.job_class, []).append((way, column))
+        columns: dict[int, list[WayInLine]] = {}
+        for way in self.ways:
+            columns.setdefault(way.job_class, []).append(way)
         all_started: dict[int, int] = {}
         for later, ahead in self._in_line():
             members = len(self.classes[later].members)
-            delaying = [column for way, column in columns.get(later, ()) if self._would_delay(way, ahead)]
+            delaying = [way.column for way in columns.get(later, ()) if self._would_delay(way, ahead)]
             if delaying:
                 if ahead not in all_started:
-                    all_started[ahead] = self._all_started(ahead, [column for _, column in columns.get(ahead, ())])
+                    all_started[ahead] = self._all_started(ahead, [way.column for way in columns.get(ahead, ())])
                 terms = dict.fromkeys(delaying, 1.0) | {all_started[ahead]: -float(members)}
                 self.builder.at_most(terms, 0.0)
         return all_started
@@ -59,17 +85,19 @@ class LineRows:
 
     def _all_it_takes(self, number: int) -> tuple[GpuType, bool] | None:
         """The one GPU type that all of its gangs take, and whether CPU or memory beside it; None for others."""
-        reach, shapes = self._reach(number), [shape for shape, _ in self.classes[number].groups]
+        reach, shapes = self._reach(number), [group.shape for group in self._spec(number).task_groups]
         if reach.every_host or reach.gpu_types is None or len(reach.gpu_types) != 1:
             return None
         return next(iter(reach.gpu_types)), any(shape.cpu or shape.memory for shape in shapes)
 
-    def _would_delay(self, way: Way, ahead: int) -> bool:
-        spec = self.classes[way.job_class].members[0].job.spec
-        return not may_pass(spec, way.option, self._reach(ahead))
+    def _would_delay(self, way: WayInLine, ahead: int) -> bool:
+        return not may_pass(self._spec(way.job_class), way.option, self._reach(ahead))
 
     def _reach(self, number: int) -> Reach:
-        return Reach.of(self.classes[number].members[0].job.spec)
+        return Reach.of(self._spec(number))
+
+    def _spec(self, number: int) -> JobSpec:
+        return self.classes[number].members[0].job.spec
 
     def _all_started(self, number: int, columns: Sequence[int]) -> int:
         column = self.builder.column(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import product, takewhile
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.milp.canonical_order import CanonicalOrder
 from solver.milp.optimiser import Effort, Optimiser
-from solver.milp.preemption_places import EXACT_NODES_MAX, PreemptionPlaces, SlotKind, TaskKind
+from solver.milp.preemption_flows import PlacedJobs, SlotKind, TaskKind, is_kept_near_or_apart
+from solver.milp.preemption_places import EXACT_NODES_MAX, PreemptionPlaces
 from solver.milp.preemption_program import (
     UNLAWFUL,
     Manner,
@@ -36,9 +37,11 @@ from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
+from solver.queueing.strict_queues import Lines
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Shares
 from solver.quota.host_shares import tasks_with_shapes
+from solver.quota.lending import Weights
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
 from solver.quota.vacated import Tier
@@ -60,17 +63,14 @@ def can_state(making: Preemptor) -> bool:
 
 
 def in_program(room: FreeCapacity, shares: Shares) -> bool:
-    """The same, by what there is and who keeps back what."""
-    return sum(len(node.gpus) for node in room.nodes) <= PROGRAM_GPUS_MAX and not shares.lending.kept
+    """The same, by what there is, and whether no more is lent than may be."""
+    is_small = sum(len(node.gpus) for node in room.nodes) <= PROGRAM_GPUS_MAX
+    return is_small and not Weights.of(shares.tree, shares.lending, shares.used).exceeded
 
 
 def can_serve(candidate: StartCandidate) -> bool:
     """Whether the program knows all that a job asks for."""
-    spec = candidate.job.spec
-    keeps_near = any(spec.bundle_of(group) or group.topology.spread for group in spec.task_groups)
-    has_instances = any(isinstance(shape, MigShape) for option in candidate.options for shape in option.shapes)
-    asks_gpus = any(sum(option.charge.values()) for option in candidate.options)
-    return asks_gpus and not (candidate.strict or spec.topology.spread or keeps_near or has_instances)
+    return any(sum(option.charge.values()) for option in candidate.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,25 @@ class MovingJob:
 
     mover: ConsolidationCandidate
     hosts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class _Stretches:
+    """In strict queues those are alike that stand together in line."""
+
+    lines: Lines
+    _last: dict[QueueName, tuple[object, JobName, JobName]] = field(default_factory=dict)
+
+    def first(self, candidate: StartCandidate, key: object) -> JobName | None:
+        """The first of those with whom one stands together; None: its queue is not strict. Asked of all in their order."""
+        if not candidate.strict:
+            return None
+        name, queue = candidate.job.name, candidate.job.spec.queue
+        known, first, before = self._last.get(queue, (None, name, name))
+        if known != key or self.lines.ahead(candidate) != before:
+            first = name
+        self._last[queue] = key, first, name
+        return first
 
 
 @dataclass(slots=True)
@@ -116,7 +135,7 @@ class PreemptionDecision:
             making.firm_used(),
             len(making.gone),
             families,
-            making.moving.candidates(self._gpu_types(), making.attempts.room, making.gone),
+            making.moving.candidates(self._gpu_types(), making.attempts.soon, making.gone),
             0 if self.grows else making.moving.moves_left(len(making.gone)),
             grows=self.grows,
             is_large=len(making.attempts.soon.nodes) > EXACT_NODES_MAX,
@@ -149,11 +168,12 @@ class PreemptionDecision:
         if solution is None or solution.cut_by_clock:
             return False
         layers = zip(stated.objectives, solution.reached, strict=True)
-        self.gaps = {known.name: max(0.0, reached.bound - reached.value) for known, reached in layers}
+        bounded = self._bounded()
+        self.gaps = {k.name: max(0.0, reached.bound - reached.value) for k, reached in layers if k.name in bounded}
         values = order.given_back(solution.values)
         leaving = {number for number, column in self.program.leaving.items() if values[column] > 0.5}
         jobs, moving = self._realised(values)
-        for exact, movers_first in product(self._ways_to_place(), (False, True)[: 1 + bool(moving)]):
+        for exact, movers_first in product(self._ways_to_place(jobs), (False, True)[: 1 + bool(moving)]):
             realisation = Realisation(
                 self.making,
                 self.tier,
@@ -169,11 +189,21 @@ class PreemptionDecision:
                 return True
         return False
 
-    def _ways_to_place(self) -> tuple[bool, ...]:
-        """Whether on the program's very nodes: first where it knows each node's worth, never where GPUs may be partitioned anew."""
+    def _bounded(self) -> frozenset[str]:
+        """The layers of which it knows how much more could be served: not of MIG instances, of which it knows some ways alone."""
+        layers = sorted({candidate.sub_layer for candidate in self.candidates})
+        asking = {candidate.sub_layer for candidate in self.candidates if _asks_for_instances(candidate)}
+        return frozenset(f"{self.tier}.{layer}" for layer in takewhile(lambda layer: layer not in asking, layers))
+
+    def _ways_to_place(self, jobs: Iterable[ServedJob]) -> tuple[bool, ...]:
+        """Whether on the program's very nodes: first where it knows each node's worth, never where GPUs may be partitioned anew.
+
+        In strict queues those that come first have what is free now.
+        """
         if any(self.making.attempts.soon.partitions.gpus.values()):
             return (False,)
-        return (True, False) if self.places.is_exact else (False, True)
+        in_line = any(job.candidate.strict for job in jobs)
+        return (True, False) if self.places.is_exact and not in_line else (False, True)
 
     def _credits(self, values: Floats) -> dict[int, dict[int, float]]:
         """By holder, and by family, what leaves for it."""
@@ -188,7 +218,7 @@ class PreemptionDecision:
         return frozenset(kind for known in self.candidates for option in known.options for kind in option.charge)
 
     def _classes(self) -> Iterator[PreemptorClass]:
-        alike = defaultdict[object, list[StartCandidate]](list)
+        alike, stretches = defaultdict[object, list[StartCandidate]](list), _Stretches(self.making.attempts.lines)
         for candidate in self.candidates:
             if candidate.inside_only and self.tier == "fair":
                 continue
@@ -201,7 +231,7 @@ class PreemptionDecision:
                 evictable.likeness(preemptor),
                 candidate.against,
             )
-            alike[key].append(candidate)
+            alike[key, stretches.first(candidate, key)].append(candidate)
         for members in alike.values():
             preemptor = self.making.preemptor(members[0], self.tier)
             known = self.making.policy.priority_class(members[0].job)
@@ -217,14 +247,26 @@ class PreemptionDecision:
                 # What protects lower work holds against its own queue's however long they have waited; and against growth.
                 patient = self.grows or manner == "ahead"
                 preemptor = replace(one.preemptor, overdue=False) if patient else one.preemptor
-                key = self.making.attempts.evictable.likeness(preemptor), manner
+                profiles = _profiles_of(one.first)
+                key = self.making.attempts.evictable.likeness(preemptor), manner, profiles
                 if key not in known:
                     known[key] = len(found)
-                    queue = one.first.job.spec.queue
-                    found.append(PreemptorFamily(queue, manner, preemptor, self._means(preemptor, manner)))
+                    queue, means = one.first.job.spec.queue, self._means(preemptor, manner)
+                    if profiles:
+                        means[self._without_instances(profiles, queue)] = UNLAWFUL
+                    found.append(PreemptorFamily(queue, manner, preemptor, means))
                 numbers.append(known[key])
             of_class[place_in] = tuple(numbers)
         return found, of_class
+
+    def _without_instances(self, profiles: Collection[str], queue: QueueName) -> list[int]:
+        """Holders of other queues that leave no instance of these profiles."""
+        return [
+            number
+            for number, holder in enumerate(self.making.attempts.evictable.allocations.holders)
+            if holder.job.spec.queue != queue
+            and not any(task.mig and task.mig.instance.profile in profiles for task in holder.job.placement)
+        ]
 
     def _means(self, preemptor: PreemptorJob, manner: Manner) -> Ints:
         """By holder, by which means it may be evicted."""
@@ -253,11 +295,14 @@ class PreemptionDecision:
         """Who is served, and who moves, each with its nodes."""
         nodes = self._nodes(values)
 
-        def hosts(kinds: Iterable[TaskKind], tasks: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-            found = []
-            for kind, count in zip(kinds, tasks, strict=True):
-                found.append(tuple(nodes[kind][:count]))
-                del nodes[kind][:count]
+        def hosts(placed: PlacedJobs, spec: JobSpec) -> tuple[tuple[int, ...], ...]:
+            found = list[tuple[int, ...]]()
+            for group in range(len(spec.task_groups)):
+                mine = list[int]()
+                for kind, count in placed.kinds_of_group(group):
+                    mine += nodes[kind][:count]
+                    del nodes[kind][:count]
+                found.append(tuple(mine))
             return tuple(found)
 
         jobs, moving = list[ServedJob](), list[MovingJob]()
@@ -265,12 +310,12 @@ class PreemptionDecision:
         for column, served in self.program.served.items():
             for _ in range(round(values[column])):
                 candidate = left[id(served.job_class)].pop(0)
-                kinds = self.places.kinds_of(column, served)
-                jobs.append(ServedJob(candidate, served, hosts(kinds, least_tasks(candidate.job.spec))))
+                placed = self.places.jobs_of(column, served)
+                jobs.append(ServedJob(candidate, served, hosts(placed, candidate.job.spec)))
         for place_in, column in self.program.moving.items():
             if values[column] > 0.5:
                 mover = self.program.movers[place_in]
-                moving.append(MovingJob(mover, hosts(self.places.kinds_of_mover(place_in, column), mover.tasks)))
+                moving.append(MovingJob(mover, hosts(self.places.mover(place_in, column), mover.job.spec)))
         return jobs, moving
 
     def _nodes(self, values: Floats) -> dict[TaskKind, list[int]]:
@@ -346,7 +391,7 @@ class Realisation:
         for where in (room, soon):
             view = seen(where, job.candidate.against)
             spec, option = job.candidate.job.spec, job.served.option
-            placed = _on_hosts(view, spec, option, job.hosts) if exact else place(view, spec, option)
+            placed = _placed_as_it_is(view, spec, option, job.hosts if exact else None, waits=where is soon)
             if placed is None:
                 continue
             held = list(self._start(job, placed).held)
@@ -379,7 +424,7 @@ class Realisation:
         mover, view = job.mover, seen(room, room.reserved)
         spec = mover.job.spec
         found = (
-            _on_hosts(view, spec, mover.option, job.hosts)
+            _on_hosts(view, spec, mover.option, job.hosts, mover.tasks)
             if exact
             else place(view, spec, mover.option, self.still, mover.tasks)
         )
@@ -605,6 +650,17 @@ class Realisation:
         return self._start(job, placed), found
 
 
+def _asks_for_instances(candidate: StartCandidate) -> bool:
+    return any(isinstance(shape, MigShape) for option in candidate.options for shape in option.shapes)
+
+
+def _profiles_of(candidate: StartCandidate) -> frozenset[str]:
+    """The MIG profiles of which a job needs instances, if it needs no other GPUs."""
+    shapes = [shape for option in candidate.options for shape in option.shapes if shape.cost]
+    profiles = frozenset(shape.mig or "" for shape in shapes if isinstance(shape, MigShape))
+    return profiles if all(isinstance(shape, MigShape) for shape in shapes) else frozenset()
+
+
 def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> set[int]:
     """The nodes that would lack CPU or memory if these tasks stayed where they are."""
     cpu, memory = defaultdict[int, int](int), defaultdict[int, int](int)
@@ -615,8 +671,30 @@ def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shap
     return {node for node in cpu if cpu[node] > int(soon.free_cpu[node]) or memory[node] > int(soon.free_memory[node])}
 
 
-def _on_hosts(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> PlacedGang | None:
+def _placed_as_it_is(
+    room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]] | None, *, waits: bool
+) -> PlacedGang | None:
+    """A gang on these nodes, None: on any; for what waits until others have left no GPU is partitioned anew."""
+    if waits and any(room.partitions.gpus.values()):
+        with room.trying() as before:
+            found = place(room, spec, option)
+            if found is None or found.pledged(before, room):
+                return None
+    return place(room, spec, option) if hosts is None else _on_hosts(room, spec, option, hosts)
+
+
+def _on_hosts(
+    room: FreeCapacity,
+    spec: JobSpec,
+    option: Option,
+    hosts: Sequence[Sequence[int]],
+    tasks: Sequence[int] | None = None,
+) -> PlacedGang | None:
     """A gang on exactly these nodes, by task group; None where they do not take it."""
+    if is_kept_near_or_apart(spec):
+        within = np.zeros(len(room.nodes), dtype=bool)
+        within[[node for nodes in hosts for node in nodes]] = True
+        return place(room, spec, option, within, tasks)
     with room.trying():
         for number, nodes in enumerate(hosts):
             slots = room.slots(option.shapes[number], option.gpu_types[number])

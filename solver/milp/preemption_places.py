@@ -7,7 +7,7 @@ leaves for those for whom it may leave: for each set of jobs there is a row abou
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -16,55 +16,19 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
-from solver.capacity.reserved_view import NOBODY, Against, seen
+from solver.capacity.reserved_view import NOBODY, seen
+from solver.milp.instance_slots import InstanceSlots, Profile
+from solver.milp.preemption_flows import KeptApart, PlacedJobs, SlotKind, TaskKind
 from solver.milp.preemption_program import PreemptionProgram, ServedColumn
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import LEVELS, DeviceId, GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.shape import Shape, SharedShape, TrustDomain
+from solver.model.shape import MigShape, Shape, SharedShape, TrustDomain
 from solver.model.workload import Job
 from solver.quota.dominance import HostUse
 
 EXACT_NODES_MAX = 8
 """Nodes up to which each of them keeps what a job leaves for those for whom it may leave."""
-
-
-class SlotKind(NamedTuple):
-    """What one task takes of a node. `mask`: the number of the set of jobs that may leave for it; `still`: it waits for nobody.
-
-    `exceeds`: its job asks for more CPU or memory than its GPUs carry.
-    """
-
-    shape: Shape
-    gpu_type: GpuType | None
-    against: Against
-    mask: int
-    still: bool
-    moves: bool
-    exceeds: bool = False
-
-
-class TaskKind(NamedTuple):
-    """Tasks that are placed alike. `tied_to`: the column of jobs that keep to one domain; None: they may be anywhere."""
-
-    slot: SlotKind
-    tied_to: int | None
-
-
-class _Gang(NamedTuple):
-    """Jobs that are placed: the column that counts them, the level of which each keeps to one domain, and each one's tasks."""
-
-    column: int
-    level: Level | None
-    tasks: Mapping[TaskKind, int]
-
-    @classmethod
-    def of(cls, column: int, level: Level | None, kinds: Iterable[TaskKind], counts: Iterable[int]) -> _Gang:
-        """With so many tasks of each group's kind."""
-        tasks = dict[TaskKind, int]()
-        for kind, count in zip(kinds, counts, strict=True):
-            tasks[kind] = tasks.get(kind, 0) + count
-        return cls(column, level, {kind: count for kind, count in tasks.items() if count})
 
 
 class NodeReleases(NamedTuple):
@@ -86,12 +50,16 @@ class Opening(NamedTuple):
 
 
 class FractionedGpu(NamedTuple):
-    """A GPU in fractions: what is free of it, for which trust domain, what holders have, and the column of its becoming whole."""
+    """A GPU in fractions: what is free of it, for which trust domain, what holders have, and the column of its becoming whole.
+
+    `moving`: what it gets back by columns of jobs that move.
+    """
 
     node: int
     free_milli: int
     domain: TrustDomain | None
-    shares: tuple[tuple[int, int], ...]
+    shares: Sequence[tuple[int, int]]
+    moving: Sequence[tuple[int, int]]
     whole: int
 
 
@@ -108,6 +76,7 @@ class PreemptionPlaces:
     room: FreeCapacity
     still: Mask
     cell_of: Ints = field(init=False)
+    instances: InstanceSlots = field(init=False)
     masks: list[Mask] = field(default_factory=list)
     on: dict[SlotKind, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     parts: dict[SlotKind, dict[DeviceId, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -126,38 +95,48 @@ class PreemptionPlaces:
         self._number_masks()
         self._released_by_node()
         self._columns_of_divided()
-        gangs = list(self._gangs())
-        self.cell_of = self._cells(gangs)
-        wanted = defaultdict[TaskKind, dict[int, float]](dict)
-        for gang in gangs:
-            for kind, count in gang.tasks.items():
-                wanted[kind][gang.column] = float(count)
+        holders = self.program.attempts.evictable.allocations.holders
+        leaving = {number: holders[number].job for number in self.program.leaving}
+        self.instances = InstanceSlots(self.program.builder, self.room, leaving, changes=self.is_exact)
+        placed = list(self._jobs())
+        self.cell_of = self._cells(placed)
+        wanted = defaultdict[TaskKind, dict[int, float]](lambda: defaultdict(float))
+        for jobs in placed:
+            for flow in jobs.flows:
+                wanted[flow.kind][jobs.column] += float(flow.tasks)
         self._columns_of_slots(wanted)
         self._rows_of_cells(wanted)
-        for gang in gangs:
-            if gang.level:
-                self._rows_of_domains(gang, gang.level)
+        for jobs in placed:
+            self._rows_of_jobs(jobs)
         self._rows_of_nodes()
+        self.instances.state()
 
     @property
     def is_exact(self) -> bool:
         """Whether each node keeps what a job leaves for those for whom it may leave."""
         return len(self.room.nodes) <= EXACT_NODES_MAX
 
-    def kinds_of(self, column: int, served: ServedColumn) -> Iterator[TaskKind]:
-        """The tasks of each of a job's groups."""
-        first, tied = served.job_class.first, column if served.level else None
-        still = served.manner == "firm"
-        exceeds = self.program.host.shares.asks_beyond(first.job.spec, served.option)
-        for shape, gpu_type in zip(served.option.shapes, served.option.gpu_types, strict=True):
-            mask = self._mask_of[served.family]
-            yield TaskKind(SlotKind(shape, gpu_type, first.against, mask, still, moves=False, exceeds=exceeds), tied)
+    def jobs_of(self, column: int, served: ServedColumn) -> PlacedJobs:
+        """What jobs that are served send to nodes."""
+        first, mask, still = served.job_class.first, self._mask_of[served.family], served.manner == "firm"
+        spec, option = first.job.spec, served.option
+        exceeds = self.program.host.shares.asks_beyond(spec, option)
 
-    def kinds_of_mover(self, place: int, column: int) -> Iterator[TaskKind]:
-        """The tasks of each group of a job that moves."""
-        option, tied = self.program.movers[place].option, column if self._level_of_mover(place) else None
-        for shape, gpu_type in zip(option.shapes, option.gpu_types, strict=True):
-            yield TaskKind(SlotKind(shape, gpu_type, NOBODY, 0, still=True, moves=True), tied)
+        def slot_of(shape: Shape, gpu_type: GpuType | None) -> SlotKind:
+            return SlotKind(shape, gpu_type, first.against, mask, still, moves=False, exceeds=exceeds)
+
+        counts = (group.least for group in spec.task_groups)
+        return PlacedJobs.of(column, served.level, spec, option, counts, slot_of)
+
+    def mover(self, place: int, column: int) -> PlacedJobs:
+        """What a job that moves sends to nodes."""
+        mover = self.program.movers[place]
+
+        def slot_of(shape: Shape, gpu_type: GpuType | None) -> SlotKind:
+            return SlotKind(shape, gpu_type, NOBODY, 0, still=True, moves=True)
+
+        level = self._level_of_mover(place)
+        return PlacedJobs.of(column, level, mover.job.spec, mover.option, mover.tasks, slot_of)
 
     def by_node(self, slot: SlotKind) -> Iterator[tuple[int, int]]:
         """The columns that count tasks of a slot, each with its node."""
@@ -186,14 +165,12 @@ class PreemptionPlaces:
         if everybody.tobytes() not in known:
             self.masks.append(everybody)
 
-    def _gangs(self) -> Iterator[_Gang]:
+    def _jobs(self) -> Iterator[PlacedJobs]:
         """What is served, and what moves."""
         for column, served in self.program.served.items():
-            counts = (group.least for group in served.job_class.first.job.spec.task_groups)
-            yield _Gang.of(column, served.level, self.kinds_of(column, served), counts)
+            yield self.jobs_of(column, served)
         for place, column in self.program.moving.items():
-            mover = self.program.movers[place]
-            yield _Gang.of(column, self._level_of_mover(place), self.kinds_of_mover(place, column), mover.tasks)
+            yield self.mover(place, column)
 
     def _level_of_mover(self, place: int) -> Level | None:
         """The level of which it stays in one domain: the one it has to, or the closest in which it is now, where that matters."""
@@ -206,9 +183,9 @@ class PreemptionPlaces:
                     return level
         return topology.required
 
-    def _cells(self, gangs: Iterable[_Gang]) -> Ints:
-        """By node its cell: the closest domain to which any gang keeps; one for all where none does."""
-        asked = {gang.level for gang in gangs}
+    def _cells(self, placed: Iterable[PlacedJobs]) -> Ints:
+        """By node its cell: the closest domain that matters to any job; one for all where none does."""
+        asked = {level for jobs in placed for level in jobs.levels}
         closest = next((level for level in LEVELS if level in asked), None)
         if closest is None:
             return np.zeros(len(self.room.nodes), dtype=np.int64)
@@ -240,16 +217,13 @@ class PreemptionPlaces:
     def _columns_of_divided(self) -> None:
         """GPUs in fractions: of each what its holders have, and whether it becomes whole."""
         held = self.program.attempts.evictable.allocations
-        shares = defaultdict[DeviceId, list[tuple[int, int]]](list)
-        for number in self.program.leaving:
-            for task in held.holders[number].job.placement:
-                if task.share is not None:
-                    shares[task.devices[0]].append((number, int(task.share)))
+        shares = _shares((number, held.holders[number].job) for number in self.program.leaving)
+        moving = _shares((column, self.program.movers[place].job) for place, column in self.program.moving.items())
         for node, gpus in self.room.shared.items():
             for gpu in gpus if self.room.open_nodes[node] else ():
                 if gpu.healthy and gpu.free_milli >= 0:
-                    of_it, whole = tuple(shares.get(gpu.device, ())), self.program.builder.column(1)
-                    self.divided[gpu.device] = FractionedGpu(node, gpu.free_milli, gpu.domain, of_it, whole)
+                    of_it, whole = (shares[gpu.device], moving[gpu.device]), self.program.builder.column(1)
+                    self.divided[gpu.device] = FractionedGpu(node, gpu.free_milli, gpu.domain, *of_it, whole)
 
     def _columns_of_slots(self, wanted: Mapping[TaskKind, Mapping[int, float]]) -> None:
         most = defaultdict[SlotKind, float](float)
@@ -273,7 +247,7 @@ class PreemptionPlaces:
         for device, gpu in self.divided.items():
             if gpu.node == node and gpu.domain == domain:
                 self.parts[slot][device] = builder.column(min(most, each))
-        free = int(self.room.free_gpus[node]) + self._gpus_gained(node)
+        free = int(self.room.free_gpus[node]) + (0 if slot.still else self._gpus_gained(node))
         opened = self.opened[Opening(node, domain, slot.mask, slot.still)]
         wanted = ceil(most / each)
         while len(opened) < min(free, wanted):
@@ -292,7 +266,9 @@ class PreemptionPlaces:
         fits = [10**6]
         if shape.gpus:
             gained = 0 if slot.still else self._gpus_gained(node)
-            fits.append((int(room.free_gpus[node]) + gained) // shape.gpus)
+            fits.append((int(room.free_gpus[node]) + gained + self.instances.could_be_whole(node)) // shape.gpus)
+        if isinstance(shape, MigShape):
+            fits.append(self.instances.most(node, Profile.of(shape), still=slot.still))
         if shape.cpu:
             fits.append(max(0, int(room.free_cpu[node]) + sum(release.cpu for release in freed)) // int(shape.cpu))
         if shape.memory:
@@ -319,20 +295,53 @@ class PreemptionPlaces:
                 tasks = {self.in_cell[kind][cell]: 1.0 for kind in kinds}
                 builder.equal({**tasks, **dict.fromkeys(columns, -1.0)}, 0.0)
 
-    def _rows_of_domains(self, gang: _Gang, level: Level) -> None:
-        """Gangs that keep to one domain of a level: how many are in which, with all of their tasks."""
-        builder, column = self.program.builder, gang.column
-        domain_of_cell = dict(zip(self.cell_of.tolist(), self.room.topology[level].of_node.tolist(), strict=True))
+    def _rows_of_jobs(self, jobs: PlacedJobs) -> None:
+        """Which of their tasks are in one domain, and how many a domain has at most."""
+        if jobs.level:
+            tasks = Counter[TaskKind]()
+            for flow in jobs.flows:
+                tasks[flow.kind] += flow.tasks
+            self._rows_of_domains(jobs.column, 1, tasks, jobs.level)
+        for flow in jobs.flows:
+            if flow.within:
+                self._rows_of_domains(jobs.column, flow.tasks // flow.together, {flow.kind: flow.together}, flow.within)
+        for apart in jobs.apart:
+            self._rows_of_spread(jobs.column, apart)
+
+    def _rows_of_domains(self, column: int, times: int, tasks: Mapping[TaskKind, int], level: Level) -> None:
+        """So many for each job keep to one domain of a level: how many are in which, with all of their tasks."""
+        builder, domain_of_cell = self.program.builder, self._domains_of_cells(level)
         gangs = dict[int, int]()
-        for kind, count in gang.tasks.items():
+        for kind, count in tasks.items():
             by_domain = defaultdict[int, list[int]](list)
-            for cell, tasks in self.in_cell[kind].items():
-                by_domain[domain_of_cell[cell]].append(tasks)
-            for domain, there in by_domain.items():
+            for cell, there in self.in_cell[kind].items() if count else ():
+                by_domain[domain_of_cell[cell]].append(there)
+            for domain, columns in by_domain.items():
                 if domain not in gangs:
-                    gangs[domain] = builder.column(builder.most(column))
-                builder.at_most({**dict.fromkeys(there, 1.0), gangs[domain]: -float(count)}, 0.0)
-        builder.equal({**dict.fromkeys(gangs.values(), 1.0), column: -1.0}, 0.0)
+                    gangs[domain] = builder.column(times * builder.most(column))
+                builder.at_most({**dict.fromkeys(columns, 1.0), gangs[domain]: -float(count)}, 0.0)
+        builder.equal({**dict.fromkeys(gangs.values(), 1.0), column: -float(times)}, 0.0)
+
+    def _rows_of_spread(self, column: int, apart: KeptApart) -> None:
+        """No domain has more of a job's tasks than it may; of nodes, which are no cells, all of a cell together."""
+        there = defaultdict[int, list[int]](list)
+        for kind in apart.kinds:
+            for cell, tasks in self.in_cell[kind].items():
+                there[cell].append(tasks)
+        if apart.level == "node":
+            most = {cell: apart.most * int((self.cell_of == cell).sum()) for cell in there}
+            domain_of_cell = {cell: cell for cell in there}
+        else:
+            domain_of_cell = self._domains_of_cells(apart.level)
+            most = dict.fromkeys(domain_of_cell.values(), apart.most)
+        by_domain = defaultdict[int, list[int]](list)
+        for cell, columns in there.items():
+            by_domain[domain_of_cell[cell]] += columns
+        for domain, columns in by_domain.items():
+            self.program.builder.at_most({**dict.fromkeys(columns, 1.0), column: -float(most[domain])}, 0.0)
+
+    def _domains_of_cells(self, level: Level) -> dict[int, int]:
+        return dict(zip(self.cell_of.tolist(), self.room.topology[level].of_node.tolist(), strict=True))
 
     def _rows_of_nodes(self) -> None:
         slots = [*dict.fromkeys((*self.on, *self.parts, *self.on_opened))]
@@ -342,11 +351,11 @@ class PreemptionPlaces:
             inside = [slot for slot in slots if not (self.masks[slot.mask] & ~mask).any()]
             for against in views:
                 seeing = [slot for slot in inside if not against or slot.against == against]
-                self._rows(seeing, mask, seen(self.room, against), self._moved)
+                self._rows(seeing, mask, seen(self.room, against), now=False)
         # What starts or goes on now waits for nobody.
-        self._rows([slot for slot in slots if slot.still], nobody, self.room, {})
+        self._rows([slot for slot in slots if slot.still], nobody, self.room, now=True)
         if self.room.reserved:
-            self._rows([slot for slot in slots if slot.moves], nobody, seen(self.room, self.room.reserved), {})
+            self._rows([slot for slot in slots if slot.moves], nobody, seen(self.room, self.room.reserved), now=True)
         self._rows_beyond_share(slots)
         for opening, opened in self.opened.items():
             for place, column in enumerate(opened):
@@ -364,22 +373,20 @@ class PreemptionPlaces:
         }
         self.program.builder.at_most({**tasks, column: -float(MILLI_PER_GPU)}, 0.0)
 
-    def _rows(
-        self,
-        slots: Sequence[SlotKind],
-        mask: Mask,
-        room: FreeCapacity,
-        moved: Mapping[int, Sequence[NodeReleases]],
-    ) -> None:
-        """The tasks of these slots fit in what is free, and what these holders and movers give back."""
+    def _rows(self, slots: Sequence[SlotKind], mask: Mask, room: FreeCapacity, *, now: bool) -> None:
+        """The tasks of these slots fit in what is free and, unless they start `now`, what these holders and movers give back."""
         leaving, here = self.program.leaving, defaultdict[int, list[SlotKind]](list)
+        moved = {} if now else self._moved
+        wholes = self._wholes(mask, now=now)
         for slot in slots:
             for node in {node for node, _ in self.by_node(slot)}:
                 here[node].append(slot)
         for node, there in here.items():
             released = (release for release in self._released[node] if mask[release.who])
             back = [*(release._replace(who=leaving[release.who]) for release in released), *moved.get(node, ())]
-            self._row_of_gpus(node, there, mask, int(room.free_gpus[node]), back)
+            whole = [column for device, column in wholes.items() if self.divided[device].node == node]
+            self._row_of_gpus(node, there, int(room.free_gpus[node]), back, whole)
+            self._rows_of_instances(node, there, mask, now=now)
             on_node = [(slot.shape, column) for slot in there for column in self._on_node(slot, node)]
             cpu = {column: float(shape.cpu) for shape, column in on_node if shape.cpu}
             self._row(cpu, [(release.who, release.cpu) for release in back], float(room.free_cpu[node]))
@@ -387,11 +394,30 @@ class PreemptionPlaces:
             self._row(memory, [(release.who, release.memory) for release in back], float(room.free_memory[node]))
         for device, gpu in self.divided.items():
             on_it = {self.parts[slot][device]: float(slot.shape.cost) for slot in slots if device in self.parts[slot]}
-            if mask.all():
-                on_it[gpu.whole] = float(MILLI_PER_GPU)
-            self._row(
-                on_it, [(leaving[number], milli) for number, milli in gpu.shares if mask[number]], float(gpu.free_milli)
-            )
+            if device in wholes and (mask.all() or wholes[device] != gpu.whole):
+                on_it[wholes[device]] = float(MILLI_PER_GPU)
+            given_back = [(leaving[number], milli) for number, milli in gpu.shares if mask[number]]
+            self._row(on_it, [*given_back, *(() if now else gpu.moving)], float(gpu.free_milli))
+
+    def _rows_of_instances(self, node: int, slots: Iterable[SlotKind], mask: Mask, *, now: bool) -> None:
+        tasks = [(slot.shape, self.on[slot][node]) for slot in slots if isinstance(slot.shape, MigShape)]
+        leaving = {number: column for number, column in self.program.leaving.items() if mask[number]} if tasks else {}
+        for terms, there in self.instances.rows(node, tasks, leaving, now=now):
+            self.program.builder.at_most(terms, there)
+
+    def _wholes(self, mask: Mask, *, now: bool) -> dict[DeviceId, int]:
+        """The GPUs in fractions that become whole for those for whom these holders may leave, with the columns that say so."""
+        found, builder = dict[DeviceId, int](), self.program.builder
+        for device, gpu in self.divided.items():
+            if now or not (gpu.shares or gpu.moving):
+                continue
+            if all(mask[number] for number, _ in gpu.shares):
+                found[device] = gpu.whole
+            elif gpu.moving:
+                # Who may not leave for them may move.
+                found[device] = builder.column(1)
+                builder.at_most({found[device]: 1.0, gpu.whole: -1.0}, 0.0)
+        return found
 
     def _rows_beyond_share(self, slots: Iterable[SlotKind]) -> None:
         """What tasks ask for beyond what their GPUs carry is free, or leaves with GPUs."""
@@ -425,7 +451,12 @@ class PreemptionPlaces:
         yield from (column for device, column in self.parts[slot].items() if self.divided[device].node == node)
 
     def _row_of_gpus(
-        self, node: int, slots: Sequence[SlotKind], mask: Mask, free: int, back: Sequence[NodeReleases]
+        self,
+        node: int,
+        slots: Sequence[SlotKind],
+        free: int,
+        back: Sequence[NodeReleases],
+        wholes: Sequence[int],
     ) -> None:
         asked, pool = dict[int, float](), self.room.nodes[node].pool
         for slot in slots:
@@ -435,12 +466,10 @@ class PreemptionPlaces:
                     asked |= dict.fromkeys(self.opened[Opening(node, domain, slot.mask, slot.still)], 1.0)
             elif slot.shape.gpus and node in self.on[slot]:
                 asked[self.on[slot][node]] = float(slot.shape.gpus)
-        wholes = {
-            gpu.whole: -1.0
-            for gpu in self.divided.values()
-            if gpu.node == node and all(mask[number] for number, _ in gpu.shares)
-        }
-        self._row(asked, [(release.who, release.gpus) for release in back], float(free), wholes)
+        changed = self.instances.gpus(node)
+        asked |= {column: factor for column, factor in changed.items() if factor > 0}
+        wholes = [*wholes, *(column for column, factor in changed.items() if factor < 0)]
+        self._row(asked, [(release.who, release.gpus) for release in back], float(free), dict.fromkeys(wholes, -1.0))
 
     def _row(
         self,
@@ -463,3 +492,13 @@ class PreemptionPlaces:
             builder.at_most({**terms, some: most - free}, most)
         else:
             builder.at_most(terms, free)
+
+
+def _shares(jobs: Iterable[tuple[int, Job]]) -> defaultdict[DeviceId, list[tuple[int, int]]]:
+    """By GPU, who has how much of it, of jobs with their numbers."""
+    found = defaultdict[DeviceId, list[tuple[int, int]]](list)
+    for who, job in jobs:
+        for task in job.placement:
+            if task.share is not None:
+                found[task.devices[0]].append((who, int(task.share)))
+    return found

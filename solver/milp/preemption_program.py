@@ -8,7 +8,7 @@ Every node has rows of its own, so what the program promises fits; docs/solver.m
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -18,10 +18,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from solver.milp.builder import ProgramBuilder
+from solver.milp.lending import ChargedColumn, LendingRows
+from solver.milp.lines import LineRows, WayInLine
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.shape import Shape
+from solver.model.shape import MigShape, Shape
 from solver.model.workload import QueueName
 from solver.policy.harm import Evictions
 from solver.policy.tree import QuotaLine
@@ -91,6 +93,16 @@ class PreemptorClass:
         """The first of them in order."""
         return self.members[0]
 
+    @property
+    def queue(self) -> QueueName:
+        """The one in which they wait."""
+        return self.first.job.spec.queue
+
+    @property
+    def strict(self) -> bool:
+        """No job of their queue may pass them, nor they one ahead of them: they stand together in its line."""
+        return self.first.strict
+
 
 class ServedColumn(NamedTuple):
     """What a column counts: jobs of a class that are served with an option in a manner."""
@@ -103,7 +115,7 @@ class ServedColumn(NamedTuple):
     @property
     def queue(self) -> QueueName:
         """The queue that is charged."""
-        return self.job_class.first.job.spec.queue
+        return self.job_class.queue
 
     @property
     def gpus(self) -> float:
@@ -142,12 +154,26 @@ class PreemptionProgram:
     credits: dict[tuple[int, int], int] = field(default_factory=dict)
     exceptions: dict[tuple[int, int], int] = field(default_factory=dict)
     groups: list[tuple[int, ...]] = field(default_factory=list)
+    _instances: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    """By the name of a MIG profile, who holds how many instances of it."""
+
+    def __post_init__(self) -> None:
+        """Count what there is of MIG instances."""
+        for number, holder in enumerate(self.attempts.evictable.allocations.holders):
+            for task in holder.job.placement:
+                if task.mig is not None:
+                    self._instances[task.mig.instance.profile][number] += 1
 
     def state(self, classes: Sequence[PreemptorClass], families_of: Mapping[int, Sequence[int]]) -> None:
         """Write all columns, and the rows about shares and limits. `families_of`: of each class, by its place, its families."""
+        concerned = frozenset(member.job.name for known in classes for member in known.members)
+        ways = list[WayInLine]()
         for place, known in enumerate(classes):
-            columns = list(self._columns_of(known, families_of[place]))
+            open_ways = [o for o in known.first.options if not self.attempts.lines.blocker(known.first, o, concerned)]
+            columns = list(self._columns_of(known, open_ways, families_of[place]))
             self.builder.at_most(dict.fromkeys(columns, 1.0), len(known.members))
+            ways += [WayInLine(place, self.served[column].option, column) for column in columns]
+        LineRows(self.builder, classes, ways).state()
         self._columns_that_leave()
         self._columns_that_move()
         self._rows_of_credit()
@@ -155,17 +181,18 @@ class PreemptionProgram:
         self._rows_ahead()
         self._rows_of_firm()
         self._rows_of_max()
+        self._rows_of_lending()
         self._rows_of_users()
         self._rows_per_round()
         if self.tier == "fair":
             self._rows_of_givers()
 
-    def _columns_of(self, known: PreemptorClass, families: Iterable[int]) -> Iterator[int]:
-        for option in known.first.options:
+    def _columns_of(self, known: PreemptorClass, options: Iterable[Option], families: Iterable[int]) -> Iterator[int]:
+        for option in options:
             if sum(option.charge.values()):
                 for number in families:
                     manner = self.families[number].manner
-                    if self._is_open(known, option, manner):
+                    if self._is_open(known, option, manner) and self._finds_instances(known, option, number):
                         column = self.builder.column(len(known.members))
                         self.served[column] = ServedColumn(known, option, number, manner)
                         yield column
@@ -188,6 +215,16 @@ class PreemptionProgram:
             milli <= self._left_ahead(known.first.job.spec.queue, kind, known.preemptor.base_priority)
             for kind, milli in option.charge.items()
         )
+
+    def _finds_instances(self, known: PreemptorClass, option: Option, number: int) -> bool:
+        """Whether there could be as many MIG instances as one job asks for, once all have left who may."""
+        room, lawful = self.attempts.soon, self.families[number].lawful
+        for shape, kind, group in zip(option.shapes, option.gpu_types, known.first.job.spec.task_groups, strict=True):
+            if isinstance(shape, MigShape):
+                left = sum(count for holder, count in self._instances[shape.mig or ""].items() if lawful[holder])
+                if left < group.least and left + int(room.slots(shape, kind).sum()) < group.least:
+                    return False
+        return True
 
     def _fits(self, known: PreemptorClass, option: Option, leaving: Mapping[GpuType, int]) -> bool:
         queue = known.first.job.spec.queue
@@ -496,6 +533,18 @@ class PreemptionProgram:
             else:
                 self.builder.at_most(terms, left)
 
+    def _rows_of_lending(self) -> None:
+        """No more is lent than may be, once others have left."""
+        headroom, holders = self.attempts.headroom, self.attempts.evictable.allocations.holders
+        served = (ChargedColumn(known.queue, known.option.charge, column) for column, known in self.served.items())
+        left = (
+            ChargedColumn(
+                holders[number].job.spec.queue, {kind: -milli for kind, milli in holders[number].charge.items()}, column
+            )
+            for number, column in self.leaving.items()
+        )
+        LendingRows(self.builder, headroom.shares, headroom.taken).state((*served, *left))
+
     def _rows_of_users(self) -> None:
         users, terms = self.attempts.users, defaultdict[CapLine, dict[int, float]](dict)
         for column, served in self.served.items():
@@ -600,7 +649,8 @@ class PreemptionProgram:
     def _entitled_lost(self, layer: SubLayer) -> dict[int, float]:
         """GPUs inside their own queue's share that leave, where waiting work of the same value or less is served in this layer.
 
-        It would only take their place. Tasks beyond a job's minima yield to jobs of the same value.
+        It would only take their place. Tasks beyond a job's minima yield to jobs of the same value, and jobs to those that have
+        their turn.
         """
         least = dict[QueueName, int]()
         for served in self.served.values():
@@ -614,6 +664,7 @@ class PreemptionProgram:
             if (queue := held.holders[number].job.spec.queue) in least
             and held.holders[number].base_priority >= least[queue] + (held.base[number] != number)
             and self._inside(number)
+            and not any(family.means[number] == TURN for family in self.families)
         }
 
     def _least(self, name: str, terms: Mapping[int, float]) -> None:

@@ -206,6 +206,8 @@ class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):
 
     def __str__(self) -> str:
         where = f"from {', '.join(self.leaves)} to {', '.join(self.nodes)}"
+        if self.leaves == self.nodes:
+            where = f"to other devices of {', '.join(self.nodes)}"
         why = f"so that {self.to} of queue {self.to_queue} fits"
         return f"moves with {count(self.gpus.number, 'GPU')} {where}, {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 

@@ -21,8 +21,9 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.capacity.sharing import Sharing
 from solver.model.arrays import Ints, Mask, begins, running_sums
-from solver.model.cluster import GpuType
-from solver.model.shape import Shape
+from solver.model.cluster import DeviceId, GpuType
+from solver.model.quantities import MILLI_PER_GPU
+from solver.model.shape import Shape, SharedShape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.placement import PlacedGang, place
@@ -33,6 +34,7 @@ from solver.policy.policy import Policy
 from solver.preemption.consolidation_candidates import (
     ConsolidationCandidate,
     ConsolidationCandidates,
+    OnNode,
     may_leave,
     movers_in,
 )
@@ -106,7 +108,7 @@ class ConsolidationSearch:
         if most <= 0 or self.searches <= 0 or not (_enough_is_free(option, soon) and self._is_in_the_way(option, soon)):
             return None
         search = _Search(
-            preemptor, option, soon, still(room, soon), most, self._movers_with(option.charge.keys(), room)
+            preemptor, option, soon, still(room, soon), most, self._movers_with(option.charge.keys(), soon)
         )
         able = self._able(search, gone)
         if not (able.any() and could_gain(preemptor.job.spec, option, soon, search.movers, able, most)):
@@ -124,11 +126,11 @@ class ConsolidationSearch:
         return None
 
     def candidates(
-        self, gpu_types: Collection[GpuType], room: FreeCapacity, gone: Collection[JobName]
+        self, gpu_types: Collection[GpuType], soon: FreeCapacity, gone: Collection[JobName]
     ) -> tuple[ConsolidationCandidate, ...]:
         """Who may move that has GPUs of some of these types, and was not asked yet."""
-        self._is_in_the_way_at_all(room)
-        return tuple(mover for mover in self._movers_with(gpu_types, room).all if mover.name not in gone)
+        self._is_in_the_way_at_all(soon)
+        return tuple(mover for mover in self._movers_with(gpu_types, soon).all if mover.name not in gone)
 
     def keep(self, moves: Sequence[Move], rooms: Iterable[FreeCapacity]) -> None:
         """Those who were found move: where they go on is theirs."""
@@ -148,7 +150,7 @@ class ConsolidationSearch:
         return gained >= self.policy.scheduling.evictions.min_gain * moved
 
     def _is_in_the_way(self, option: Option, soon: FreeCapacity) -> bool:
-        """Whether anybody has GPUs as a whole on nodes where the preemptor might be; many pools are divided on all of theirs."""
+        """Whether anybody who might move has GPUs on nodes where the preemptor might be."""
         where = self._is_in_the_way_at_all(soon)
         served = zip(option.shapes, option.gpu_types, strict=True)
         return any((soon.conceivable(*way) & where).any() for way in served if way[1] is not None)
@@ -170,11 +172,11 @@ class ConsolidationSearch:
         stuck = [number for number in alike if not self._finds_place(movers.all[movers.first[number]], search)]
         return able & ~(alone & np.isin(movers.likeness, stuck))
 
-    def _movers_with(self, gpu_types: Collection[GpuType], room: FreeCapacity) -> ConsolidationCandidates:
+    def _movers_with(self, gpu_types: Collection[GpuType], soon: FreeCapacity) -> ConsolidationCandidates:
         key = frozenset(gpu_types)
         if key not in self._movers:
-            found = movers_in(self._leaving, key, self.snapshot, self.policy, self.shares, self.sharing, room)
-            self._movers[key] = ConsolidationCandidates(found, room)
+            found = movers_in(self._leaving, key, self.snapshot, self.policy, self.shares, self.sharing, soon)
+            self._movers[key] = ConsolidationCandidates(found, soon)
         return self._movers[key]
 
     def _finds_place(self, mover: ConsolidationCandidate, search: _Search) -> bool:
@@ -188,7 +190,7 @@ class ConsolidationSearch:
 
 def _enough_is_free(option: Option, soon: FreeCapacity) -> bool:
     """Moving frees nothing: what the preemptor needs has to be free already, wherever it is."""
-    free = soon.milli_free(option.shapes)
+    free = np.maximum(soon.milli_free(option.shapes), soon.milli_left)
     return all(free[reach(soon, option, gpu_type)].sum() >= milli for gpu_type, milli in option.charge.items())
 
 
@@ -197,6 +199,7 @@ def still(room: FreeCapacity, soon: FreeCapacity) -> Mask:
     still: Mask = (
         (room.free_gpus == soon.free_gpus) & (room.free_cpu == soon.free_cpu) & (room.free_memory == soon.free_memory)
     )
+    still[[node for node, gpus in room.shared.items() if soon.shared.get(node) != gpus]] = False
     return still
 
 
@@ -242,6 +245,8 @@ class _Search:
                 found = self.place_of(mover, room)
             if found is None or found.strain > strain_of(room, mover.job.spec, mover.job.placement) + ABOUT:
                 return (), number
+            if _devices(found.tasks) == _devices(mover.job.placement):
+                return (), number
             moves.append(Move(mover, found.tasks))
         return tuple(moves), None
 
@@ -281,17 +286,39 @@ class _Search:
 
     def _cheapest_to_clear(self, able: Mask) -> Ints:
         """Nodes in the order of what is lost until a task of the preemptor fits: nothing, then as little as possible."""
-        need = max((shape.gpus for shape in self.option.shapes), default=0) or 1
-        lost = np.where(self.soon.free_gpus >= need, 0.0, np.inf)
+        shapes = self.option.shapes
+        need = max((shape.gpus for shape in shapes), default=0) or 1
+        milli = min((min(MILLI_PER_GPU, shape.cost) for shape in shapes if shape.cost), default=MILLI_PER_GPU)
+        is_free = self.soon.free_gpus >= need
+        for shape, gpu_type in zip(shapes, self.option.gpu_types, strict=True):
+            if isinstance(shape, SharedShape):
+                is_free = is_free | (self.soon.slots(shape, gpu_type) > 0)
+        lost = np.where(is_free, 0.0, np.inf)
         wanted = np.logical_or.reduce([reach(self.soon, self.option, gpu_type) for gpu_type in self.option.charge])
-        of_able = able[self.movers.on_node.holder]
-        node, holder, gpus = (of[of_able] for of in self.movers.on_node)
+        node, holder, gpus = self._held_on_nodes(able, milli)
         first = begins(node)
         free = self.soon.free_gpus[node] + running_sums(first, gpus)
         leaves = (free - gpus < need) & (running_sums(first, np.ones_like(node)) <= self.most)
         total = np.bincount(node[leaves], weights=self.movers.lost_gpu_s[holder[leaves]], minlength=len(lost))
         cleared = node[leaves & (free >= need)]
-        lost[cleared] = total[cleared]
+        lost[cleared] = np.minimum(lost[cleared], total[cleared])
         lost[~wanted] = np.inf
         order = np.argsort(lost, kind="stable")
         return order[: int((lost == 0).sum()) + NODES_MAX]
+
+    def _held_on_nodes(self, able: Mask, milli: int) -> OnNode:
+        """The GPUs that those who are able leave on nodes; of parts the last of a GPU leaves it, with so much free of it."""
+        movers, count = self.movers, len(self.movers.all)
+        parts = movers.parts_of(able, milli)
+        on_node = movers.on_node
+        key = on_node.node * count + on_node.holder
+        left = on_node.gpus + np.bincount(
+            np.searchsorted(key, parts.last.node * count + parts.last.holder), minlength=len(key)
+        )
+        counts = (left > 0) | np.isin(key, parts.node * count + parts.holder)
+        chosen = counts & able[on_node.holder]
+        return OnNode(on_node.node[chosen], on_node.holder[chosen], left[chosen])
+
+
+def _devices(tasks: Iterable[TaskPlacement]) -> set[DeviceId]:
+    return {device for task in tasks for device in task.devices}

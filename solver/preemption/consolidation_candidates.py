@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
@@ -13,9 +13,9 @@ import numpy as np
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import Sharing
 from solver.model.arrays import Ints, Mask, begins
-from solver.model.cluster import GpuType
+from solver.model.cluster import DeviceId, GpuType
 from solver.model.quantities import MilliGpu
-from solver.model.shape import Shape
+from solver.model.shape import Shape, SharedShape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.starts import held_by
@@ -69,12 +69,31 @@ class OnNode(NamedTuple):
     gpus: Ints
 
 
+class Fractions(NamedTuple):
+    """Parts of GPUs that candidates hold: whose, on which node, of which GPU, and how much. Sorted by GPU, then by holder."""
+
+    holder: Ints
+    node: Ints
+    gpu: Ints
+    milli: Ints
+
+    def of(self, chosen: Mask) -> Fractions:
+        """Some of them."""
+        return Fractions(*(column[chosen] for column in self))
+
+    @property
+    def last(self) -> Fractions:
+        """The last of each GPU."""
+        return self.of(np.diff(self.gpu, append=-1) != 0)
+
+
 class ConsolidationCandidates:
     """Jobs that may move, by number, those that lose least first.
 
     `milli`: what each has, in milli-GPU. `likeness`: as numbers; `first`: the first mover of each. `is_on_one`: who is on one
-    node alone. What they hold is in rows, one for the tasks of a mover on a node with as many GPUs each: `holder`, `node`,
-    `gpus` of a task, `tasks`. `on_node`: the GPUs of each mover on each of its nodes, sorted by node, then by number.
+    node alone. What they hold as whole GPUs is in rows, one for the tasks of a mover on a node with as many GPUs each: `holder`,
+    `node`, `gpus` of a task, `tasks`; parts of GPUs count 0 there, and are in `fractions`. `on_node`: the GPUs of each mover on
+    each of its nodes, sorted by node, then by number.
     """
 
     def __init__(self, movers: Iterable[ConsolidationCandidate], room: FreeCapacity) -> None:
@@ -87,7 +106,7 @@ class ConsolidationCandidates:
         self.likeness: Ints = np.array(alike, dtype=np.int64)
         self.first = np.unique(self.likeness, return_index=True)[1].tolist()
         held = Counter(
-            (room.index[task.node], number, len(task.devices))
+            (room.index[task.node], number, len(task.devices) if task.share is None else 0)
             for number, mover in enumerate(self.all)
             for task in mover.job.placement
         )
@@ -96,6 +115,14 @@ class ConsolidationCandidates:
         self.on_node = _by_node(self.node, self.holder, self.gpus * self.tasks)
         self.is_on_one: Mask = np.bincount(self.on_node.holder, minlength=len(self.all)) == 1
         self._nodes = len(room.nodes)
+        self.fractions, self._free_milli = _fractions(self.all, room)
+
+    def parts_of(self, able: Mask, milli: int) -> Fractions:
+        """What those who are able hold of GPUs of which so much is free once all of them have left."""
+        held = self.fractions.of(able[self.fractions.holder])
+        free = self._free_milli.copy()
+        np.add.at(free, held.gpu, held.milli)
+        return held.of(free[held.gpu] >= milli)
 
     def on(self, nodes: Ints) -> Mask:
         """Who has tasks on some of these nodes."""
@@ -134,18 +161,18 @@ def movers_in(
     sharing: Sharing,
     room: FreeCapacity,
 ) -> Iterator[ConsolidationCandidate]:
-    """Who of those that may leave could go on elsewhere: with whole GPUs of some of these types, in a queue that would start it."""
+    """Who of those that may leave could go on elsewhere: with GPUs of some of these types, in a queue that would start it."""
     type_of, ways, may_start = snapshot.gpu_types, _Ways(snapshot, sharing), _MayStart(shares)
     for job in jobs:
         known, charge = policy.priority_class(job), charge_of_tasks(job.placement, type_of)
-        if known is None or charge.keys().isdisjoint(gpu_types) or not _has_whole_gpus(job, room):
+        if known is None or charge.keys().isdisjoint(gpu_types) or not _has_gpus(job, room):
             continue
         option = ways.of(job, known) if may_start.allows(job, known, charge) else None
-        if option is not None:
+        if option is not None and _has_as_served(job, option):
             tasks = tuple(sum(task.group == group.name for task in job.placement) for group in job.spec.task_groups)
             lost = lost_gpu_s(Holder(job, charge, known), snapshot.time, policy.scheduling.evictions.restart_cost)
-            # What it has are whole GPUs, which all queues and classes are served alike.
-            likeness = job.spec.task_groups, job.spec.effective_topology, option.gpu_types, tasks
+            # Shapes say with whom parts of GPUs are shared; whole ones all queues and classes are served alike.
+            likeness = job.spec.task_groups, job.spec.effective_topology, option.gpu_types, option.shapes, tasks
             yield ConsolidationCandidate(job, option, charge, tasks, lost, likeness)
 
 
@@ -192,9 +219,32 @@ class _MayStart:
         )
 
 
-def _has_whole_gpus(job: Job, room: FreeCapacity) -> bool:
-    whole = all(task.share is None and task.mig is None and task.node in room.index for task in job.placement)
-    return whole and any(task.devices for task in job.placement)
+def _has_gpus(job: Job, room: FreeCapacity) -> bool:
+    known = all(task.mig is None and task.node in room.index for task in job.placement)
+    return known and any(task.devices for task in job.placement)
+
+
+def _has_as_served(job: Job, option: Option) -> bool:
+    """Whether the parts of GPUs that it has are those that it would be given now: a policy may have changed."""
+    asked = {
+        group.name: shape.milli if isinstance(shape, SharedShape) else None
+        for group, shape in zip(job.spec.task_groups, option.shapes, strict=True)
+    }
+    return all(task.share == asked.get(task.group) for task in job.placement)
+
+
+def _fractions(movers: Iterable[ConsolidationCandidate], room: FreeCapacity) -> tuple[Fractions, Ints]:
+    """The parts of GPUs that movers hold, and what is free of these GPUs."""
+    held = defaultdict[tuple[int, DeviceId], list[tuple[int, int]]](list)
+    for number, mover in enumerate(movers):
+        for task in mover.job.placement:
+            if task.share is not None:
+                held[room.index[task.node], task.devices[0]].append((number, int(task.share)))
+    found = {(node, gpu.device): gpu for node in {node for node, _ in held} for gpu in room.shared.get(node, ())}
+    known = sorted(of for of in held if of in found and found[of].healthy)
+    rows = [(who, of[0], gpu, milli) for gpu, of in enumerate(known) for who, milli in held[of]]
+    free: Ints = np.array([found[of].free_milli for of in known], dtype=np.int64)
+    return Fractions(*np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy()), free
 
 
 def _by_node(node: Ints, holder: Ints, gpus: Ints) -> OnNode:

@@ -1,8 +1,8 @@
 """Whether moving jobs could gain a preemptor what it lacks, counted for all candidates at once: it saves most searches.
 
 Moving frees nothing. It gains a slot where small tasks leave a node that others go on beside; a task as large as the preemptor's,
-or twice as large, leaves one slot, or two, and needs as many there. Of parts of GPUs it gains something only on the nodes
-that have such.
+or twice as large, leaves one slot, or two, and needs as many there. Parts of a GPU gain it as a whole once the last of them is
+elsewhere, beside others. Of parts of GPUs a preemptor gains something only on the nodes that have such.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
+from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape, nodes_of
 from solver.model.workload import Job, JobSpec
 from solver.placement.homogeneous_gangs import is_homogeneous
@@ -22,13 +23,8 @@ from solver.quota.options import Option
 
 
 def in_the_way(running: Iterable[Job], room: FreeCapacity) -> Mask:
-    """The nodes on which some of these jobs have GPUs as a whole."""
-    names = {
-        task.node
-        for job in running
-        for task in job.placement
-        if task.devices and task.share is None and task.mig is None
-    }
+    """The nodes on which some of these jobs have GPUs, as a whole or in part."""
+    names = {task.node for job in running for task in job.placement if task.devices and task.mig is None}
     held = np.zeros(len(room.nodes), dtype=bool)
     held[[room.index[name] for name in names if name in room.index]] = True
     return held
@@ -55,7 +51,9 @@ def gaining(spec: JobSpec, option: Option, room: FreeCapacity, movers: Consolida
     kept_together = not is_homogeneous(spec, option) or spec.effective_topology.required
     if kept_together or gpu_type is None or _lacking(shape, gpu_type, spec.task_groups[0].least, room) <= 0:
         return able
-    return able & (_gained_by_each(shape, gpu_type, room, movers, able) > 0)
+    found = able & (_gained_by_each(shape, gpu_type, room, movers, able) > 0)
+    found[movers.parts_of(able, MILLI_PER_GPU).holder] = True
+    return found
 
 
 def _lacking(shape: Shape, gpu_type: GpuType, tasks: int, room: FreeCapacity) -> int:
@@ -83,4 +81,8 @@ def _gained_by_each(
     if not nodes_of(shape):
         # Where it goes on it takes slots of the same nodes; a preemptor that is kept to a set of nodes may send it elsewhere.
         gained -= gpus // shape.gpus * tasks
-    return np.bincount(movers.holder[rows], weights=gained, minlength=len(movers.all)).astype(np.int64)
+    count = len(movers.all)
+    found = np.bincount(movers.holder[rows], weights=gained, minlength=count).astype(np.int64)
+    parts = movers.parts_of(able, MILLI_PER_GPU).last
+    found += np.bincount(parts.holder[room.usable(shape, gpu_type)[parts.node]], minlength=count)
+    return found

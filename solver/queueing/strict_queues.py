@@ -63,15 +63,24 @@ class Lines:
         if candidate.strict:
             self._waiting[candidate.job.spec.queue].pop(candidate.job.name, None)
 
-    def blocker(self, candidate: StartCandidate, option: Option) -> JobName | None:
-        """The first one in line that it would delay, served this way; None: it delays none."""
+    def blocker(self, candidate: StartCandidate, option: Option, others: Collection[JobName] = ()) -> JobName | None:
+        """The first one in line that it would delay, served this way; None: it delays none. `others`: those that do not count."""
         if candidate.strict:
             for name, reach in self._waiting[candidate.job.spec.queue].items():
                 if name == candidate.job.name:
                     break
-                if not may_pass(candidate.job.spec, option, reach):
+                if name not in others and not may_pass(candidate.job.spec, option, reach):
                     return name
         return None
+
+    def ahead(self, candidate: StartCandidate) -> JobName | None:
+        """The one that stands next before it in line; None where none does."""
+        before = None
+        for name in self._waiting[candidate.job.spec.queue] if candidate.strict else ():
+            if name == candidate.job.name:
+                break
+            before = name
+        return before
 
 
 def behind_nobody(candidates: Iterable[StartCandidate], able: Collection[int]) -> tuple[StartCandidate, ...]:

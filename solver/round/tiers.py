@@ -400,8 +400,8 @@ def _overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStar
 
 
 def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[JobName]:
-    """The jobs that the program decided: all that it could serve; but it makes no GPU in MIG mode whole, as the search may."""
-    if any(making.attempts.soon.partitions.gpus.values()):
+    """The jobs that the program decided: all that it could serve; but it drains no GPU to partition it anew, as the search may."""
+    if making.attempts.soon.partitions:
         return frozenset(job.name for job, _ in making.served)
     return frozenset(candidate.job.name for candidate in able)
 

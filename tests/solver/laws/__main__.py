@@ -25,6 +25,9 @@ def main() -> None:
     parser.add_argument("--kind", choices=sorted(KINDS), help="only this kind of finding")
     parser.add_argument("--show", type=int, default=2, help="worlds printed of each kind")
     parser.add_argument("--parts", action="store_true", help="worlds in which some jobs ask for parts of GPUs")
+    parser.add_argument(
+        "--strewn", action="store_true", help="worlds with parts of GPUs all over, and larger jobs that wait"
+    )
     parser.add_argument("--faults", action="store_true", help="in place of random worlds those of known faults")
     parser.add_argument("--greedy", action="store_true", help="rounds without the integer program")
     parser.add_argument(
@@ -40,7 +43,7 @@ def main() -> None:
         return
     began, cases, rounds = time.monotonic(), defaultdict[str, list[Case]](list), 0
     for number in range(said.first, said.first + said.worlds):
-        world = drawn(number, said.seed, parts=said.parts)
+        world = drawn(number, said.seed, parts=said.parts, strewn=said.strewn)
         course, found = judged(world, decide)
         rounds += len(course.rounds)
         for kind in {finding.kind for finding in found}:

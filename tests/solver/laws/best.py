@@ -38,8 +38,8 @@ class Way(NamedTuple):
 # Places.
 
 
-def free_of(book: Book, leaving: Iterable[Part] = (), absent: Iterable[str] = ()) -> Free:
-    """What is free beside all that is held, once these parts have left and these jobs hold nothing."""
+def left_of(book: Book, leaving: Iterable[Part] = (), absent: Iterable[str] = ()) -> dict[str, int]:
+    """What is left of each GPU beside all that is held, once these parts have left and these jobs hold nothing."""
     gone, away = {(part.job, spot.number) for part in leaving for spot in part.spots}, set(absent)
     left = {gpu: GPU for gpus in book.nodes.values() for gpu in gpus}
     for job in book.jobs.values():
@@ -47,6 +47,12 @@ def free_of(book: Book, leaving: Iterable[Part] = (), absent: Iterable[str] = ()
             for gpu in spot.gpus if (job.name, spot.number) not in gone else ():
                 if gpu in left:
                     left[gpu] -= spot.share
+    return left
+
+
+def free_of(book: Book, leaving: Iterable[Part] = (), absent: Iterable[str] = ()) -> Free:
+    """What is free of each GPU of each node, once these parts have left and these jobs hold nothing."""
+    left = left_of(book, leaving, absent)
     return tuple(tuple(sorted((left[gpu] for gpu in gpus), reverse=True)) for gpus in book.nodes.values())
 
 
@@ -247,42 +253,52 @@ def _ways_with_moves(book: Book, taker: Worker, tasks: tuple[int, ...]) -> Itera
 
 
 def can_move(book: Book, job: Worker) -> bool:
-    whole = all(spot.share == GPU for spot in job.spots)
     over = any((limit := book.most[name]) is not None and book.used[name] > limit for name in book.path(job.queue))
-    return job.preemptible and whole and not over and not book.is_protected(job)
+    return job.preemptible and not over and not book.is_protected(job)
 
 
 def find_places(book: Book, movers: Sequence[Worker], leaving: frozenset[Part], tasks: tuple[int, ...]) -> bool:
     """Whether all tasks fit once these have left and the movers are on some of what is free now, no further apart than before."""
-    now = {name: node.count(GPU) for name, node in zip(book.nodes, free_of(book), strict=True)}
-    after = dict(zip(book.nodes, free_of(book, leaving, [job.name for job in movers]), strict=True))
-    return any(fits(_taken(after, taken), tasks) for taken in _arrivals(movers, now))
+    now, after = left_of(book), left_of(book, leaving, [job.name for job in movers])
+    both = tuple(tuple(sorted((now[gpu], after[gpu]) for gpu in gpus)) for gpus in book.nodes.values())
+    return any(fits(_later(there), tasks) for there in _arrivals(movers, both))
 
 
-def _arrivals(movers: Sequence[Worker], free: Mapping[str, int]) -> Iterator[Counter[str]]:
-    """How many GPUs of each node movers could take."""
-    if not movers:
-        yield Counter()
-        return
-    first, rest = movers[0], movers[1:]
-    each = first.unit // GPU
-    apart = len({spot.node for spot in first.spots})
-    for nodes in _spreads(len(first.spots), each, free):
-        if len(nodes) <= apart:
-            left = {name: count - each * nodes[name] for name, count in free.items()}
-            for others in _arrivals(rest, left):
-                yield Counter({name: each * count for name, count in nodes.items()}) + others
+NowAndLater = tuple[tuple[tuple[int, int], ...], ...]
+"""What is free of each GPU of each node, now and later."""
 
 
-def _spreads(tasks: int, each: int, free: Mapping[str, int]) -> Iterator[Counter[str]]:
-    names = sorted(free)
-    for counts in product(*[range(free[name] // each + 1) for name in names]):
-        if sum(counts) == tasks:
-            yield +Counter(dict(zip(names, counts, strict=True)))
+def _later(both: NowAndLater) -> Free:
+    return tuple(tuple(sorted((later for _, later in node), reverse=True)) for node in both)
 
 
-def _taken(free: Mapping[str, tuple[int, ...]], taken: Counter[str]) -> Free:
-    return tuple(tuple(sorted((*node[taken[name] :], *[0] * taken[name]), reverse=True)) for name, node in free.items())
+def _arrivals(movers: Sequence[Worker], both: NowAndLater) -> set[NowAndLater]:
+    """What may be free beside movers, each on what is free now."""
+    found = {both}
+    for mover in movers:
+        apart = len({spot.node for spot in mover.spots})
+        beside = {(there, frozenset[int]()) for there in found}
+        for _ in mover.spots:
+            beside = {
+                (after, on | {number})
+                for there, on in beside
+                for number, node in enumerate(there)
+                if len(on | {number}) <= apart
+                for after in _with_one(there, number, node, mover.unit)
+            }
+        found = {there for there, _ in beside}
+    return found
+
+
+def _with_one(both: NowAndLater, number: int, node: tuple[tuple[int, int], ...], unit: int) -> Iterator[NowAndLater]:
+    """Every way to have one task more on a node."""
+    count, each = max(1, unit // GPU), min(unit, GPU)
+    for gpu in {gpu for gpu in node if gpu[0] >= each and node.count((GPU, GPU)) >= count * (unit >= GPU)}:
+        rest = list(node)
+        for _ in range(count):
+            rest.remove(gpu)
+        with_it = tuple(sorted((*rest, *[(gpu[0] - each, gpu[1] - each)] * count)))
+        yield (*both[:number], with_it, *both[number + 1 :])
 
 
 # The best set of entitled work.

@@ -20,11 +20,11 @@ TRIES = 3
 SHARES = (0.25, 0.5)
 
 
-def drawn(number: int, seed: int = 0, *, parts: bool = False) -> World:
-    """World `number` of a seed; with `parts` some jobs ask for parts of GPUs."""
-    random = Random(f"{seed}/{number}/{parts}")
+def drawn(number: int, seed: int = 0, *, parts: bool = False, strewn: bool = False) -> World:
+    """World `number` of a seed. `parts`: some jobs ask for parts of GPUs; `strewn`: these are all over, and large ones wait."""
+    random = Random(f"{seed}/{number}/{'strewn' if strewn else parts}")
     while True:
-        world = _settled(world_of("\n".join(_Draft(random, parts=parts).lines())), random)
+        world = _settled(world_of("\n".join(_Draft(random, parts or strewn, strewn).lines())), random)
         book = Book.of(*world)
         if book.waiting and len(book.running) > 1 and _costs_differ(book):
             return world_of(text_of(world))
@@ -36,6 +36,7 @@ class _Draft:
 
     random: Random
     parts: bool
+    strewn: bool
     nodes: list[int] = field(default_factory=list)
     ages: list[int] = field(default_factory=list)
     owed: list[str] = field(default_factory=list)
@@ -43,7 +44,7 @@ class _Draft:
 
     def lines(self) -> Iterator[str]:
         random = self.random
-        self.scattered = random.random() < 0.15
+        self.scattered = self.strewn or random.random() < 0.15
         self.nodes = [random.randint(1, 6) for _ in range(random.choice((1, 1, 2, 2, 3, 4)))]
         if self.scattered:
             self.nodes = [random.randint(2, 4) for _ in range(random.randint(2, 3))]
@@ -110,7 +111,7 @@ class _Draft:
             queue, known = random.choice(self.owed or queues if owed else queues), random.choice(classes)
             for _ in range(1 if waits else TRIES):
                 wide = waits and random.random() < (0.8 if self.scattered else 0.3)
-                least, most, gpus = (1, 1, 1) if self.scattered and not waits else self._size(wide=wide)
+                least, most, gpus = self._small() if self.scattered and not waits else self._size(wide=wide)
                 size = f"{f'{least}-' if least < most else ''}{most}x{gpus:g}"
                 if waits:
                     yield f"wait j{number} {queue} {size} for {self.ages[number] // 2}.{number}m {known}"
@@ -129,6 +130,9 @@ class _Draft:
             return 1, 1, random.choice((1, 1, 1, 2, 2, 3, 4))
         most, gpus = random.randint(2, 4), random.choice((1, 1, 2))
         return (most, most, gpus) if kind < 0.75 else (random.randint(1, most - 1), most, gpus)
+
+    def _small(self) -> tuple[int, int, float]:
+        return 1, 1, self.random.choice((*SHARES, *SHARES, 1)) if self.strewn else 1
 
     def _places(self, free: dict[str, list[float]], tasks: int, gpus: float) -> list[str]:
         """Where so many tasks are, on nodes in a random order; none where they do not fit."""
@@ -150,7 +154,8 @@ class _Draft:
             for number in [number for number, share in enumerate(left) if share == 1.0][: int(gpus)]:
                 left[number] = 0.0
             return name
-        number = min((n for n, share in enumerate(left) if share >= gpus), key=lambda n: left[n])
+        able = [n for n, share in enumerate(left) if share >= gpus]
+        number = self.random.choice(able) if self.strewn else min(able, key=lambda n: left[n])
         left[number] -= gpus
         return f"{name}/{number}"
 

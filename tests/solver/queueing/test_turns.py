@@ -11,7 +11,7 @@ from solver.milp.highs import optimise
 from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName
-from solver.plan.plan import Bind
+from solver.plan.plan import Bind, Nominate
 from solver.policy.ordering import OrderBy, Ordering
 from solver.policy.policy import Policy, PriorityClass, Queue, policy_of
 from solver.policy.precedence import ordering_of
@@ -85,7 +85,10 @@ def test_merging_queues_keeps_the_order_of_each(snapshot: Snapshot, policy: Poli
 def test_the_last_of_a_strict_queue_changes_nothing_for_those_before_it(
     snapshot: Snapshot, policy: Policy, by: OrderBy
 ) -> None:
-    """All in one strict queue, on one type: whoever comes last may start or wait, and the others fare as without it."""
+    """All in one strict queue, on one type: whoever comes last may start or wait, and those are served that are without it.
+
+    Which of these start now, and which are promised what leaves, the program decides for all of them together.
+    """
     queue = Queue(QueueName("left"), ordering=Ordering(by, strict=True))
     policy = policy_of((queue,), policy.priority_classes)
     jobs = [msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, queue=queue.name)) for j in snapshot.jobs]
@@ -95,8 +98,11 @@ def test_the_last_of_a_strict_queue_changes_nothing_for_those_before_it(
     if candidates:
         last = candidates[-1].job.name
         without = snapshot_of(snapshot.time, nodes, [known for known in jobs if known.name != last])
-        assert started(world, policy) - {last} == started(without, policy)
+        assert served(world, policy) - {last} == served(without, policy)
 
 
-def started(world: Snapshot, policy: Policy) -> set[JobName]:
-    return {step.job for step in solve(world, policy, optimise).steps if isinstance(step, Bind)}
+def served(world: Snapshot, policy: Policy) -> set[JobName]:
+    """Who waits and starts, or is promised its devices."""
+    waiting = {job.name for job in world.jobs if job.phase == "pending"}
+    steps = solve(world, policy, optimise).steps
+    return waiting & {step.job for step in steps if isinstance(step, Bind | Nominate)}
