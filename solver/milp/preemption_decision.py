@@ -93,13 +93,15 @@ class MovingJob:
 class PreemptionDecision:
     """The program of one tier, stated for those who may be served by it, and what it answers.
 
-    `grows`: they are tasks that running gangs lack. These take what others borrowed, GPU for GPU, and nothing else.
+    `grows`: they are tasks that running gangs lack. These take what others borrowed, GPU for GPU, and nothing else; with
+    `evicts` False what is free alone.
     """
 
     making: Preemptor
     tier: Tier
     candidates: Sequence[StartCandidate]
     grows: bool = False
+    evicts: bool = True
     program: PreemptionProgram = field(init=False)
     places: PreemptionPlaces = field(init=False)
     gaps: dict[str, float] = field(default_factory=dict)
@@ -230,7 +232,7 @@ class PreemptionDecision:
         evictable = self.making.attempts.evictable
         count = len(evictable.allocations.holders)
         means = np.full(count, UNLAWFUL, dtype=np.int64)
-        if manner == "firm" or not count:
+        if manner == "firm" or not count or not self.evicts:
             return means
         places = [] if self.grows else [evictable.of_its_own(preemptor)]
         if manner == "inside" and self.making.may_reclaim(preemptor, self.tier):
@@ -329,13 +331,41 @@ class Realisation:
         # Those for whom fewer may leave have less choice.
         families = self.program.families
         order = sorted(range(len(self.jobs)), key=lambda n: int(families[self.jobs[n].served.family].lawful.sum()))
+        moved = self._moved(room, soon) if exact else {}
+        if moved is None:
+            return False
         for number in order if exact else range(len(self.jobs)):
             if not self._place(number, room, soon, exact=exact):
                 return False
         used = self._used()
-        if not self._move(room, soon, used, exact=exact):
+        if not self._move(room, soon, used, moved):
             return False
         return self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
+
+    def _moved(self, room: FreeCapacity, soon: FreeCapacity) -> dict[int, PlacedGang] | None:
+        """By place, where those who move go on, on the program's nodes: on what is free now. None: there is no room for them."""
+        found = dict[int, PlacedGang]()
+        for number, job in enumerate(self.moving):
+            placed = self._new_place(job, room, exact=True)
+            if placed is None:
+                return None
+            soon.occupy(job.mover.held(placed.tasks))
+            found[number] = placed
+        return found
+
+    def _new_place(self, job: MovingJob, room: FreeCapacity, *, exact: bool) -> PlacedGang | None:
+        """Where a job goes on, no further apart than it is now; taken in the room."""
+        mover, view = job.mover, seen(room, room.reserved)
+        spec = mover.job.spec
+        if exact:
+            found = _on_hosts(view, spec, mover.option, job.hosts)
+        else:
+            found = place(view, spec, mover.option, self.still, mover.tasks)
+        if found is None or found.strain > strain_of(room, spec, mover.job.placement) + ABOUT:
+            return None
+        if view is not room:
+            room.occupy(mover.held(found.tasks))
+        return found
 
     def _place(self, number: int, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> bool:
         job = self.jobs[number]
@@ -368,29 +398,27 @@ class Realisation:
             for device in task.devices
         }
 
-    def _move(self, room: FreeCapacity, soon: FreeCapacity, used: Mapping[DeviceId, int], *, exact: bool) -> bool:
-        """Who moves finds a place no further apart than it is now; and leaves devices to somebody, or CPU or memory."""
-        for job in self.moving:
-            mover, view = job.mover, seen(room, room.reserved)
-            spec = mover.job.spec
+    def _move(
+        self, room: FreeCapacity, soon: FreeCapacity, used: Mapping[DeviceId, int], moved: Mapping[int, PlacedGang]
+    ) -> bool:
+        """Who moves finds a place and leaves devices to somebody, or CPU or memory; who does not stays. `moved`: found already."""
+        for number, job in enumerate(self.moving):
+            mover, there = job.mover, moved.get(number)
             users = Counter(used[d] for task in mover.job.placement for d in task.devices if d in used)
             if not users:
                 held = tuple(mover.held(mover.job.placement))
                 users = self._users_of_host(_short_without(soon, held), soon)
                 if not users:
                     soon.occupy(held)
+                    if there:
+                        for task, shape in mover.held(there.tasks):
+                            room.give_back(task, shape)
+                            soon.give_back(task, shape)
                     continue
-            found = (
-                _on_hosts(view, spec, mover.option, job.hosts)
-                if exact
-                else place(view, spec, mover.option, self.still, mover.tasks)
-            )
-            if found is None or found.strain > strain_of(room, spec, mover.job.placement) + ABOUT:
+            found = there or self._new_place(job, room, exact=False)
+            if found is None:
                 return False
-            move = Move(mover, found.tasks)
-            if view is not room:
-                room.occupy(move.held)
-            self.moves[users.most_common(1)[0][0]].append(move)
+            self.moves[users.most_common(1)[0][0]].append(Move(mover, found.tasks))
         return True
 
     def _name_beneficiaries(self, used: Mapping[DeviceId, int], soon: FreeCapacity) -> bool:

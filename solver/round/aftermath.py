@@ -1,6 +1,7 @@
-"""The world in the next round, if nothing else happens: which jobs would then have started only to be evicted.
+"""The world in the next round, if nothing else happens: which jobs would then have started only to be evicted, or left in vain.
 
-A job doesn't start on what another waiting job may lawfully take from it in the next round (DESIGN section 5, amendment 3).
+A job doesn't start on what another waiting job may lawfully take from it in the next round, and a gang doesn't grow on it (DESIGN
+section 5, amendment 3). Nor does a job leave that runs again in the next round, where fewer would leave without that (amendment 6).
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from solver.model.workload import Job, JobName, TaskPlacement
 from solver.preemption.planned_evictions import PlannedEviction
 from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
+
+Disturbance = tuple[JobName, str, int, bool]
+"""A task that leaves or moves: of which job, its group, its number, and whether it goes on elsewhere."""
 
 
 def settled(
@@ -69,17 +73,39 @@ def _after(
     return msgspec.structs.replace(job, placement=(*placement, *joining))
 
 
-def begun_in_vain(decision: Decision, leaving: Iterable[PlannedEviction]) -> dict[JobName, JobName]:
-    """Jobs that start in a round, or are promised their place, and would leave in the next one, each with the job for which.
-
-    `leaving`: by the decision of the next round.
+def begun_in_vain(
+    decision: Decision, grown: Iterable[GangGrowth], leaving: Iterable[PlannedEviction]
+) -> dict[JobName, JobName]:
+    """Jobs that start in a round, are promised their place or grow, and would leave or shrink in the next one, each with the job
+    for which. `leaving`: by the decision of the next round.
     """
-    begun = begun_by(decision)
+    begun, larger = begun_by(decision), {growth.job.name for growth in grown}
+    larger |= {owner_of(promise.job.name) for promise in decision.growth_promises}
     return {
         known.job.name: known.beneficiary
         for known in leaving
-        if known.job.name in begun and known.whole and known.beneficiary is not None and not known.moves_to
+        if known.job.name in (begun if known.whole else larger)
+        and known.beneficiary is not None
+        and not known.moves_to
     }
+
+
+def left_in_vain(leaving: Iterable[PlannedEviction], after: Decision) -> tuple[JobName, ...]:
+    """Jobs that leave for others and would run again by the decision of the next round, those that lose most first."""
+    again = begun_by(after)
+    found = [known for known in leaving if known.beneficiary is not None and known.whole and known.job.name in again]
+    found.sort(key=lambda known: (-known.lost_gpu_s, known.job.submitted_at))
+    return tuple(known.job.name for known in found)
+
+
+def disturbed(*rounds: Iterable[PlannedEviction]) -> frozenset[Disturbance]:
+    """All that leaves or moves in some rounds, task by task."""
+    return frozenset(
+        (known.job.name, task.group, task.index, bool(known.moves_to))
+        for leaving in rounds
+        for known in leaving
+        for task in known.tasks
+    )
 
 
 def begun_by(decision: Decision) -> frozenset[JobName]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 from solver.backfill.eligibility import ends_in, held_back, is_live, kept_for
@@ -42,7 +43,7 @@ from solver.quota.fairshare import demand_of, with_fair_shares
 from solver.quota.lending import live_gpus
 from solver.quota.options import Option
 from solver.round.admission import Admission, Emptied, Gate
-from solver.round.aftermath import begun_by, begun_in_vain, settled
+from solver.round.aftermath import begun_by, begun_in_vain, disturbed, left_in_vain, settled
 from solver.round.decision import certifying, decide_with_evictions
 from solver.round.explanation import RoundExplanation
 from solver.round.regrowth import GangGrowth, growths
@@ -67,7 +68,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
     found = _decided(snapshot, policy, watched, kept)
     if len(snapshot.nodes) <= LOOKED_AHEAD_NODES_MAX:
-        found = _without_vain_starts(found, snapshot, policy, watched, kept)
+        found = _looked_ahead(found, snapshot, policy, watched, kept)
     certified = certifying(found.decision, watched)
     explanation = RoundExplanation(
         found.world,
@@ -100,8 +101,8 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
 class _DecidedRound:
     """A round that is decided: what it was decided on, and what becomes of it.
 
-    `asked`: the world in which jobs that leave have been asked to. `standing_back`: jobs that were left out, since another would
-    take what they get in the next round, each with that job.
+    `asked`: the world in which jobs that leave have been asked to. `standing_back`: jobs that were left out, or did not grow, since
+    another would take what they get in the next round, each with that job. `staying`: jobs that were not to leave.
     """
 
     world: Snapshot
@@ -113,6 +114,7 @@ class _DecidedRound:
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
     standing_back: Mapping[JobName, JobName]
+    staying: frozenset[JobName]
 
     def serves(self, job: JobName) -> bool:
         """Whether a job runs on, starts or is promised its place."""
@@ -127,8 +129,9 @@ def _decided(
     watched: MonitoredOptimiser | None,
     kept: RoundCache,
     back: Mapping[JobName, JobName] = MappingProxyType({}),
+    staying: frozenset[JobName] = frozenset(),
 ) -> _DecidedRound:
-    """Decide a round in which some jobs stand back for others."""
+    """Decide a round in which some jobs stand back for others, and some do not leave."""
     limited = with_pool_limits(with_manners(foreseen(snapshot), policy), policy)
     apart = shrinking_apart(with_document_reservations(limited, policy))
     departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
@@ -139,33 +142,53 @@ def _decided(
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
     leaves = frozenset(known.job.name for known in departing)
-    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept, back)
+    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept, back, staying)
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
-    grown = growths(asked, policy, candidates, decision)
+    grown = growths(asked, policy, candidates, decision, back)
+    leaving = (*departing, *asked_now)
     return _DecidedRound(
-        world, asked, admissions, nominations, candidates, decision, (*departing, *asked_now), grown, back
+        world, asked, admissions, nominations, candidates, decision, leaving, grown, back, staying
     )
 
 
-def _without_vain_starts(
+def _looked_ahead(
     found: _DecidedRound, snapshot: Snapshot, policy: Policy, watched: MonitoredOptimiser | None, kept: RoundCache
 ) -> _DecidedRound:
-    """The round in which no job starts that the next round would evict, where the job that it stands back for is served instead."""
-    in_line = {candidate.job.name for candidate in found.candidates if candidate.strict}
-    for _ in range(LOOKED_AHEAD_MAX):
-        if not begun_by(found.decision):
-            break
-        ahead = settled(snapshot, found.decision, found.leaving, found.grown)
-        vain = begun_in_vain(found.decision, _decided(ahead, policy, watched, RoundCache()).leaving)
+    """The round in which no job starts that the next one would evict, and none leaves that the next one would start again, as far
+    as others are served all the same.
+    """
+
+    def next_round(known: _DecidedRound) -> _DecidedRound:
+        ahead = settled(snapshot, known.decision, known.leaving, known.grown)
+        return _decided(ahead, policy, watched, RoundCache())
+
+    def without_vain_starts(after: _DecidedRound) -> Iterator[_DecidedRound]:
+        in_line = {candidate.job.name for candidate in found.candidates if candidate.strict}
+        vain = begun_in_vain(found.decision, found.grown, after.leaving)
         # In a strict queue others would pass it.
-        vain = {name: whom for name, whom in vain.items() if name not in in_line}
-        if not vain:
+        back = {**found.standing_back, **{name: whom for name, whom in vain.items() if name not in in_line}}
+        if len(back) > len(found.standing_back):
+            other = _decided(snapshot, policy, watched, kept, back, found.staying)
+            if all(other.serves(whom) for whom in back.values()):
+                yield other
+
+    def without_vain_evictions(after: _DecidedRound) -> Iterator[_DecidedRound]:
+        again = left_in_vain(found.leaving, after.decision)
+        before = disturbed(found.leaving, after.leaving)
+        for staying in dict.fromkeys((frozenset(again), *(frozenset((name,)) for name in again))):
+            other = _decided(snapshot, policy, watched, kept, found.standing_back, found.staying | staying)
+            serves = begun_by(found.decision) <= begun_by(other.decision)
+            if staying and serves and disturbed(other.leaving, next_round(other).leaving) < before:
+                yield other
+
+    for _ in range(LOOKED_AHEAD_MAX):
+        if not (begun_by(found.decision) or found.grown):
             break
-        back = {**found.standing_back, **vain}
-        other = _decided(snapshot, policy, watched, kept, back)
-        if not all(other.serves(whom) for whom in back.values()):
+        after = next_round(found)
+        other = next(chain(without_vain_starts(after), without_vain_evictions(after)), None)
+        if other is None:
             break
         found = other
     return found
