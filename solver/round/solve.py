@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
@@ -177,10 +177,12 @@ def _looked_ahead(
     def without_vain_evictions(after: _DecidedRound) -> Iterator[_DecidedRound]:
         again = left_in_vain(found.leaving, after.decision)
         before = disturbed(found.leaving, after.leaving)
-        for staying in dict.fromkeys((frozenset(again), *(frozenset((name,)) for name in again))):
+        for staying in dict.fromkeys((frozenset(again), *(frozenset((name,)) for name in again)) if again else ()):
             other = _decided(snapshot, policy, watched, kept, found.standing_back, found.staying | staying)
             serves = begun_by(found.decision) <= begun_by(other.decision)
-            if staying and serves and disturbed(other.leaving, next_round(other).leaving) < before:
+            # Which job leaves more than is got for it is settled by what serves others GPU for GPU.
+            is_no_more = _gpus_of(other.leaving) <= _gpus_of(found.leaving)
+            if serves and is_no_more and disturbed(other.leaving, next_round(other).leaving) < before:
                 yield other
 
     for _ in range(LOOKED_AHEAD_MAX):
@@ -192,6 +194,11 @@ def _looked_ahead(
             break
         found = other
     return found
+
+
+def _gpus_of(leaving: Iterable[PlannedEviction]) -> int:
+    """What is given up by those who do not go on elsewhere."""
+    return sum(known.gpus for known in leaving if not known.moves_to)
 
 
 def standing_back(

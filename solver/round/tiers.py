@@ -183,7 +183,7 @@ class RoundState:
             if tier == "entitled" and self.grow(answer):
                 self.ask()
                 answer = self.answer()
-        if 1 < len(self.promises) + len(self.growth_promises) <= SPARED_PROMISES_MAX:
+        if 0 < len(self.promises) + len(self.growth_promises) <= SPARED_PROMISES_MAX:
             self._spare(answer)
         given = self.promises or self.starts or self.growth or self.growth_promises
         if given or self.ground.standing_back:
@@ -197,7 +197,10 @@ class RoundState:
         for start in starts:
             soon.occupy(start.held)
         nominations = [*self.promises, *self.growth_promises]
-        spared = SparedVictims(self.ground.evictable, soon, self.ground.shares, starts, self.displacing, nominations)
+        ground = self.ground
+        spared = SparedVictims(
+            ground.policy, ground.evictable, soon, ground.shares, starts, self.displacing, nominations
+        )
         spared.spare_all()
         count = len(self.promises)
         self.promises, self.growth_promises = spared.nominations[:count], spared.nominations[count:]

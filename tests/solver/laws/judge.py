@@ -22,6 +22,7 @@ from tests.solver.laws.best import (
     fits,
     free_of,
     growth_ways,
+    is_served_gpu_for_gpu,
     may_take,
     may_take_for_share,
     ranks_of,
@@ -442,6 +443,8 @@ def _could_all_be_served(book: Book, new: list[Worker], gone: frozenset[Part]) -
 def _may_have(book: Book, job: Worker, new: list[Worker], gone: frozenset[Part], mine: frozenset[Part]) -> bool:
     if not mine:
         return book.may_start(job)
+    if sum(part.milli for part in mine) > job.need and is_served_gpu_for_gpu(book, job):
+        return False
     beside = book.with_changes([one.name for one in new if one is not job], gone - mine)
     return may_take(beside, job, mine) or may_take_for_share(beside, job, mine)
 
