@@ -148,18 +148,17 @@ class SparedVictims:
             users.take(start.candidate.job, start.charge, start.beside)
         return True
 
-    def _may_have(
-        self, known: NewNomination, nominations: Iterable[NewNomination], headroom: QuotaHeadroom
-    ) -> bool:
-        """Whether a job may have what it is promised, beside those before it: what nobody leaves is open to all that no limit stops.
+    def _may_have(self, known: NewNomination, nominations: Iterable[NewNomination], headroom: QuotaHeadroom) -> bool:
+        """Whether a job may have what it is promised, beside those before it.
 
-        It stands ahead of lower work whoever leaves. What was inside a guarantee by its own queue's leaving may be inside a fair share.
+        One that stands ahead of lower work does so whoever leaves. For whom nobody leaves limits alone count; and what was inside
+        a guarantee because its own queue's work left may lie inside a fair share.
         """
         start = known.start
-        if known.job.name in self.displacing:
-            return True
         if not headroom.allows(start.queue, start.charge):
             return False
+        if known.job.name in self.displacing:
+            return True
         if known.tier == "entitled" and headroom.entitled.holds(start.queue, start.charge):
             return True
         if not known.victims and not known.moves:
