@@ -84,9 +84,7 @@ def begun_in_vain(
     return {
         known.job.name: known.beneficiary
         for known in leaving
-        if known.job.name in (begun if known.whole else larger)
-        and known.beneficiary is not None
-        and not known.moves_to
+        if known.job.name in (begun if known.whole else larger) and known.beneficiary is not None and not known.moves_to
     }
 
 

@@ -68,7 +68,7 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
     watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
     found = _decided(snapshot, policy, watched, kept)
     if len(snapshot.nodes) <= LOOKED_AHEAD_NODES_MAX:
-        found = _looked_ahead(found, snapshot, policy, watched, kept)
+        found = _Foresight(snapshot, policy, watched, kept).looked_ahead(found)
     certified = certifying(found.decision, watched)
     explanation = RoundExplanation(
         found.world,
@@ -148,52 +148,68 @@ def _decided(
     asked = with_asked(world, asked_now, policy)
     grown = growths(asked, policy, candidates, decision, back)
     leaving = (*departing, *asked_now)
-    return _DecidedRound(
-        world, asked, admissions, nominations, candidates, decision, leaving, grown, back, staying
-    )
+    return _DecidedRound(world, asked, admissions, nominations, candidates, decision, leaving, grown, back, staying)
 
 
-def _looked_ahead(
-    found: _DecidedRound, snapshot: Snapshot, policy: Policy, watched: MonitoredOptimiser | None, kept: RoundCache
-) -> _DecidedRound:
-    """The round in which no job starts that the next one would evict, and none leaves that the next one would start again, as far
-    as others are served all the same.
-    """
+@dataclass(frozen=True, slots=True)
+class _Foresight:
+    """Decides a round again where the next one would undo what it does."""
 
-    def next_round(known: _DecidedRound) -> _DecidedRound:
-        ahead = settled(snapshot, known.decision, known.leaving, known.grown)
-        return _decided(ahead, policy, watched, RoundCache())
+    snapshot: Snapshot
+    policy: Policy
+    watched: MonitoredOptimiser | None
+    kept: RoundCache
 
-    def without_vain_starts(after: _DecidedRound) -> Iterator[_DecidedRound]:
+    def looked_ahead(self, found: _DecidedRound) -> _DecidedRound:
+        """The round in which no job starts that the next one would evict, and none leaves that the next one would start again, as
+        far as others are served all the same.
+        """
+        after = self._next_of(found)
+        for _ in range(LOOKED_AHEAD_MAX):
+            if not (begun_by(found.decision) or found.grown):
+                break
+            better = next(
+                chain(self._without_vain_starts(found, after), self._without_vain_evictions(found, after)), None
+            )
+            if better is None:
+                break
+            found, after = better
+        return found
+
+    def _next_of(self, known: _DecidedRound) -> _DecidedRound:
+        ahead = settled(self.snapshot, known.decision, known.leaving, known.grown)
+        return _decided(ahead, self.policy, self.watched, RoundCache())
+
+    def _again(
+        self, back: Mapping[JobName, JobName], staying: frozenset[JobName]
+    ) -> tuple[_DecidedRound, _DecidedRound]:
+        other = _decided(self.snapshot, self.policy, self.watched, self.kept, back, staying)
+        return other, self._next_of(other)
+
+    def _without_vain_starts(
+        self, found: _DecidedRound, after: _DecidedRound
+    ) -> Iterator[tuple[_DecidedRound, _DecidedRound]]:
         in_line = {candidate.job.name for candidate in found.candidates if candidate.strict}
         vain = begun_in_vain(found.decision, found.grown, after.leaving)
         # In a strict queue others would pass it.
         back = {**found.standing_back, **{name: whom for name, whom in vain.items() if name not in in_line}}
         if len(back) > len(found.standing_back):
-            other = _decided(snapshot, policy, watched, kept, back, found.staying)
-            if all(other.serves(whom) for whom in back.values()):
-                yield other
+            other, later = self._again(back, found.staying)
+            if all(other.serves(whom) or later.serves(whom) for whom in back.values()):
+                yield other, later
 
-    def without_vain_evictions(after: _DecidedRound) -> Iterator[_DecidedRound]:
+    def _without_vain_evictions(
+        self, found: _DecidedRound, after: _DecidedRound
+    ) -> Iterator[tuple[_DecidedRound, _DecidedRound]]:
         again = left_in_vain(found.leaving, after.decision)
         before = disturbed(found.leaving, after.leaving)
         for staying in dict.fromkeys((frozenset(again), *(frozenset((name,)) for name in again)) if again else ()):
-            other = _decided(snapshot, policy, watched, kept, found.standing_back, found.staying | staying)
+            other, later = self._again(found.standing_back, found.staying | staying)
             serves = begun_by(found.decision) <= begun_by(other.decision)
             # Which job leaves more than is got for it is settled by what serves others GPU for GPU.
             is_no_more = _gpus_of(other.leaving) <= _gpus_of(found.leaving)
-            if serves and is_no_more and disturbed(other.leaving, next_round(other).leaving) < before:
-                yield other
-
-    for _ in range(LOOKED_AHEAD_MAX):
-        if not (begun_by(found.decision) or found.grown):
-            break
-        after = next_round(found)
-        other = next(chain(without_vain_starts(after), without_vain_evictions(after)), None)
-        if other is None:
-            break
-        found = other
-    return found
+            if serves and is_no_more and disturbed(other.leaving, later.leaving) < before:
+                yield other, later
 
 
 def _gpus_of(leaving: Iterable[PlannedEviction]) -> int:
