@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
+
+import msgspec
 
 from solver.backfill.eligibility import ends_in, held_back, is_live, kept_for
 from solver.backfill.nominations import Nominations, nominations_in
@@ -17,6 +20,7 @@ from solver.capacity.nominal_nodes import nominal_nodes
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
 from solver.milp.optimiser import MonitoredOptimiser, Optimiser, for_a_round
+from solver.model.cluster import NodeName
 from solver.model.parts import shrinking_apart
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, foreseen
@@ -132,7 +136,7 @@ def _decided(
     staying: frozenset[JobName] = frozenset(),
 ) -> _DecidedRound:
     """Decide a round in which some jobs stand back for others, and some do not leave."""
-    limited = with_pool_limits(with_manners(foreseen(snapshot), policy), policy)
+    limited = with_pool_limits(with_manners(foreseen(by_content(snapshot)), policy), policy)
     apart = shrinking_apart(with_document_reservations(limited, policy))
     departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
@@ -210,6 +214,18 @@ class _Foresight:
             is_no_more = _gpus_of(other.leaving) <= _gpus_of(found.leaving)
             if serves and is_no_more and disturbed(other.leaving, later.leaving) < before:
                 yield other, later
+
+
+def by_content(snapshot: Snapshot) -> Snapshot:
+    """The same world with its nodes in an order that follows from who is on them: of equal places no name chooses."""
+    if len(snapshot.nodes) > LOOKED_AHEAD_NODES_MAX:
+        return snapshot
+    there = defaultdict[NodeName, list[tuple[int, int]]](list)
+    for job in snapshot.jobs:
+        for task in job.placement:
+            there[task.node].append((int(job.submitted_at), task.index))
+    nodes = sorted(snapshot.nodes, key=lambda node: (sorted(there[node.name]), node.name))
+    return msgspec.structs.replace(snapshot, nodes=tuple(nodes))
 
 
 def _gpus_of(leaving: Iterable[PlannedEviction]) -> int:
