@@ -12,6 +12,7 @@ import msgspec
 
 from solver.model.inflight import InFlight
 from solver.model.parts import owner_of, without
+from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, with_jobs
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.preemption.planned_evictions import PlannedEviction
@@ -25,10 +26,15 @@ Disturbance = tuple[JobName, str, int, bool]
 def settled(
     snapshot: Snapshot, decision: Decision, leaving: Iterable[PlannedEviction], grown: Iterable[GangGrowth]
 ) -> Snapshot:
-    """The world once all that a round decided has come true, and nothing else: those that were asked to leave have left."""
+    """The world once all that a round decided has come true, and nothing else: those that were asked to leave have left.
+
+    Of those that start the first to be submitted start first, each by a moment: no name decides which of them borrows.
+    """
     begun = {start.candidate.job.name: start.placed.tasks for start in decision.starts}
     begun |= {promise.job.name: promise.start.placed.tasks for promise in decision.promises}
     begun |= {i.job: i.tasks for i in snapshot.in_flight.nominations}
+    in_turn = sorted((job for job in snapshot.jobs if job.name in begun), key=lambda job: job.submitted_at)
+    at = {job.name: Instant(snapshot.time + place) for place, job in enumerate(in_turn)}
     planned = {known.job.name: known for known in leaving}
     joining = {growth.job.name: growth.tasks for growth in grown}
     for promise in decision.growth_promises:
@@ -39,7 +45,7 @@ def settled(
     jobs = (
         _after(
             msgspec.structs.replace(job, placement=without(job.placement, shrinking.get(job.name, ()))),
-            snapshot,
+            at.get(job.name, snapshot.time),
             begun.get(job.name),
             planned.get(job.name),
             joining.get(job.name, ()),
@@ -49,19 +55,19 @@ def settled(
         if job.name == owner_of(job.name)
     )
     reservations = tuple(held for held in snapshot.in_flight.reservations if held.holder not in begun)
-    return with_jobs(snapshot, jobs, InFlight(reservations=reservations))
+    after = with_jobs(snapshot, jobs, InFlight(reservations=reservations))
+    return msgspec.structs.replace(after, time=Instant(snapshot.time + len(in_turn)))
 
 
 def _after(
     job: Job,
-    snapshot: Snapshot,
+    now: Instant,
     begun: tuple[TaskPlacement, ...] | None,
     planned: PlannedEviction | None,
     joining: tuple[TaskPlacement, ...],
     *,
     stopping: bool,
 ) -> Job:
-    now = snapshot.time
     if planned is not None and planned.moves_to:
         return msgspec.structs.replace(job, placement=planned.moves_to, started_at=now, attempt=job.attempt + 1)
     if begun is not None:

@@ -224,7 +224,7 @@ def by_content(snapshot: Snapshot) -> Snapshot:
     for job in snapshot.jobs:
         for task in job.placement:
             there[task.node].append((int(job.submitted_at), task.index))
-    nodes = sorted(snapshot.nodes, key=lambda node: (sorted(there[node.name]), node.name))
+    nodes = sorted(snapshot.nodes, key=lambda node: (not there[node.name], sorted(there[node.name]), node.name))
     return msgspec.structs.replace(snapshot, nodes=tuple(nodes))
 
 
