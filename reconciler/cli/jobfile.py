@@ -38,6 +38,7 @@ class ShortForm:
     priority_class: str | None
     cpu: str | None
     memory: str | None
+    node_labels: tuple[str, ...]
     time_limit: str | None
     topology: tuple[str, ...]
     env: tuple[str, ...]
@@ -70,14 +71,21 @@ class ShortForm:
             raise click.UsageError("--pty is for -- COMMAND: a script runs without a terminal")
         own = _given({**self._wishes(), "queue": queue})
         spec = {**document["spec"], **own, "env": {**document["spec"]["env"], **self._env()}}
-        if self.types:
-            spec["taskGroups"][0]["shape"]["gpuTypes"] = list(self.types)
+        for field, wanted in (("gpuTypes", self.types), ("nodeLabels", self.node_labels)):
+            if wanted:
+                spec["taskGroups"][0]["shape"][field] = list(wanted)
         if "queue" not in spec:
             raise click.UsageError("the script names no partition: give the job a --queue")
         return _checked(_document(name or document["metadata"]["name"], spec), file, ExitCode.ERROR)
 
     def _spec(self, queue: str | None) -> dict[str, Any]:
-        shape = {"gpus": self.gpus, "gpuTypes": list(self.types), "cpu": self.cpu, "memory": self.memory}
+        shape = {
+            "gpus": self.gpus,
+            "gpuTypes": list(self.types),
+            "nodeLabels": list(self.node_labels),
+            "cpu": self.cpu,
+            "memory": self.memory,
+        }
         return {
             "queue": queue,
             **_given(self._wishes()),

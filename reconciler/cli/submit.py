@@ -51,6 +51,13 @@ class _SubmitCommand(click.Command):
 @click.option("--class", "priority_class", help="Its priority class. Default: the policy's.")
 @click.option("--cpu", help="CPU cores of one task, such as 8 or 500m.")
 @click.option("--memory", help="Memory of one task, such as 64Gi.")
+@click.option(
+    "--node-label",
+    "node_labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Only nodes that have this label will do; repeatable, all of them hold.",
+)
 @click.option("--time-limit", help="How long it may run, such as 12h. Default: as long as its class says.")
 @click.option("--topology", multiple=True, metavar="WISH=LEVEL", help="Like required=rack or preferred=island.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable of every task; repeatable.")

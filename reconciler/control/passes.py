@@ -11,7 +11,7 @@ from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import History
 from reconciler.protocols.ledger import Claim, Ledger, PastUse
-from reconciler.protocols.rounds import RoundRecord, summarise
+from reconciler.protocols.rounds import RoundRecord
 from solver.checker.check import violations
 from solver.model.cluster import Node
 from solver.model.document import digest
@@ -74,7 +74,7 @@ def refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:
 def record_news(history: History, epoch: Epoch, record: RoundRecord) -> int | None:
     """Keep a round that has steps, or says something else of the jobs than the round before it."""
     said_before = next((summary.verdicts for summary in history.rounds(limit=1)), digest(()))
-    if not record.plan.steps and summarise(record).verdicts == said_before:
+    if not record.plan.steps and record.summary.verdicts == said_before:
         return None
     return history.record_round(epoch, record)
 

@@ -38,6 +38,7 @@ class NodePoolSpec(Document, frozen=True):
     gpu_memory: Memory | None = None
     mig_model: MigModelName | None = None
     data: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     cordoned: tuple[NodeName, ...] = ()
 
     @property
@@ -143,6 +144,7 @@ def _node(
         block=position.get("block", ""),
         links=links,
         data=data,
+        labels=tuple(sorted(spec.labels)),
         cordoned=name in spec.cordoned,
     )
 
@@ -162,6 +164,17 @@ def _pool_problems(pools: Pools) -> Iterator[Problem]:
         if pool.value.mig_model is not None and not pool.value.gpus_per_node:
             message = f"pool {pool.name} has a migModel and no GPUs"
             yield pool.problem(("spec", "migModel"), "missing-field", message, "Add gpusPerNode, or delete migModel.")
+        yield from _label_problems(pool)
+
+
+def _label_problems(pool: Declaration[NodePoolSpec]) -> Iterator[Problem]:
+    """A label has one value."""
+    first = dict[str, str]()
+    for index, label in enumerate(pool.value.labels):
+        key, _, value = label.partition("=")
+        if first.setdefault(key, value) != value:
+            message = f"the label {key} is {first[key]} already"
+            yield pool.problem(("spec", "labels", index), "duplicate-label", message, "Keep one of them.")
 
 
 def _cordoned_problems(pools: Pools, names: dict[str, list[NodeName]]) -> Iterator[Problem]:

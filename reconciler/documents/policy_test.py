@@ -28,6 +28,7 @@ class GivenPool(Document, frozen=True):
     memory: Memory = Memory(2**40)
     nodes_per_rack: int = 0
     racks_per_block: int = 0
+    labels: tuple[str, ...] = ()
 
     def node_names(self) -> list[NodeName]:
         """The names of its nodes, numbered as those of a NodePool with the prefix `NAME-`."""

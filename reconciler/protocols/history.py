@@ -48,9 +48,10 @@ class History(Protocol):
         """The newest rounds, newest first; with `before`, of those with a smaller number."""
 
     def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
-        """Delete the oldest rounds of before an instant, at most so many, and never the newest; returns how many.
+        """Delete the oldest rounds of before an instant, and never the newest; returns how many.
 
-        Numbers are never used again, and events stay. Raises StaleEpochError.
+        No more are deleted once there were `limit`. Rounds that are packed together, up to 100, go together, once all of
+        them are of before. Numbers are never used again, and events stay. Raises StaleEpochError.
         """
 
     def record_event(self, event: Event) -> None:

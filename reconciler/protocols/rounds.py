@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 
 from solver.model.document import Document, digest
 from solver.model.quantities import Instant
@@ -11,7 +12,7 @@ from solver.plan.plan import Inadmissible, Plan, Starts, Waits
 from solver.policy.policy import Policy
 
 
-class RoundRecord(Document, frozen=True):
+class RoundRecord(Document, frozen=True, dict=True, gc=True):
     """Everything needed to solve a round again and compare, plus how long each phase took."""
 
     number: int
@@ -23,6 +24,22 @@ class RoundRecord(Document, frozen=True):
     phase_ms: dict[str, float]
     solution: str = ""
     """What the optimiser answered, where a clock may have decided it; "" where the round is deterministic anyway."""
+
+    @cached_property
+    def summary(self) -> RoundSummary:
+        """The round's line. Worked out once: all verdicts are read for it."""
+        tally = Counter(type(verdict) for verdict in self.plan.verdicts)
+        return RoundSummary(
+            number=self.number,
+            time=self.time,
+            revision=self.revision,
+            starts=tally[Starts],
+            waits=tally[Waits],
+            inadmissible=tally[Inadmissible],
+            stage=self.plan.certificate.stage,
+            duration_ms=sum(self.phase_ms.values()),
+            verdicts=digest(self.plan.verdicts),
+        )
 
 
 class RoundSummary(Document, frozen=True):
@@ -38,19 +55,3 @@ class RoundSummary(Document, frozen=True):
     duration_ms: float
     verdicts: str = ""
     """Digest of the plan's verdicts: how a round is known to say nothing new."""
-
-
-def summarise(record: RoundRecord) -> RoundSummary:
-    """A round's line."""
-    tally = Counter(type(verdict) for verdict in record.plan.verdicts)
-    return RoundSummary(
-        number=record.number,
-        time=record.time,
-        revision=record.revision,
-        starts=tally[Starts],
-        waits=tally[Waits],
-        inadmissible=tally[Inadmissible],
-        stage=record.plan.certificate.stage,
-        duration_ms=sum(record.phase_ms.values()),
-        verdicts=digest(record.plan.verdicts),
-    )

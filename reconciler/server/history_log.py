@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, History, KeptEvent
-from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.rounds import RoundRecord, RoundSummary
 from solver.model.quantities import Instant
 
 
@@ -23,7 +23,7 @@ class LoggedHistory:
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
         """Keep a round, and say what it decided."""
         number = self.kept.record_round(epoch, record)
-        line = summarise(record)
+        line = record.summary
         self.log.info(
             "round",
             number=number,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -114,14 +113,18 @@ class Database:
         return Instant(int(seconds * 1_000))
 
     def read_document(self, stored: str | bytes, kind: type[T]) -> T:
-        """A document from a column: JSON, compressed if it is bytes."""
+        """A document from the text of a column."""
         try:
-            return decode(zlib.decompress(stored) if isinstance(stored, bytes) else stored, kind)
-        except (msgspec.MsgspecError, zlib.error) as error:
-            raise StoreUnusableError(
-                f"{self.place}: a stored {kind.__name__} can't be read ({error}). "
-                "Restore the database from a backup, and keep the damaged one for examination."
-            ) from error
+            return decode(stored, kind)
+        except msgspec.MsgspecError as error:
+            raise self.unreadable(kind, error) from error
+
+    def unreadable(self, kind: type[object], error: Exception) -> StoreUnusableError:
+        """What is said of a document that can't be read."""
+        return StoreUnusableError(
+            f"{self.place}: a stored {kind.__name__} can't be read ({error}). "
+            "Restore the database from a backup, and keep the damaged one for examination."
+        )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

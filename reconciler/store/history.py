@@ -1,8 +1,7 @@
-"""What happened, in SQL: rounds kept whole and compressed, events one row each."""
+"""What happened, in SQL: rounds packed one against the other, events one row each."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +10,9 @@ from sqlalchemy import Select, delete, func, insert, select
 
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, KeptEvent
-from reconciler.protocols.rounds import RoundRecord, RoundSummary, summarise
+from reconciler.protocols.rounds import RoundRecord, RoundSummary
 from reconciler.store.database import Database
+from reconciler.store.round_records import BadPackingError, Keyframe, pack, unpack
 from reconciler.store.tables import events, rounds
 from solver.model.document import encode
 from solver.model.quantities import Instant
@@ -20,27 +20,46 @@ from solver.model.quantities import Instant
 _FIELDS = Event.__struct_fields__
 
 
+_KEYFRAME = func.coalesce(func.nullif(rounds.c.keyframe, 0), rounds.c.number)
+"""The round that has to be there for one to be read: its keyframe, or itself."""
+
+
 class SqlHistory:
     """Implements History."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._keyframe: Keyframe | None = None
 
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
         """Keep a round under the next number."""
-        summary = msgspec.structs.asdict(summarise(record))
+        summary = msgspec.structs.asdict(record.summary)
         del summary["number"]
+        text, keyframe = encode(record), self._keyframe
+        patch = keyframe.patch(text) if keyframe and keyframe.epoch == epoch else None
+        stored, of = (patch, keyframe.number) if patch and keyframe else (pack(text), 0)
         with self._database.writing(epoch) as connection:
-            added = connection.execute(insert(rounds).values(record=zlib.compress(encode(record)), **summary))
-            return int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
+            added = connection.execute(insert(rounds).values(record=stored, keyframe=of, **summary))
+            number = int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
+        if of and keyframe:
+            keyframe.patches += 1
+        else:
+            self._keyframe = Keyframe(epoch, number, text, len(stored))
+        return number
 
     def round(self, number: int) -> RoundRecord:
         """One round, whole."""
         with self._database.reading() as connection:
-            stored = connection.execute(select(rounds.c.record).where(rounds.c.number == number)).scalar_one_or_none()
-        if stored is None:
-            raise KeyError(f"there is no round {number}")
-        return msgspec.structs.replace(self._database.read_document(stored, RoundRecord), number=number)
+            found = connection.execute(select(rounds.c.record, rounds.c.keyframe).where(rounds.c.number == number))
+            if (row := found.one_or_none()) is None:
+                raise KeyError(f"there is no round {number}")
+            of = select(rounds.c.record).where(rounds.c.number == row.keyframe)
+            keyframe = connection.execute(of).scalar_one_or_none() if row.keyframe else None
+        try:
+            text = unpack(row.record, unpack(keyframe) if keyframe else b"")
+        except BadPackingError as error:
+            raise self._database.unreadable(RoundRecord, error) from error
+        return msgspec.structs.replace(self._database.read_document(text, RoundRecord), number=number)
 
     def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """The newest rounds, newest first."""
@@ -51,12 +70,16 @@ class SqlHistory:
         return tuple(RoundSummary(**{**row._asdict(), "time": Instant(row.time)}) for row in rows)
 
     def prune_rounds(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
-        """The oldest go first, so that what a crash leaves is a history without gaps."""
+        """The oldest go first, so that what a crash leaves is a history without gaps. No keyframe goes before what follows it."""
         newest = select(func.max(rounds.c.number)).scalar_subquery()
-        old = select(rounds.c.number).where(rounds.c.time < before, rounds.c.number < newest)
+        kept = (
+            select(func.min(_KEYFRAME)).where((rounds.c.time >= before) | (rounds.c.number == newest)).scalar_subquery()
+        )
+        chosen = select(rounds.c.number).where(rounds.c.number < kept).order_by(rounds.c.number).limit(limit)
         with self._database.writing(epoch) as connection:
-            chosen = old.order_by(rounds.c.number).limit(limit)
-            return connection.execute(delete(rounds).where(rounds.c.number.in_(chosen))).rowcount
+            old = connection.execute(select(func.max(chosen.subquery().c.number))).scalar_one()
+            # Rounds that follow a keyframe go with it.
+            return connection.execute(delete(rounds).where(_KEYFRAME.between(1, old or 0))).rowcount
 
     def record_event(self, event: Event) -> None:
         """Append an event."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Column, Connection, func, select, text
+from sqlalchemy import Column, Connection, func, literal, select, text
 
 from reconciler.model.checkpoint_findings import AnyFinding
 from reconciler.model.envelope import Envelope
@@ -18,6 +17,7 @@ from reconciler.protocols.ledger import Marks
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.store.database import Database
 from reconciler.store.migrations import is_in, version_of
+from reconciler.store.round_records import BadPackingError, unpack
 from reconciler.store.tables import (
     accepted_plans,
     attempts,
@@ -50,7 +50,6 @@ _DOCUMENTS: Final[tuple[tuple[Column[Any], Any], ...]] = (
     (partitions.c.asked, Repartitioning),
     (checkpoints.c.findings, tuple[AnyFinding, ...]),
     (accepted_plans.c.envelope, Envelope),
-    (rounds.c.record, RoundRecord),
 )
 
 
@@ -68,6 +67,8 @@ def problems_of(database: Database, tell: Callable[[str], None] = lambda _: None
                 continue
             tell(f"{column.table.name}.{column.name}")
             yield from _unreadable(connection, column, kind)
+        tell("rounds.record")
+        yield from _unreadable_rounds(connection, version)
         tell("holdings")
         yield from _overheld(connection)
         yield from _unlike_their_claims(connection)
@@ -89,9 +90,27 @@ def _unreadable(connection: Connection, column: Column[Any], kind: Any) -> Itera
     stored = select(*keys, column.label("document")).where(column.is_not(None)).execution_options(yield_per=100)
     for *key, document in connection.execute(stored):
         try:
-            decode(zlib.decompress(document) if isinstance(document, bytes) else document, kind)
-        except (msgspec.MsgspecError, zlib.error) as error:
+            decode(document, kind)
+        except msgspec.MsgspecError as error:
             yield f"{column.table.name} {'/'.join(map(str, key))}: its {column.name} can't be read ({error})"
+
+
+def _unreadable_rounds(connection: Connection, version: int) -> Iterator[str]:
+    """Records of rounds, each with its keyframe; those that are packed against the same one come after it."""
+    keyframe = rounds.c.keyframe if is_in(rounds.c.keyframe, version) else literal(0)
+    stored = select(rounds.c.number, keyframe.label("keyframe"), rounds.c.record).order_by(rounds.c.number)
+    known = 0, b""
+    for row in connection.execute(stored.execution_options(yield_per=100)):
+        if row.keyframe and row.keyframe != known[0]:
+            yield f"rounds {row.number}: its keyframe {row.keyframe} is not there, or can't be read"
+            continue
+        try:
+            text = unpack(row.record, known[1] if row.keyframe else b"")
+            decode(text, RoundRecord)
+        except (msgspec.MsgspecError, BadPackingError) as error:
+            yield f"rounds {row.number}: its record can't be read ({error})"
+            continue
+        known = known if row.keyframe else (row.number, text)
 
 
 def _overheld(connection: Connection) -> Iterator[str]:

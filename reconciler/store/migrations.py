@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Index, Table, func, insert, inspect, select, text, update
+from sqlalchemy import Column, Connection, Index, Table, delete, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateColumn
 
 from reconciler.store.schema import READABLE_FROM, SCHEMA_VERSION, metadata
@@ -88,6 +88,8 @@ def downgrade(connection: Connection) -> int:
     for table in reversed(_tables(found)):
         table.drop(connection)
     for column in _columns(found):
+        if column.info.get("rows"):
+            connection.execute(delete(column.table).where(column.is_not(None)))
         for index in _indexes(column):
             index.drop(connection)
         connection.execute(

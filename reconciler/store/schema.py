@@ -19,9 +19,12 @@ READABLE_FROM = 14
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def since(version: int) -> dict[str, int]:
-    """The mark of a table or column that came with a schema version: `info=since(14)`."""
-    return {"since": version}
+def since(version: int, *, rows: bool = False) -> dict[str, int]:
+    """The mark of a table or column that came with a schema version: `info=since(14)`.
+
+    `rows`: the release before can't read rows that have something in the column. On the way back they go with it.
+    """
+    return {"since": version, "rows": rows}
 
 
 metadata = MetaData()

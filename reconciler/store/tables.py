@@ -202,7 +202,9 @@ rounds = Table(
     Column("stage", String, nullable=False),
     Column("duration_ms", Float, nullable=False),
     Column("verdicts", String, nullable=False),
-    Column("record", LargeBinary, nullable=False),  # the whole RoundRecord as JSON, compressed with zlib
+    Column("record", LargeBinary, nullable=False),  # as round_records.py packs it
+    # The round of whose record this one says only what is new, 0 of one that says all. Before: all, in another packing.
+    Column("keyframe", Number, info=since(14, rows=True)),
 )
 
 events = Table(

@@ -24,13 +24,18 @@ def pool_violations(case: JudgedPlan) -> Iterator[Violation]:
             continue
         for task in step.tasks:
             node = case.ground.by_name.get(task.node)
-            problem = _problem(case, job, node) or _too_small(job, task.group, node) if node is not None else ""
+            problem = _problem(case, job, node) or _unlike(job, task.group, node) if node is not None else ""
             if problem:
                 yield Violation("S2", step.job, f"task {task.group}/{task.index} is on {task.node}, {problem}")
 
 
-def _too_small(job: Job, group: str, node: Node) -> str:
-    least = next((known.shape.min_gpu_memory for known in job.spec.task_groups if known.name == group), None)
+def _unlike(job: Job, group: str, node: Node) -> str:
+    """How a node is not as the shape asks."""
+    shape = next((known.shape for known in job.spec.task_groups if known.name == group), None)
+    lacking = [label for label in (shape.node_labels if shape else ()) if label not in node.labels]
+    if lacking:
+        return f"which lacks the label {lacking[0]}"
+    least = shape.min_gpu_memory if shape else None
     if least is not None and not (node.gpus and all(gpu.memory >= least for gpu in node.gpus)):
         return f"whose GPUs do not have {least} each"
     return ""

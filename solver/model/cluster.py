@@ -65,8 +65,8 @@ class Node(Document, frozen=True):
 
     An empty `island` or `rack` means that the node shares none with another node, an empty `block`
     that it lies in the block of its rack alone; so a required level is never met by mere ignorance.
-    `data`: what can be read here as fast as from nearby. `keeps_geometry`: its GPUs can't be partitioned anew now, whatever the
-    policy of its pool says.
+    `data`: what can be read here as fast as from nearby. `labels`: what its pool says of it, each as KEY=VALUE, sorted.
+    `keeps_geometry`: its GPUs can't be partitioned anew now, whatever the policy of its pool says.
     """
 
     name: NodeName
@@ -80,6 +80,7 @@ class Node(Document, frozen=True):
     block: str = ""
     links: Links = Links()
     data: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     ready: bool = True
     cordoned: bool = False
     keeps_geometry: bool = False

@@ -16,6 +16,7 @@ class Shape(Document, frozen=True):
 
     Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
     instance of that profile. `min_gpu_memory`: each GPU, whole or not, has at least so much memory altogether; None: any will do.
+    `node_labels`: the node has all of these labels, each as KEY=VALUE.
     """
 
     gpus: int = 0
@@ -26,6 +27,7 @@ class Shape(Document, frozen=True):
     gpu_memory: Memory | None = None
     mig: str | None = None
     min_gpu_memory: Memory | None = None
+    node_labels: tuple[str, ...] = ()
 
     @property
     def cost(self) -> MilliGpu:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import msgspec
 
-from solver.capacity.free_capacity import FreeCapacity
 from solver.model.parts import owner_of
 from solver.preemption.eviction import Preemptor
 from solver.preemption.fewest import Fewest
-from solver.preemption.trial import PlacementRequest, PreemptionResult
+from solver.preemption.givers import VictimSet
+from solver.preemption.trial import PlacementRequest
 from solver.queueing.demand import StartCandidate
+
+ONE_BY_ONE = 8
+"""So many numbers of tasks are tried one after the other, as many as GPUs of most jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,42 +26,69 @@ class GrowthSearch:
     making: Preemptor
 
     def serve_all(self, tasks: Sequence[StartCandidate]) -> None:
-        """Serve them in order, of alike ones as many at once as can be: a gang of seven leaves for seven tasks, and not for one."""
+        """Serve them in order, of alike ones first as many as fit as it is, then as many at once as can be by evicting.
+
+        So a gang of seven leaves for seven tasks, and not for one.
+        """
         for _, alike in groupby(tasks, key=lambda task: task.likeness):
-            left = list(alike)
-            count = len(left)
-            while count:
-                if self._serve(_together(left[:count])):
-                    left = left[count:]
-                    count = len(left)
-                else:
-                    count //= 2
+            left = self._served(list(alike), self._as_it_is)
+            if left and self._is_reachable(left[0]):
+                self._served(left, self._by_evicting)
 
-    def _serve(self, tasks: StartCandidate) -> bool:
-        request = PlacementRequest(tasks, tasks.options[0], "entitled")
-        if not self.making.attempts.may(request, {}):
-            return False
-        found, claimed = self._as_it_is(request)
-        found = found or self._by_evicting(request)
-        if found:
-            self.making.give(found, claimed)
-        return found is not None
+    def _served(self, alike: list[StartCandidate], serve: Callable[[PlacementRequest], bool]) -> list[StartCandidate]:
+        """As many of them at once as can be, again and again; returns those that are left."""
+        left = alike
+        while True:
+            requests = ((count, self._request(left[:count])) for count in _counts(len(left)))
+            done = next((count for count, request in requests if self._may(request) and serve(request)), 0)
+            if not done:
+                return left
+            left = left[done:]
 
-    def _as_it_is(self, request: PlacementRequest) -> tuple[PreemptionResult | None, FreeCapacity | None]:
+    def _request(self, tasks: Sequence[StartCandidate]) -> PlacementRequest:
+        together = _together(tasks)
+        return PlacementRequest(together, together.options[0], "entitled")
+
+    def _may(self, request: PlacementRequest) -> bool:
+        return self.making.attempts.may(request, {})
+
+    def _as_it_is(self, request: PlacementRequest) -> bool:
         rooms = self.making.attempts.room, self.making.attempts.soon
-        claims = ((self.making.attempts.claim(request, room), room) for room in rooms)
-        return next(((found, room) for found, room in claims if found), (None, None))
+        for room in rooms:
+            if found := self.making.attempts.claim(request, room):
+                self.making.give(found, room)
+                return True
+        return False
 
-    def _by_evicting(self, request: PlacementRequest) -> PreemptionResult | None:
+    def _is_reachable(self, task: StartCandidate) -> bool:
+        """Whether a task had a place if others left, however much that is."""
+        request = self._request([task])
+        return self._may(request) and Fewest(self.making.attempts).find(request, self._loans(request)) is not None
+
+    def _loans(self, request: PlacementRequest) -> VictimSet:
+        return self.making.givers.loans(self.making.preemptor(request.candidate, "entitled"))
+
+    def _by_evicting(self, request: PlacementRequest) -> bool:
         making, gained = self.making, sum(request.option.charge.values())
-        loans = making.givers.loans(making.preemptor(request.candidate, "entitled"))
-        found = Fewest(making.attempts).find(request, making.givers.no_larger(loans, gained))
+        found = Fewest(making.attempts).find(request, making.givers.no_larger(self._loans(request), gained))
         if found is None:
-            return None
+            return False
         limits, given_up = making.policy.scheduling.evictions, sum(victim.holder.gpus for victim in found.victims)
         asked = len(making.gone.union(owner_of(victim.name) for victim in found.victims))
         is_within = limits.per_round is None or asked <= limits.per_round
-        return found if is_within and limits.min_gain * given_up <= gained >= given_up else None
+        if not (is_within and limits.min_gain * given_up <= gained >= given_up):
+            return False
+        making.give(found, None)
+        return True
+
+
+def _counts(most: int) -> Iterator[int]:
+    """How many are tried at once: all, a few less at a time as single jobs may leave, then by halves."""
+    yield from range(most, max(0, most - ONE_BY_ONE), -1)
+    count = most - ONE_BY_ONE
+    while count > 0:
+        yield count
+        count //= 2
 
 
 def _together(tasks: Sequence[StartCandidate]) -> StartCandidate:

@@ -17,7 +17,9 @@ from solver.backfill.eligibility import ends_in, held_back
 from solver.backfill.reservation_documents import document_reservations, kept_from
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
+from solver.model.arrays import Mask
 from solver.model.parts import missing_part, owner_of
+from solver.model.shape import kept_to
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskGroup
 from solver.placement.placement import PlacedGang
@@ -68,7 +70,10 @@ def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
 
 def _may_be_larger(job: Job) -> bool:
     """Some tasks are missing, and where new ones go is settled by the rest: bundles have to be whole for that."""
-    groups, counts = job.spec.task_groups, Counter([task.group for task in job.placement])
+    groups = job.spec.task_groups
+    if len(job.placement) >= sum(group.replicas for group in groups):
+        return False
+    counts = Counter([task.group for task in job.placement])
     if all(counts[group.name] >= group.replicas for group in groups):
         return False
     gaps = any(task.index >= counts[task.group] for task in job.placement)
@@ -106,22 +111,46 @@ def missing_tasks(
 ) -> list[StartCandidate]:
     """The tasks by which running gangs could grow inside their guarantees, each as a job that waits, in the order of the gangs.
 
-    Gangs that have to keep to a domain, bundles and spreads are left out: they grow on what is free alone.
+    Bundles and spreads are left out: they grow on what is free alone. `room` knows the domains in which others have to stay.
     """
     in_line, headroom = queues_in_line(candidates, started), QuotaHeadroom(shares)
     able = [
         (job, (option,))
         for job, option in growing_gangs(snapshot, policy, shares.tree, room, in_line)
-        if _takes_back(job) and _has_guarantee_left(headroom, job, option)
+        if not job.spec.topology.spread and _has_guarantee_left(headroom, job, option)
     ]
     if not able:
         return []
     gangs = held_back_growing(able, snapshot, policy, candidates, shares, room)
-    return [task for number, gang in enumerate(gangs) for task in _tasks_of(gang, number, headroom)]
+    return [task for number, gang in enumerate(gangs) for task in _tasks_of(gang, number, headroom, room)]
 
 
-def _takes_back(job: Job) -> bool:
-    return not (job.spec.effective_topology.required or job.spec.topology.spread)
+def with_domains(snapshot: Snapshot, room: FreeCapacity) -> FreeCapacity:
+    """The room, which knows the domains in which running gangs have to stay as they grow, as sets of nodes."""
+    sets = dict(room.sets)
+    for job in snapshot.jobs:
+        level = job.spec.effective_topology.required
+        if level is None or job.phase != "running" or not _may_be_larger(job):
+            continue
+        node = room.index.get(job.placement[0].node)
+        if node is None:
+            continue
+        domains = room.topology[level].of_node
+        for group in job.spec.task_groups:
+            name = _nodes_of(job, group, room)
+            if name not in sets:
+                here: Mask = domains == domains[node]
+                sets[name] = here & sets[group.nodes] if group.nodes else here
+    return room if len(sets) == len(room.sets) else replace(room, sets=sets)
+
+
+def _nodes_of(job: Job, group: TaskGroup, room: FreeCapacity) -> str:
+    """The set of the only nodes on which more of a running gang's tasks may be."""
+    level = job.spec.effective_topology.required
+    if level is None:
+        return group.nodes
+    domain = f"{level} {room.nodes[room.index[job.placement[0].node]].domain(level)}"
+    return f"{group.nodes}, {domain}" if group.nodes else domain
 
 
 def _has_guarantee_left(headroom: QuotaHeadroom, job: Job, option: Option) -> bool:
@@ -131,14 +160,18 @@ def _has_guarantee_left(headroom: QuotaHeadroom, job: Job, option: Option) -> bo
     )
 
 
-def _tasks_of(gang: StartCandidate, number: int, headroom: QuotaHeadroom) -> Iterator[StartCandidate]:
+def _tasks_of(
+    gang: StartCandidate, number: int, headroom: QuotaHeadroom, room: FreeCapacity
+) -> Iterator[StartCandidate]:
     spec, option = gang.job.spec, gang.options[0]
     for place, group in enumerate(spec.task_groups):
         if group.shape.uses_gpus and not spec.bundle_of(group) and not group.topology.spread:
-            alone = _alone(option, place)
+            nodes = _nodes_of(gang.job, group, room)
+            alone = _alone(option, place, nodes)
             likeness = -1 - number * len(spec.task_groups) - place
             most = _inside_at_most(headroom, spec.queue, alone, group.replicas)
-            yield from (_as_candidate(gang, job, alone, likeness) for job in _missing(gang.job, group, most))
+            of_it = msgspec.structs.replace(group, nodes=nodes)
+            yield from (_as_candidate(gang, job, alone, likeness) for job in _missing(gang.job, of_it, most))
 
 
 def fit_beside(tasks: Iterable[StartCandidate], starts: Iterable[JobStart], room: FreeCapacity) -> bool:
@@ -167,9 +200,9 @@ def _missing_numbers(gang: Job, name: str) -> Iterator[int]:
     return (number for number in count() if number not in there)
 
 
-def _alone(option: Option, place: int) -> Option:
-    """One more task of a group, served as the gang is."""
-    shapes, types = (option.shapes[place],), (option.gpu_types[place],)
+def _alone(option: Option, place: int, nodes: str) -> Option:
+    """One more task of a group, served as the gang is, on nodes of a set."""
+    shapes, types = (kept_to(option.shapes[place], nodes),), (option.gpu_types[place],)
     charge = charge_of(shapes, types, (1,))
     return Option(types, 0, (0.0,), shapes, charge, charge, inside_only=True)
 

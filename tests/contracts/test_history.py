@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.history import Event
-from reconciler.protocols.rounds import RoundRecord, summarise
+from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import GpuType
 from solver.model.document import encode
@@ -66,7 +66,7 @@ def test_rounds_are_numbered_upwards_and_listed_newest_first(stores: Stores) -> 
 def test_a_summary_counts_what_the_plan_said(stores: Stores) -> None:
     number = stores.history.record_round(lead(stores), record_of())
     (summary,) = stores.history.rounds()
-    assert summary == msgspec.structs.replace(summarise(record_of()), number=number)
+    assert summary == msgspec.structs.replace(record_of().summary, number=number)
     assert (summary.starts, summary.waits, summary.inadmissible) == (1, 1, 1)
     assert (summary.stage, summary.duration_ms, summary.time) == ("mip", 1.75, NOW)
     assert summary.verdicts.startswith("sha256:")
@@ -139,8 +139,11 @@ def test_rounds_before_one(stores: Stores) -> None:
 
 
 def test_old_rounds_are_pruned_but_never_the_newest_and_numbers_go_on(stores: Stores) -> None:
-    epoch = lead(stores)
-    old = [stores.history.record_round(epoch, record_of(revision)) for revision in ("x", "y", "z")]
+    old = [stores.history.record_round(lead(stores, "first"), record_of("x"))]
+    # Rounds of different leaders are not packed together.
+    old.append(stores.history.record_round(lead(stores, "second", NOW.after(LEASE)), record_of("y")))
+    epoch = lead(stores, "third", NOW.after(LEASE).after(LEASE))
+    old.append(stores.history.record_round(epoch, record_of("z")))
     stores.history.record_event(Event(NOW, "submitted", "a", "", "ada"))
     assert stores.history.prune_rounds(epoch, NOW) == 0, "none is of before"
     assert stores.history.prune_rounds(epoch, NOW.after(1), limit=1) == 1
@@ -152,6 +155,32 @@ def test_old_rounds_are_pruned_but_never_the_newest_and_numbers_go_on(stores: St
         stores.history.round(old[0])
     assert stores.history.record_round(epoch, record_of()) > old[2]
     assert [event.kind for event in stores.history.events("a")] == ["submitted"]
+
+
+def test_rounds_that_are_packed_together_are_pruned_together(stores: Stores) -> None:
+    first = lead(stores)
+    for revision in ("x", "y", "z"):
+        stores.history.record_round(first, record_of(revision))
+    later = msgspec.structs.replace(record_of("later"), time=NOW.after(2))
+    kept = stores.history.record_round(first, later)
+    second = lead(stores, "second", NOW.after(LEASE))
+    newest = stores.history.record_round(second, later)
+    assert stores.history.prune_rounds(second, NOW.after(1)) == 0
+    assert stores.history.round(kept).revision == "later"
+    assert stores.history.prune_rounds(second, NOW.after(3), limit=1) == 4
+    assert [summary.number for summary in stores.history.rounds()] == [newest]
+
+
+def test_every_round_of_a_long_run_is_read_back_whole(stores: Stores) -> None:
+    epoch, numbers = lead(stores), dict[str, int]()
+    for number in range(250):
+        revision = f"revision {number}"
+        numbers[revision] = stores.history.record_round(epoch, record_of(revision))
+    stores.reopen()
+    for revision, number in numbers.items():
+        found = stores.history.round(number)
+        assert (found.number, found.revision) == (number, revision)
+        assert encode(found.plan) == encode(record_of().plan)
 
 
 def test_a_stale_leader_prunes_nothing(stores: Stores) -> None:

@@ -178,6 +178,7 @@ def _pool(
     links: dict[str, float] | None = None,
     instances: dict[int, list[str]] | None = None,
     data: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> list[Node]:
     """`instances`: of the GPUs in MIG mode, by index on every node, each as PROFILE@START."""
 
@@ -205,6 +206,7 @@ def _pool(
             block=domain("block", number, perBlock),
             links=Links(**links or {}),
             data=tuple(data),
+            labels=tuple(labels),
         )
         for number in range(nodes)
     ]

@@ -90,7 +90,7 @@ def _own_nodes(given: PolicyTestSetup, compiled: Compiled) -> tuple[Node, ...]:
 def _pool_spec(pool: GivenPool) -> NodePoolSpec:
     nodes = PoolNodes(names=tuple(pool.node_names()))
     gpus = pool.gpus_per_node if pool.gpu_type else 0
-    return NodePoolSpec(pool.cpu, pool.memory, nodes, pool.gpu_type, gpus, pool.gpu_memory)
+    return NodePoolSpec(pool.cpu, pool.memory, nodes, pool.gpu_type, gpus, pool.gpu_memory, labels=pool.labels)
 
 
 def _condition(node: Node, given: PolicyTestSetup) -> Node:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from reconciler.gitops.review.side import Played
 from reconciler.model.review_findings import LOST_DECIMALS, JobChange, Loss, Outcome, Unrestartable
 from solver.model.quantities import Instant, MilliGpu
@@ -11,6 +13,8 @@ from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Runs, Shrink, Starts, Verdict, Waits, Yields
+from solver.plan.reasons import AnyReason
+from solver.queueing.pools import with_pool_limits
 from solver.round.advice import help_for, what_would_fit
 from solver.round.solve import gate_of
 from solver.simulation.projection import GivenUp
@@ -43,13 +47,20 @@ def job_changes(snapshot: Snapshot, base: Played, head: Played) -> Iterator[JobC
 
 def unrestartable_jobs(snapshot: Snapshot, base: Played, head: Played) -> Iterator[Unrestartable]:
     """Jobs that hold GPUs and, if they had to start again, never could under the head, by name."""
-    before, after = (gate_of(side.snapshot, side.policy, RoundCache()) for side in (base, head))
+    before, after = _refusals(snapshot, base), _refusals(snapshot, head)
     for job in snapshot.jobs:
-        reasons = after.admit(job).reasons if job.placement else ()
+        reasons = after[job.name]
         if reasons:
             gpus = MilliGpu(sum(task.gpus for task in job.placement))
-            helps, already = (what_would_fit(reasons),), bool(before.admit(job).reasons)
+            helps, already = (what_would_fit(reasons),), bool(before[job.name])
             yield Unrestartable(job.name, job.spec.queue, gpus, tuple(map(str, reasons)), helps, already)
+
+
+def _refusals(snapshot: Snapshot, side: Played) -> Mapping[JobName, tuple[AnyReason, ...]]:
+    """Why each running job could never start again; () where it could, and for jobs that hold nothing."""
+    limited = with_pool_limits(msgspec.structs.replace(side.snapshot, jobs=snapshot.jobs), side.policy)
+    gate = gate_of(limited, side.policy, RoundCache())
+    return {job.name: gate.admit(job).reasons if job.placement else () for job in limited.jobs}
 
 
 def losses(snapshot: Snapshot, side: Played) -> Mapping[JobName, Loss]:

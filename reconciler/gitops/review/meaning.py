@@ -133,6 +133,7 @@ def _pool_fields(nodes: Iterable[Node]) -> Fields:
         "gpuMemory": [min((gpu.memory for gpu in node.gpus), default=Memory(0)) for node in nodes],
         "cpu": [node.cpu for node in nodes],
         "memory": [node.memory for node in nodes],
+        "labels": [", ".join(node.labels) for node in nodes],
     }
     domains = {
         "islands": {node.island for node in nodes},

@@ -85,7 +85,7 @@ def test_a_script_that_is_none_for_sbatch_is_not_taken_for_a_command(
 
 def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     options = (
-        "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi "
+        "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi --node-label disk=nvme "
         "--time-limit 90m --topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B="
     )
     assert quorate(*SHORT, *options.split(), "--", "python", "train.py", "--lr", "0.1").exit_code == 0
@@ -96,7 +96,13 @@ def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
             {
                 "name": "worker",
                 "replicas": 3,
-                "shape": {"gpus": 2, "gpuTypes": ["H100", "A100"], "cpu": "8", "memory": "64Gi"},
+                "shape": {
+                    "gpus": 2,
+                    "gpuTypes": ["H100", "A100"],
+                    "cpu": "8",
+                    "memory": "64Gi",
+                    "nodeLabels": ["disk=nvme"],
+                },
             }
         ],
         "timeLimit": "90m",

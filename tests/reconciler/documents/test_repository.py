@@ -207,6 +207,7 @@ def test_one_mistake_is_not_told_as_many() -> None:
         ("{cpu: 4, memory: 1Gi, nodes: {}}", [("5:30", "missing-field")]),
         ("{cpu: 4, memory: 1Gi, nodes: {prefix: a}}", [("5:38", "missing-field")]),
         ("{cpu: 4, memory: 1Gi, nodes: {prefix: a, count: 1, names: [b]}}", [("5:30", "choose-one")]),
+        ("{cpu: 4, memory: 1Gi, nodes: {names: [b]}, labels: [a=1, b=2, a=2]}", [("5:70", "duplicate-label")]),
         ("{cpu: 4, memory: 1Gi, nodes: {names: [b, a, b]}}", [("5:52", "duplicate-node")]),
         ("{cpu: 4, memory: 1Gi, nodes: {names: [big-03]}}", [("5:37", "duplicate-node")]),
         ("{cpu: 4, memory: 1Gi, gpusPerNode: 1, nodes: {names: [a]}}", [("5:43", "missing-field")]),

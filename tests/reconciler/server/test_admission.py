@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
 from hack.rounds.world import World
@@ -16,9 +17,11 @@ from reconciler.server import admission
 from reconciler.server.admission import AdmissionCheck
 from reconciler.server.services import ControlPlaneView
 from solver.capacity.free_capacity import FreeCapacity
+from solver.model.cluster import GpuType
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskGroup
 from solver.plan.refusals import UnknownName
+from solver.policy.policy import Policy
 from solver.round.admission import Admission, Gate
 
 WORLD = World(512, pending=0)
@@ -41,6 +44,24 @@ def test_instances_that_pools_may_be_partitioned_into_could_be_had_one_day() -> 
     watch = ControlPlaneView(*cast("tuple[Any, Any, Any, Any]", (None, Standing(), None, None)))
     assert watch.admit(asking_for("1g.10gb")) == ()
     assert isinstance(watch.admit(asking_for("9g.10gb"))[0], UnknownName)
+
+
+def test_jobs_that_no_open_node_serves_are_refused() -> None:
+    shape = Shape(gpus=1, gpu_types=(GpuType("H100-SXM5-80GB"),))
+    asked, spec = AdmissionCheck(), asking_for("1g.10gb")
+
+    def refusals(shape: Shape, policy: Policy = WORLD.policy) -> tuple[str, ...]:
+        groups = (TaskGroup("worker", 1, shape),)
+        asking = msgspec.structs.replace(spec, task_groups=groups)
+        return tuple(map(str, asked.refusals(PolicyInForce(policy.digest, policy, WORLD.snapshot.nodes), asking)))
+
+    assert refusals(shape) == ()
+    labelled = msgspec.structs.replace(shape, node_labels=("disk=nvme",))
+    assert "the 0 nodes that it may be on (nodes with disk=nvme)" in refusals(labelled)[0]
+    assert refusals(shape) == ()
+    queues = tuple(msgspec.structs.replace(queue, pools=("nowhere",)) for queue in WORLD.policy.queues)
+    closed = msgspec.structs.replace(WORLD.policy, queues=queues)
+    assert "the 0 nodes that it may be on (pools nowhere)" in refusals(shape, closed)[0]
 
 
 def in_force(revision: str) -> PolicyInForce:

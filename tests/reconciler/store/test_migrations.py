@@ -21,6 +21,7 @@ from reconciler.store.store import SqlStore, open_store
 from solver.model.document import encode
 from solver.model.workload import JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema
+from tests.contracts.test_history import record_of
 
 SCHEMA_13 = (Path(__file__).parent / "schema_13.sql").read_text()
 
@@ -129,6 +130,19 @@ def test_back_and_up_again_keeps_what_lives(where: Path | str) -> None:
     assert shape_of(again.database.engine) == before
     assert again.ledger.claims() == claims
     assert [job.name for job in again.jobs.live_jobs()] == ["a"]
+    again.close()
+
+
+def test_rounds_that_the_release_before_can_not_read_go_on_the_way_back(where: Path | str) -> None:
+    store = open_store(where)
+    epoch = store.ledger.lead("first", NOW, LEASE)
+    for revision in ("x", "y"):
+        store.history.record_round(epoch, record_of(revision))
+    store.close()
+    taken_back(where)
+    again = open_store(where)
+    assert again.history.rounds() == ()
+    assert again.history.record_round(again.ledger.lead("first", NOW, LEASE), record_of()) > 0
     again.close()
 
 

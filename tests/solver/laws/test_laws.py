@@ -18,7 +18,6 @@ from tests.solver.laws.loop import Decide
 NOT_YET: tuple[tuple[str, int, int, int, int], ...] = (
     ("entitled-waits", 0, 0, 0, 1),
     ("fewer-entitled", 0, 0, 0, 2),
-    ("growth-waits", 0, 0, 0, 1),
     ("needless", 5, 20, 5, 2),
     ("not-least-harm", 0, 4, 2, 8),
     ("equal-claim", 0, 1, 0, 0),

@@ -169,6 +169,21 @@ def test_a_job_whose_gpu_type_is_gone_could_never_start_again() -> None:
     ]
 
 
+def test_a_job_whose_pool_is_closed_to_its_queue_could_never_start_again() -> None:
+    base, files = (
+        side("base", repository(1, vision=RUNS_ON)),
+        repository(1, vision="{pools: [other], quota: [{gpuType: H100}]}"),
+    )
+    files["cluster-state/o.yaml"] = (
+        f"{HEAD}NodePool\nmetadata: {{name: other}}\nspec: {{cpu: 4, memory: 8Gi, nodes: {{names: [o]}}}}\n"
+    )
+    held = job("held", "vision", on="n1")
+    found = review(snapshot_of(NOW, base.compiled.nodes, (held,)), base, side("head", files), None)
+    assert [(one.job, one.reasons[0].partition(" has ")[2]) for one in found.unrestartable] == [
+        ("held", "0 on the 1 node that it may be on (pools other)")
+    ]
+
+
 def test_jobs_that_wait_under_the_head_say_what_would_help() -> None:
     side_of = side("base", repository(1, vision=RUNS_ON))
     jobs = (job("held", "vision", on="n1"), job("waits", "vision"))
