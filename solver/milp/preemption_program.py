@@ -412,7 +412,7 @@ class PreemptionProgram:
             left = float(self._left_ahead(queue, kind, priority))
             ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, priority)}
             others = self._most_of(terms) - self._most_of(ahead)
-            if not others:
+            if not others or self.is_large:  # there a choice of its own costs branching
                 self.builder.at_most(terms, left)
                 continue
             # Nothing of this priority stands ahead: then the others need not leave room for it.
@@ -631,12 +631,17 @@ class PreemptionProgram:
             and self._inside(number)
         }
         most = self._most_of(lost)
-        if most:
-            some, column = self.builder.column(1), self.builder.column(most, integer=False)
-            served = sum(self.builder.most(taker) for taker in takers)
+        if not most:
+            return
+        column = self.builder.column(most, integer=False)
+        if self.is_large:
+            # A choice of its own costs branching.
+            self.builder.at_most({**lost, column: -1.0}, 0.0)
+        else:
+            some, served = self.builder.column(1), sum(self.builder.most(taker) for taker in takers)
             self.builder.at_most({**dict.fromkeys(takers, 1.0), some: -served}, 0.0)
             self.builder.at_most({**lost, some: most, column: -1.0}, most)
-            yield column
+        yield column
 
     def _least(self, name: str, terms: Mapping[int, float]) -> None:
         self.builder.maximise(name, {column: -factor for column, factor in terms.items() if factor}, exact=True)
