@@ -89,7 +89,7 @@ def measure(world: World, rounds: int, budget_s: float, hogs: int) -> Overrun:
                 this = replace(world, seed=world.seed + number)
                 snapshot, policy = this.snapshot, with_limit(this.policy, budget_s)
                 metered.of_round = Waited()
-                plan, answers = solve_once(snapshot, policy)
+                plan, answers = solve_once(snapshot, policy).conclude()
                 metered.of_round.cut = bool(answers)
                 waited.append(metered.of_round)
                 broken += len(violations(snapshot, policy, plan))

@@ -145,7 +145,10 @@ def _show(found: list[Figures]) -> None:
     headings = ("case", "GPUs", "jobs", "solve, check", "later p50, p99", "memory", "less than the bound", "decided")
     table = Table(*(Column(heading, overflow="fold") for heading in headings), box=box.SIMPLE)
     for known in found:
-        jobs, times = f"{known.running} + {known.pending}", f"{known.solve_s:.2f} s\n{known.check_s:.2f} s"
+        jobs, times = (
+            f"{known.running} + {known.pending}",
+            f"{known.solve_s:.2f} s\n{known.check_s:.2f} s\n{known.to_deed_s:.2f} s",
+        )
         warm = "" if known.warm_p50_s is None else f"{known.warm_p50_s:.2f} s\n{known.warm_p99_s:.2f} s"
         gaps = f"{known.gaps.worst_entitled_layer} {known.gaps.worst_entitled:.1%}"
         gaps += f"\nGPUs in use {known.gaps.gpus_in_use_gap:.2%}"

@@ -15,7 +15,7 @@ from hack.rounds.deciding import Size
 from hack.rounds.gaps import Gaps, gaps_of, worse
 from reconciler.control.control import Solve
 from reconciler.supervisor.processes import descendants
-from solver.checker.check import violations
+from solver.checker.check import conclusion_violations, deed_violations
 from solver.model.snapshot import Snapshot
 from solver.plan.plan import Bind, Certificate, Nominate, Plan
 from solver.policy.policy import Policy
@@ -32,12 +32,14 @@ class Layer(msgspec.Struct, frozen=True):
 class Timed(msgspec.Struct, frozen=True):
     """A round, from snapshot to checked plan with devices. Nobody keeps plans: memory is that of rounds, not of the benchmark.
 
+    `to_deed_s`: until what it does may be done; the rest of the seconds are for what it says.
     `steps`: how many of each kind; `placed_tasks`: tasks that got their devices, now or once others have left.
     """
 
     certificate: Certificate
     steps: dict[str, int]
     placed_tasks: int
+    to_deed_s: float
     solve_s: float
     check_s: float
     checker_violations: int
@@ -52,8 +54,9 @@ class Timed(msgspec.Struct, frozen=True):
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """A case of the benchmark.
 
-    Seconds of the wall; `warm_*`: of the rounds after the first, None where there were none; of their gaps the worst. `rss_mb`: the
-    most memory of this process and of the program's, added up; of the latter since it began, should it have had to begin anew.
+    Seconds of the wall; `to_deed_s`: until what the round does may be done; `warm_*`: of the rounds after the first, None where
+    there were none; of their gaps the worst. `rss_mb`: the most memory of this process and of the program's, added up; of the
+    latter since it began, should it have had to begin anew.
     """
 
     case: str
@@ -65,8 +68,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     cold_s: float
     solve_s: float
     check_s: float
+    to_deed_s: float
     warm_p50_s: float | None
     warm_p99_s: float | None
+    warm_to_deed_p50_s: float | None
+    warm_to_deed_p99_s: float | None
     layers: tuple[Layer, ...]
     gaps: Gaps
     warm_gaps: Gaps | None
@@ -84,14 +90,19 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 def timed(snapshot: Snapshot, policy: Policy, solve: Solve) -> tuple[Plan, Timed]:
     """Solve and check once."""
     began = perf_counter()
-    plan = solve(snapshot, policy).plan
-    solved = perf_counter()
-    found = violations(snapshot, policy, plan)
+    solved = solve(snapshot, policy)
+    decided = perf_counter()
+    found = deed_violations(snapshot, policy, solved.deed.plan)
+    ready = perf_counter()
+    plan = solved.conclude().plan
+    explained = perf_counter()
+    found += conclusion_violations(snapshot, policy, plan)
     checked = perf_counter()
+    solve_s, check_s = decided - began + explained - ready, ready - decided + checked - explained
     steps = dict(sorted(Counter(type(step).__name__.lower() for step in plan.steps).items()))
     placed = sum(len(step.tasks) for step in plan.steps if isinstance(step, Bind | Nominate))
     gaps = gaps_of(snapshot, plan)
-    return plan, Timed(plan.certificate, steps, placed, solved - began, checked - solved, len(found), gaps)
+    return plan, Timed(plan.certificate, steps, placed, ready - began, solve_s, check_s, len(found), gaps)
 
 
 def figures(
@@ -100,6 +111,7 @@ def figures(
     """What to report of the rounds of a case, the first of which began with this snapshot, while the program's process is there."""
     first, *others = rounds
     later = sorted(known.total_s for known in others)
+    deeds = sorted(known.to_deed_s for known in others)
     certificate = first.certificate
     return Figures(
         case=case,
@@ -111,8 +123,11 @@ def figures(
         cold_s=round(first.total_s, 3),
         solve_s=round(first.solve_s, 3),
         check_s=round(first.check_s, 3),
+        to_deed_s=round(first.to_deed_s, 3),
         warm_p50_s=quantile(later, 0.5),
         warm_p99_s=quantile(later, 0.99),
+        warm_to_deed_p50_s=quantile(deeds, 0.5),
+        warm_to_deed_p99_s=quantile(deeds, 0.99),
         layers=tuple(Layer(layer.name, layer.value, layer.bound) for layer in certificate.layers),
         gaps=first.gaps,
         warm_gaps=reduce(worse, (known.gaps for known in others)) if others else None,

@@ -27,11 +27,24 @@ LEASE = Duration(10_000)
 """How long a leader that is not heard of keeps the lead. The loop renews it every second, and beside passes that take longer."""
 
 
-class Solved(NamedTuple):
+class Concluded(NamedTuple):
     """A plan, and what the optimiser answered where a clock may have decided it ("" where solving again gives the same)."""
 
     plan: Plan
     solution: str = ""
+
+
+class Solved(NamedTuple):
+    """A round in two parts: what has to be known before it is acted on, and its whole plan, which takes as long again."""
+
+    deed: Concluded
+    conclude: Callable[[], Concluded]
+
+    @classmethod
+    def at_once(cls, plan: Plan, solution: str = "") -> Solved:
+        """One whose plan is whole already."""
+        whole = Concluded(plan, solution)
+        return cls(whole, lambda: whole)
 
 
 Solve = Callable[[Snapshot, Policy], Solved]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
-from reconciler.control.fallback import CheckedPlan, decide
+from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
 from reconciler.control.loop import take_pass
 from reconciler.control.node_health import Ward
@@ -91,9 +91,13 @@ class LedgerSite:
         """In the history."""
         self._leader.note(kind, subject, cause)
 
-    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """In this thread, which has nothing else to do."""
         return decide(self.plane.solve, snapshot, policy, laps)
+
+    async def conclude(self, deed: CheckedDeed, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+        """In this thread, too."""
+        return conclude(deed, snapshot, policy, laps)
 
     def keep_round(self, record: RoundRecord) -> int | None:
         """In the history."""
@@ -102,6 +106,10 @@ class LedgerSite:
     async def act(self, plan: Plan, look: LedgerLook) -> int:  # noqa: ARG002  (Site's)
         """The ledger first, then the backend."""
         return self._leader.act(plan)
+
+    async def keep_free(self, plan: Plan, look: LedgerLook) -> None:  # noqa: ARG002  (Site's)
+        """In the ledger."""
+        self._leader.keep_free(plan)
 
     async def tell(self, plan: Plan, snapshot: Snapshot, look: LedgerLook) -> None:
         """Tells nothing: the API and the history read it there."""

@@ -1,4 +1,4 @@
-"""The pass of every control plane: look, settle, observe, decide, record, act, tell. It starts from what is true, each time.
+"""The pass of every control plane: look, settle, observe, decide, record, act, explain, tell. Each starts from what is true.
 
 What differs between a ledger of one's own and an API server is a Site, which is handed in. There is one order of things, so that
 what one kind of cluster tells, the other tells too.
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from reconciler.control.control import PolicyInForce, PolicySource
-from reconciler.control.fallback import CheckedPlan
+from reconciler.control.fallback import CheckedDeed, CheckedPlan
 from reconciler.control.passes import Laps, Pass
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
@@ -73,14 +73,20 @@ class Site(Protocol[LookT]):
     def note(self, kind: str, subject: str, cause: str) -> None:
         """One line on record."""
 
-    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """A plan that may be acted on. Raises PlanRefusedError, NoPlanError."""
 
+    async def conclude(self, deed: CheckedDeed, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+        """All of it, once it was acted on."""
+
     def keep_round(self, record: RoundRecord) -> int | None:
-        """Put the round on record, if it says something new."""
+        """Put the round on record, if it says something new: one that has a number in place of what was kept of it."""
 
     async def act(self, plan: Plan, look: LookT) -> int:
         """Make the steps true; how many were refused, which the next pass then sees."""
+
+    async def keep_free(self, plan: Plan, look: LookT) -> None:
+        """Make those steps true that only keep something free: they come last."""
 
     async def tell(self, plan: Plan, snapshot: Snapshot, look: LookT) -> None:
         """Say it inside the cluster."""
@@ -104,16 +110,26 @@ async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
     laps.end("settle")
     snapshot = _with_clocks(site, site.observe(look), look.policy, in_force.revision)
     laps.end("observe")
-    plan, solution, fault, shortfalls = await site.decide(snapshot, look.policy, laps)
+    deed = await site.decide(snapshot, look.policy, laps)
+
+    def record(number: int, plan: Plan, solution: str, *, is_whole: bool) -> RoundRecord:
+        known = snapshot.time, in_force.revision, snapshot, look.policy
+        return RoundRecord(number, *known, plan, laps.phase_ms, solution, is_whole)
+
     # The record comes before the deed, so that no deed is ever without one.
-    record = RoundRecord(0, snapshot.time, in_force.revision, snapshot, look.policy, plan, laps.phase_ms, solution)
-    number = site.keep_round(record)
-    refused = await site.act(plan, look)
+    begun = site.keep_round(record(0, *deed.solved.deed, is_whole=False))
+    refused = await site.act(deed.plan, look)
     laps.end("act")
+    # What takes as long again, and nobody has to wait for: why others wait, until when, and what is kept free for them.
+    whole = await site.conclude(deed, snapshot, look.policy, laps)
+    plan, fault = whole.plan, whole.fault
+    number = site.keep_round(record(begun or 0, plan, whole.solution, is_whole=True)) if whole.is_whole else begun
+    await site.keep_free(plan, look)
+    laps.end("keep-free")
     await site.tell(plan, snapshot, look)
     done = Pass(
         *(epoch, in_force.revision, look.policy, snapshot, plan, number, settled, refused),
-        *(laps.phase_ms, look.sighted, site.by_hand(look), fault, shortfalls),
+        *(laps.phase_ms, look.sighted, site.by_hand(look), fault, whole.shortfalls),
     )
     return done, look
 

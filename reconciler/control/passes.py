@@ -12,7 +12,6 @@ from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import History
 from reconciler.protocols.ledger import Claim, Ledger, PastUse
 from reconciler.protocols.rounds import RoundRecord
-from solver.checker.check import violations
 from solver.model.cluster import Node
 from solver.model.document import digest
 from solver.model.quantities import Instant
@@ -64,15 +63,22 @@ class Pass:
         return not self.settled and not self.plan.steps
 
 
-def refuse_unsafe(snapshot: Snapshot, policy: Policy, plan: Plan) -> None:
-    """Let no plan be acted on that the checker finds unsafe. Raises PlanRefusedError."""
-    found = violations(snapshot, policy, plan)
+def refuse(found: tuple[Violation, ...]) -> None:
+    """Let no plan be acted on that breaks rules. Raises PlanRefusedError."""
     if found:
         raise PlanRefusedError(found)
 
 
 def record_news(history: History, epoch: Epoch, record: RoundRecord) -> int | None:
-    """Keep a round that has steps, or says something else of the jobs than the round before it."""
+    """Keep a round that has steps, or says something else of the jobs than the round before it.
+
+    One that was kept when it was acted on, and has its `number` since, is kept as a whole.
+    """
+    if record.number:
+        history.conclude_round(epoch, record)
+        return record.number
+    if not record.is_whole:
+        return history.record_round(epoch, record) if record.plan.steps else None
     said_before = next((summary.verdicts for summary in history.rounds(limit=1)), digest(()))
     if not record.plan.steps and record.summary.verdicts == said_before:
         return None

@@ -93,6 +93,12 @@ class PlanExecutor(LeaderActions):
                 unmade |= {step.device} if isinstance(step, Repartition) else set()
         return refused
 
+    def keep_free(self, plan: Plan) -> None:
+        """Reserve what a plan reserves, and no longer what it does not."""
+        for step in plan.steps:
+            if isinstance(step, Reserve | Unreserve):
+                self._keep_free(step)
+
     def _take(self, step: Alone) -> bool:
         match step:
             case Release(job, attempt):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
 
-from reconciler.control.control import Solve, Solved
+from reconciler.control.control import Concluded, Solve, Solved
 from reconciler.control.optimiser.budget import RoundBudget
 from reconciler.control.optimiser.heap import give_back
 from reconciler.control.optimiser.wire import OptimiserAnswer, WireError, decode, encode
@@ -17,7 +18,7 @@ from solver.model.arrays import Floats
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy
-from solver.round.solve import solve
+from solver.round.solve import RoundAnswer, decide
 
 NO_CLOCK_S = 1e6
 """A time limit that is never met: solving again must not be cut where the first time was not."""
@@ -40,16 +41,23 @@ def solver_with(optimiser: Optimiser | None, clock: Clock = SystemClock()) -> So
 
     def solve_once(snapshot: Snapshot, policy: Policy) -> Solved:
         recording = Recording(RoundBudget(optimiser, clock)) if optimiser else None
-        plan = solve(snapshot, policy, recording, kept)
-        give_back()
-        return Solved(plan, recording.text if recording else "")
+        return _in_parts(decide(snapshot, policy, recording, kept), lambda: recording.text if recording else "")
 
     return solve_once
 
 
 def without_program(snapshot: Snapshot, policy: Policy) -> Solved:
     """A round decided from nothing, by the greedy answer alone, and recorded so that it is decided in this way again."""
-    return Solved(solve(snapshot, policy, None), WITHOUT_PROGRAM)
+    return _in_parts(decide(snapshot, policy, None), lambda: WITHOUT_PROGRAM)
+
+
+def _in_parts(answer: RoundAnswer, solution: Callable[[], str]) -> Solved:
+    def conclude() -> Concluded:
+        plan = answer.plan()
+        give_back()
+        return Concluded(plan, solution())
+
+    return Solved(Concluded(answer.deed(), solution()), conclude)
 
 
 class Recording(ConcurrentOptimiser):

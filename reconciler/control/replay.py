@@ -10,7 +10,7 @@ from reconciler.control.recording import optimiser_of
 from reconciler.protocols.rounds import RoundRecord
 from solver.milp.optimiser import Optimiser
 from solver.model.document import API_VERSION, Document, digest, encode
-from solver.round.solve import solve
+from solver.round.solve import decide
 
 
 class Replayed(Document, frozen=True, omit_defaults=False):
@@ -29,7 +29,9 @@ class Replayed(Document, frozen=True, omit_defaults=False):
 
 def replay(record: RoundRecord, optimiser: Optimiser) -> Replayed:
     """Solve a round again. Pure, but for the optimiser handed in. Raises BadRecordingError."""
-    plan = solve(record.snapshot, record.policy, optimiser_of(record.solution, optimiser))
+    answer = decide(record.snapshot, record.policy, optimiser_of(record.solution, optimiser))
+    # Of a round that was cut short after its deed there is no more.
+    plan = answer.plan() if record.is_whole else answer.deed()
     before, after = encode(record.plan), encode(plan)
     return Replayed(
         record.number,

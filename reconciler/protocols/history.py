@@ -41,8 +41,11 @@ class History(Protocol):
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
         """Keep a round; returns its number (the record's own number is ignored). Raises StaleEpochError."""
 
+    def conclude_round(self, epoch: Epoch, record: RoundRecord) -> None:
+        """Replace what is kept of the round that has the record's number. Raises StaleEpochError, KeyError."""
+
     def round(self, number: int) -> RoundRecord:
-        """One round, whole. Raises KeyError."""
+        """One round. Raises KeyError."""
 
     def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """The newest rounds, newest first; with `before`, of those with a smaller number."""

@@ -24,6 +24,8 @@ class RoundRecord(Document, frozen=True, dict=True, gc=True):
     phase_ms: dict[str, float]
     solution: str = ""
     """What the optimiser answered, where a clock may have decided it; "" where the round is deterministic anyway."""
+    is_whole: bool = True
+    """Whether the plan has its reasons, estimates, reservations and proofs. They follow once the rest was acted on."""
 
     @cached_property
     def summary(self) -> RoundSummary:

@@ -21,8 +21,18 @@ class LoggedHistory:
     log: FilteringBoundLogger
 
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
-        """Keep a round, and say what it decided."""
+        """Keep a round, and say what it decided; of one that is only begun once it is whole."""
         number = self.kept.record_round(epoch, record)
+        if record.is_whole:
+            self._say(record, number)
+        return number
+
+    def conclude_round(self, epoch: Epoch, record: RoundRecord) -> None:
+        """Keep the whole round, and say what it decided."""
+        self.kept.conclude_round(epoch, record)
+        self._say(record, record.number)
+
+    def _say(self, record: RoundRecord, number: int) -> None:
         line = record.summary
         self.log.info(
             "round",
@@ -34,7 +44,6 @@ class LoggedHistory:
             stage=line.stage,
             ms=round(line.duration_ms, 1),
         )
-        return number
 
     def round(self, number: int) -> RoundRecord:
         """As kept."""

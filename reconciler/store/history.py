@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, delete, func, insert, select
+from sqlalchemy import Select, delete, func, insert, select, update
 
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, KeptEvent
@@ -24,6 +24,13 @@ _KEYFRAME = func.coalesce(func.nullif(rounds.c.keyframe, 0), rounds.c.number)
 """The round that has to be there for one to be read: its keyframe, or itself."""
 
 
+def _columns(record: RoundRecord) -> dict[str, Any]:
+    """What its line says."""
+    summary = msgspec.structs.asdict(record.summary)
+    del summary["number"]
+    return summary
+
+
 class SqlHistory:
     """Implements History."""
 
@@ -33,22 +40,35 @@ class SqlHistory:
 
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
         """Keep a round under the next number."""
-        summary = msgspec.structs.asdict(record.summary)
-        del summary["number"]
-        text, keyframe = encode(record), self._keyframe
-        patch = keyframe.patch(text) if keyframe and keyframe.epoch == epoch else None
-        stored, of = (patch, keyframe.number) if patch and keyframe else (pack(text), 0)
+        stored, of, text = self._packed(epoch, record)
         with self._database.writing(epoch) as connection:
-            added = connection.execute(insert(rounds).values(record=stored, keyframe=of, **summary))
+            kept = insert(rounds).values(record=stored, keyframe=of, **_columns(record))
+            added = connection.execute(kept)
             number = int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
-        if of and keyframe:
-            keyframe.patches += 1
-        else:
+        if of and self._keyframe:
+            self._keyframe.patches += 1
+        elif record.is_whole:
             self._keyframe = Keyframe(epoch, number, text, len(stored))
         return number
 
+    def conclude_round(self, epoch: Epoch, record: RoundRecord) -> None:
+        """Replace what is kept of a round. No other is packed against one that was only begun."""
+        stored, of, text = self._packed(epoch, record)
+        with self._database.writing(epoch) as connection:
+            changed = update(rounds).where(rounds.c.number == record.number)
+            if not connection.execute(changed.values(record=stored, keyframe=of, **_columns(record))).rowcount:
+                raise KeyError(f"there is no round {record.number}")
+        if not of:
+            self._keyframe = Keyframe(epoch, record.number, text, len(stored))
+
+    def _packed(self, epoch: Epoch, record: RoundRecord) -> tuple[bytes, int, bytes]:
+        """How it is stored, the round that it is packed against (0: none), and its text."""
+        text, keyframe = encode(record), self._keyframe
+        patch = keyframe.patch(text) if keyframe and keyframe.epoch == epoch else None
+        return (patch, keyframe.number, text) if patch and keyframe else (pack(text), 0, text)
+
     def round(self, number: int) -> RoundRecord:
-        """One round, whole."""
+        """One round."""
         with self._database.reading() as connection:
             found = connection.execute(select(rounds.c.record, rounds.c.keyframe).where(rounds.c.number == number))
             if (row := found.one_or_none()) is None:

@@ -7,7 +7,7 @@ each looks at what the plan names, not at all pairs. Rules whose subject does no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from solver.checker.capacity import room_violations
 from solver.checker.case import JudgedPlan
@@ -26,7 +26,7 @@ from solver.checker.order import order_violations
 from solver.checker.pledges import pledge_violations
 from solver.checker.pools import pool_violations
 from solver.checker.quotas import quota_violations
-from solver.checker.reservation_documents import declared_violations
+from solver.checker.reservation_documents import declared_violations, undeclared_violations
 from solver.checker.reservations import reservation_violations
 from solver.checker.sharing import sharing_violations
 from solver.checker.sizes import size_violations, with_parts_apart
@@ -40,11 +40,25 @@ from solver.policy.policy import Policy
 
 
 def violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
-    """Everything that is wrong with a plan; () where it may be acted on."""
-    return tuple(_findings(snapshot, policy, plan))
+    """Everything that is wrong with a plan; () where nothing is."""
+    return tuple(_findings(snapshot, policy, plan, _OF_GANGS, _OF_PARTS))
 
 
-def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violation]:
+def deed_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+    """What is wrong with what a plan does; () where it may be acted on. Nothing else of it need be known yet."""
+    first = [[rule for rule in rules if rule not in _OF_WHOLE_PLANS] for rules in (_OF_GANGS, _OF_PARTS)]
+    return tuple(_findings(snapshot, policy, plan, *first))
+
+
+def conclusion_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+    """What is wrong with what a plan says and keeps free, once what it does is known to be right."""
+    later = [[rule for rule in rules if rule in _OF_CONCLUSIONS] for rules in (_OF_GANGS, _OF_PARTS)]
+    return tuple(_findings(snapshot, policy, plan, *later))
+
+
+def _findings(
+    snapshot: Snapshot, policy: Policy, plan: Plan, of_gangs: Sequence[Rule], of_parts: Sequence[Rule]
+) -> Iterable[Violation]:
     """Every rule in turn. Steps of jobs or nodes that do not exist are reported first, and alone: the rest needs them."""
     if plan.snapshot != snapshot.digest:
         yield Violation("stale", plan.snapshot, f"the plan is not for snapshot {snapshot.digest}")
@@ -52,14 +66,14 @@ def _findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> Iterable[Violat
         yield Violation("stale", plan.policy, f"the plan is not for policy {policy.digest}")
     case = JudgedPlan.of(foreseen(snapshot), policy, plan)
     strangers = tuple(_strangers(case))
-    yield from strangers or _unlawful(case)
+    yield from strangers or _unlawful(case, of_gangs, of_parts)
 
 
-def _unlawful(case: JudgedPlan) -> Iterable[Violation]:
-    for rule in _OF_GANGS:
+def _unlawful(case: JudgedPlan, of_gangs: Sequence[Rule], of_parts: Sequence[Rule]) -> Iterable[Violation]:
+    for rule in of_gangs:
         yield from rule(case)
     apart = with_parts_apart(case)
-    for rule in _OF_PARTS:
+    for rule in of_parts:
         yield from rule(apart)
 
 
@@ -117,9 +131,16 @@ _OF_PARTS: tuple[Rule, ...] = (
     sharing_violations,
     reservation_violations,
     declared_violations,
+    undeclared_violations,
     room_violations,
     quota_violations,
     _estimate_violations,
     _certificate_violations,
 )
 """What joins or leaves a running gang is a job of its own for these."""
+
+_OF_WHOLE_PLANS = frozenset({fit_violations, undeclared_violations, _estimate_violations, _certificate_violations})
+"""What can't be judged of a plan before it has its second part."""
+
+_OF_CONCLUSIONS = _OF_WHOLE_PLANS | {verdict_violations, reservation_violations, declared_violations}
+"""What is judged once it has: these anew, since more is said and kept free by then."""

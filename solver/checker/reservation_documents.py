@@ -22,14 +22,23 @@ from solver.policy.reservation import DeclaredReservation
 
 
 def declared_violations(case: JudgedPlan) -> Iterable[Violation]:
-    """Every start where a document keeps others away, and everything that a document does not keep as it says."""
+    """Every start where a document keeps others away."""
     court = _Court(case)
-    wanted = [document for document in case.policy.reservations if document.until > case.snapshot.time]
+    for document in _wanted(case):
+        yield from court.strangers(document)
+
+
+def undeclared_violations(case: JudgedPlan) -> Iterable[Violation]:
+    """Everything that a document does not keep as it says."""
+    court, wanted = _Court(case), _wanted(case)
     for document in wanted:
         yield from court.places(document)
-        yield from court.strangers(document)
     for holder in sorted(court.kept.keys() - {document.holder for document in wanted}):
         yield Violation("S10", holder, "is over or not in the policy, and still keeps something")
+
+
+def _wanted(case: JudgedPlan) -> list[DeclaredReservation]:
+    return [document for document in case.policy.reservations if document.until > case.snapshot.time]
 
 
 @dataclass(frozen=True)

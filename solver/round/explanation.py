@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import cast
 
 from solver.backfill.future_state import FutureState
@@ -41,7 +43,7 @@ from solver.round.tiers import Decision
 from solver.round.verdicts import AHEAD_NAMED_MAX, Waiting
 
 
-@dataclass(slots=True)
+@dataclass
 class RoundExplanation:
     """A decided round, about to be put into words.
 
@@ -62,17 +64,6 @@ class RoundExplanation:
     has_optimiser: bool
     standing_back: Mapping[JobName, JobName] = field(default_factory=dict)
     kept: RoundCache = field(default_factory=RoundCache)
-    _waits_for: Mapping[JobName, Collection[JobName]] = field(init=False)
-    _begins: Mapping[JobName, Instant] = field(init=False)
-    _after: FreeCapacity = field(init=False)
-    _ahead: FutureState = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Work out once what several verdicts, estimates and reservations are made of."""
-        self._waits_for = self._whom_they_wait_for()
-        self._begins = self._when_they_begin(self._waits_for)
-        self._after = self._room_after()
-        self._ahead = self._world_ahead()
 
     @property
     def provided(self) -> frozenset[JobName]:
@@ -89,7 +80,9 @@ class RoundExplanation:
         known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
         return reservations_after(self._ahead, self.policy, waiting, known, self.snapshot.time)
 
-    def _world_ahead(self) -> FutureState:
+    @cached_property
+    def _ahead(self) -> FutureState:
+        """The world from here on."""
         world, shares = with_grown(self.asked, self.grown), self.decision.shares
         more = [(growth.job.spec.queue, growth.charge) for growth in self.grown]
         shares = shares.beside(more)
@@ -97,7 +90,8 @@ class RoundExplanation:
         started = (*self._started(), *growing)
         return FutureState.after_round(world, self.policy, shares, started, self._begins, self._after)
 
-    def _room_after(self) -> FreeCapacity:
+    @cached_property
+    def _after(self) -> FreeCapacity:
         """The room without what this round gives out."""
         after = self.decision.room.copy()
         self.decision.take(after)
@@ -113,16 +107,23 @@ class RoundExplanation:
 
     def verdicts(self, reservations: Sequence[Reservation]) -> Iterator[Verdict]:
         """One for every live job, in the order of their names."""
-        said = {
-            verdict.job: verdict
-            for verdicts in (
-                self._leaving(),
-                self._promised(),
-                self._starting(),
-                self._waiting(reservations),
-            )
-            for verdict in verdicts
-        }
+        return self._of_all(
+            chain(self._leaving(), self._promised(), self._starting(), self._waiting(reservations)),
+        )
+
+    def outcomes(self) -> Iterator[Verdict]:
+        """The same, without reasons and estimates of jobs that wait."""
+        promised = self.nominations.jobs | {promise.job.name for promise in self.decision.promises}
+        waiting = (
+            Waits(job.name, job.spec.queue, ())
+            for job in self.snapshot.pending
+            if job.name in promised or self.admissions[job.name].options
+        )
+        return self._of_all(chain(waiting, self._leaving(), self._starting()))
+
+    def _of_all(self, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+        """What is said of a job last, and of all others what needs no saying."""
+        said = {verdict.job: verdict for verdict in verdicts}
         grows = {growth.job.name: growth.gpus for growth in self.grown}
         for job in self.snapshot.jobs:
             if job.name != owner_of(job.name):
@@ -180,7 +181,8 @@ class RoundExplanation:
         for job in (*promised, *known):
             yield _awaits(job, self._waits_for[job.name], EarliestStart(self._begins[job.name]))
 
-    def _whom_they_wait_for(self) -> dict[JobName, Collection[JobName]]:
+    @cached_property
+    def _waits_for(self) -> dict[JobName, Collection[JobName]]:
         """Which jobs must be gone before each job that was promised something can begin."""
         promises = self.decision.nominations
         nodes = {task.node for promise in promises for task in promise.start.placed.tasks}
@@ -194,12 +196,13 @@ class RoundExplanation:
         waits_for |= {name: {name} for name in self._moves()}
         return waits_for | {nomination.job.name: nomination.holders for nomination in self.nominations.waiting}
 
-    def _when_they_begin(self, waits_for: Mapping[JobName, Collection[JobName]]) -> dict[JobName, Instant]:
+    @cached_property
+    def _begins(self) -> dict[JobName, Instant]:
         """When jobs that were promised something can begin."""
         deadlines, soonest = self._deadlines(), self.snapshot.time.after(1)
         return {
             name: max((soonest, *(deadlines.get(holder, soonest) for holder in holders)))
-            for name, holders in waits_for.items()
+            for name, holders in self._waits_for.items()
         }
 
     def _deadlines(self) -> dict[JobName, Instant]:

@@ -25,7 +25,7 @@ from solver.model.parts import shrinking_apart
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, foreseen
 from solver.model.workload import Job, JobName
-from solver.plan.plan import Plan
+from solver.plan.plan import Plan, Step
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
@@ -66,14 +66,20 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
 
     `kept`: what the round before left for this one, which decides the same without.
     """
+    return decide(snapshot, policy, optimiser, kept).plan()
+
+
+def decide(
+    snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept: RoundCache | None = None
+) -> RoundAnswer:
+    """Decide one round, and tell first what it does, then why."""
     kept = RoundCache() if kept is None else kept
     kept.begin()
-    digest = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
+    _ = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
     watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
     found = _decided(snapshot, policy, watched, kept)
     if len(snapshot.nodes) <= LOOKED_AHEAD_NODES_MAX:
         found = _Foresight(snapshot, policy, watched, kept).looked_ahead(found)
-    certified = certifying(found.decision, watched)
     explanation = RoundExplanation(
         found.world,
         found.asked,
@@ -88,17 +94,41 @@ def solve(snapshot: Snapshot, policy: Policy, optimiser: Optimiser | None, kept:
         found.standing_back,
         kept,
     )
-    reservations = (*explanation.reservations(), *document_reservations(found.world))
-    return Plan(
-        digest,
-        policy.digest,
-        (
-            *steps_of(found.world, policy, found.leaving, found.nominations, found.decision, found.grown),
-            *reserving_steps(snapshot.in_flight.reservations, reservations, explanation.provided),
-        ),
-        tuple(explanation.verdicts(reservations)),
-        certified(),
-    )
+    steps = tuple(steps_of(found.world, policy, found.leaving, found.nominations, found.decision, found.grown))
+    return RoundAnswer(snapshot, policy, found.world, found.decision, explanation, steps, watched)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundAnswer:
+    """What a round decided, in two parts: what it does, and why it does no more. The second takes about as long as the first.
+
+    `steps`: all but those that keep something free for gangs that wait.
+    """
+
+    _snapshot: Snapshot
+    _policy: Policy
+    _world: Snapshot
+    _decision: Decision
+    _explanation: RoundExplanation
+    steps: tuple[Step, ...]
+    _optimiser: MonitoredOptimiser | None
+
+    def deed(self) -> Plan:
+        """The plan as far as it has to be known before it is acted on.
+
+        It has no reasons and estimates of jobs that wait, no reservations, and bounds that are merely valid.
+        """
+        said, certificate = tuple(self._explanation.outcomes()), self._decision.certificate
+        return Plan(self._snapshot.digest, self._policy.digest, self.steps, said, certificate)
+
+    def plan(self) -> Plan:
+        """The plan as a whole."""
+        certified = certifying(self._decision, self._optimiser)
+        reservations = (*self._explanation.reservations(), *document_reservations(self._world))
+        before = self._snapshot.in_flight.reservations
+        reserving = reserving_steps(before, reservations, self._explanation.provided)
+        said = tuple(self._explanation.verdicts(reservations))
+        return Plan(self._snapshot.digest, self._policy.digest, (*self.steps, *reserving), said, certified())
 
 
 @dataclass(frozen=True, slots=True)

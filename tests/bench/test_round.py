@@ -20,10 +20,22 @@ from solver.policy.division import MigGeometry
 from solver.policy.policy import PriorityClass, Queue
 
 FIELDS = {
-    "case", "gpus", "nodes", "pending", "cold_s", "warm_p50_s", "warm_p99_s", "layers", "gaps", "stage", "rss_mb", "columns",
-    "rows", "nonzeros", "placed_tasks_per_s", "checker_violations",
+    "case", "gpus", "nodes", "pending", "cold_s", "warm_p50_s", "warm_p99_s", "to_deed_s", "warm_to_deed_p50_s",
+    "warm_to_deed_p99_s", "layers", "gaps", "stage", "rss_mb", "columns", "rows", "nonzeros",
+    "placed_tasks_per_s", "checker_violations",
 }  # fmt: skip
-TIMES = ("cold_s", "solve_s", "check_s", "warm_p50_s", "warm_p99_s", "rss_mb", "placed_tasks_per_s")
+TIMES = (
+    "cold_s",
+    "solve_s",
+    "check_s",
+    "to_deed_s",
+    "warm_p50_s",
+    "warm_p99_s",
+    "warm_to_deed_p50_s",
+    "warm_to_deed_p99_s",
+    "rss_mb",
+    "placed_tasks_per_s",
+)
 
 
 def ran(*arguments: str) -> dict[str, object]:

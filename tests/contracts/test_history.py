@@ -55,6 +55,43 @@ def test_a_round_is_read_back_whole(stores: Stores) -> None:
     assert found.snapshot.digest == found.plan.snapshot
 
 
+def test_a_round_that_was_begun_is_kept_as_a_whole_once_it_is(stores: Stores) -> None:
+    epoch, whole = lead(stores), record_of()
+    stores.history.record_round(epoch, record_of("before"))
+    deed = msgspec.structs.replace(whole.plan, verdicts=whole.plan.verdicts[:1])
+    number = stores.history.record_round(epoch, msgspec.structs.replace(whole, plan=deed, is_whole=False))
+    stores.history.record_round(epoch, record_of("after"))
+    assert not stores.history.round(number).is_whole
+    stores.history.conclude_round(epoch, msgspec.structs.replace(whole, number=number))
+    stores.reopen()
+    assert stores.history.round(number) == msgspec.structs.replace(whole, number=number)
+    assert [line.revision for line in stores.history.rounds()] == ["after", whole.revision, "before"]
+    assert stores.history.rounds()[1] == msgspec.structs.replace(whole.summary, number=number)
+
+
+def test_a_keyframe_that_is_replaced_leaves_what_follows_it_readable(stores: Stores) -> None:
+    epoch, whole = lead(stores), record_of("first")
+    number = stores.history.record_round(epoch, msgspec.structs.replace(whole, is_whole=False))
+    stores.history.conclude_round(epoch, msgspec.structs.replace(whole, number=number))
+    later = stores.history.record_round(epoch, record_of("later"))
+    stores.reopen()
+    assert [stores.history.round(known).revision for known in (number, later)] == ["first", "later"]
+
+
+def test_only_the_leader_concludes_a_round_and_only_one_that_is_kept(stores: Stores) -> None:
+    stale = lead(stores)
+    number = stores.history.record_round(stale, msgspec.structs.replace(record_of(), is_whole=False))
+    epoch = lead(stores, "second", NOW.after(LEASE))
+    whole = msgspec.structs.replace(record_of(), number=number)
+    with pytest.raises(StaleEpochError):
+        stores.history.conclude_round(stale, whole)
+    assert not stores.history.round(number).is_whole
+    with pytest.raises(KeyError, match="there is no round"):
+        stores.history.conclude_round(epoch, msgspec.structs.replace(whole, number=number + 1))
+    stores.history.conclude_round(epoch, whole)
+    assert stores.history.round(number).is_whole
+
+
 def test_rounds_are_numbered_upwards_and_listed_newest_first(stores: Stores) -> None:
     epoch = lead(stores)
     numbers = [stores.history.record_round(epoch, record_of(revision)) for revision in ("x", "y", "z")]

@@ -37,7 +37,7 @@ def test_the_same_plan_from_whatever_hash_seed_order_process_and_load(gpus: int,
             for seed in HASH_SEEDS
         ]
         with KillableOptimiser() as optimiser:
-            plan, answers = solver_with(optimiser)(snapshot, policy)
+            plan, answers = solver_with(optimiser)(snapshot, policy).conclude()
         greedy = solve(snapshot, policy, None)
         decided = [other.communicate()[0].splitlines() for other in others]
     assert [other.returncode for other in others] == [0] * len(others)

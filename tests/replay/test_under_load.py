@@ -51,7 +51,7 @@ def decided(rounds: int) -> Iterator[RoundRecord]:
     solve_once = solver_with(Hurried(random.Random(1)))
     onward = Onward(WORLD.workload(random.Random(2), "later"), random.Random(3), CHURN)
     for number in range(1, rounds + 1):
-        plan, answers = solve_once(snapshot, policy)
+        plan, answers = solve_once(snapshot, policy).conclude()
         yield RoundRecord(number, snapshot.time, "revision", snapshot, policy, plan, {}, answers)
         snapshot = onward.after(snapshot, plan)
 

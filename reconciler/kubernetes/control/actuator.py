@@ -127,7 +127,7 @@ class KubernetesActuator:
     async def act(self, plan: Plan, sight: Sight) -> int:
         """Make a plan's steps true; how many were not, which the next pass sees as they are."""
         gangs = sight.gangs
-        kept = [step for step in plan.steps if isinstance(step, Nominate | Withdraw | Reserve | Unreserve)]
+        kept = [step for step in plan.steps if isinstance(step, Nominate | Withdraw)]
         before = [intent for intent in sight.intents if intent.kind == "nominate"]
         unkept = {found.job for found in await self.promises.keep(kept, gangs, sight.pods, before)}
         # No job leaves for one that nothing is kept for then: others would take it.
@@ -147,6 +147,12 @@ class KubernetesActuator:
         undone = sum(one.event in ("refused", "failed") for one in asked)
         undone += len(wanted) - len(ready)
         return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
+
+    async def keep_free(self, plan: Plan, sight: Sight) -> None:
+        """Keep free what a plan reserves, and no longer what it does not."""
+        kept = [step for step in plan.steps if isinstance(step, Reserve | Unreserve)]
+        if kept:
+            await self.promises.keep(kept, sight.gangs, sight.pods)
 
     def _note_near(self, steps: Iterable[TimeUp], told: Collection[JobName]) -> None:
         self.memory.note_all(

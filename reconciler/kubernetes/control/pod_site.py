@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.control.control import PolicyInForce, PolicySource
-from reconciler.control.fallback import CheckedPlan, decide
+from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.loop import take_pass
 from reconciler.control.passes import Laps, Pass
 from reconciler.kubernetes.binder.budgets import by_namespace
@@ -101,9 +101,13 @@ class PodSite:
         """In the history."""
         self.plane.handed.memory.note(kind, subject, cause)
 
-    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+    async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """Off the event loop: watches go on, and the lease is renewed, while it is solved."""
         return await asyncio.to_thread(decide, self.plane.handed.solve, snapshot, policy, laps)
+
+    async def conclude(self, deed: CheckedDeed, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
+        """Off the event loop, too."""
+        return await asyncio.to_thread(conclude, deed, snapshot, policy, laps)
 
     def keep_round(self, record: RoundRecord) -> int | None:
         """In the history."""
@@ -112,6 +116,11 @@ class PodSite:
     async def act(self, plan: Plan, look: PodLook) -> int:
         """Bind, evict, promise; nothing where it only looks."""
         return await self.plane.hands.act(plan, look.sight) if self.plane.hands else 0
+
+    async def keep_free(self, plan: Plan, look: PodLook) -> None:
+        """In the promises of the cluster; nothing where it only looks."""
+        if self.plane.hands:
+            await self.plane.hands.keep_free(plan, look.sight)
 
     async def tell(self, plan: Plan, snapshot: Snapshot, look: PodLook) -> None:
         """Conditions of pods, Events and queues; or what would have been done."""

@@ -32,7 +32,7 @@ def failing(snapshot: Snapshot, policy: Policy) -> Solved:
 
 def stale(snapshot: Snapshot, policy: Policy) -> Solved:
     plan = solve(snapshot, policy, None)
-    return Solved(msgspec.structs.replace(plan, snapshot="sha256:other"))
+    return Solved.at_once(msgspec.structs.replace(plan, snapshot="sha256:other"))
 
 
 @pytest.mark.parametrize(

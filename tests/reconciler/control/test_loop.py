@@ -7,11 +7,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from reconciler.control.control import Solved
+from reconciler.control.control import Concluded, Solved
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import PlanRefusedError
+from reconciler.control.recording import solver_with
+from reconciler.control.replay import replay
 from reconciler.protocols.backend import BackendUnreachableError, StopGang
 from reconciler.protocols.ledger import Claim
+from reconciler.protocols.rounds import RoundRecord
+from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration
@@ -262,13 +266,63 @@ def test_an_unsafe_plan_is_refused_and_nothing_is_done(site: Site, monkeypatch: 
         (bind,) = plan.steps
         assert isinstance(bind, Bind)
         elsewhere = (TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n2/0"),)),)
-        return Solved(msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind, tasks=elsewhere),)))
+        return Solved.at_once(msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind, tasks=elsewhere),)))
 
     monkeypatch.setattr("reconciler.control.fallback.without_program", unsafe)
     with pytest.raises(PlanRefusedError, match="S1 job: device n2/0 is not a healthy device of n1"):
         one_pass(replace(site.only_plane, solve=unsafe))
     assert site.state(name) == "queued"
     assert site.store.history.rounds() == ()
+
+
+def test_what_a_round_does_is_done_before_it_is_explained(site: Site) -> None:
+    name = site.submit("job", ("sleep", "forever"))
+    begun = list[RoundRecord]()
+
+    def in_parts(snapshot: Snapshot, policy: Policy) -> Solved:
+        solved = solver_with(None)(snapshot, policy)
+
+        def explained() -> Concluded:
+            begun.append(site.store.history.round(1))
+            assert site.state(name) == "starting"
+            return solved.conclude()
+
+        return solved._replace(conclude=explained)
+
+    done = one_pass(replace(site.only_plane, solve=in_parts))
+    (record,) = begun
+    assert (record.is_whole, record.plan.steps) == (False, done.plan.steps)
+    assert replay(record, optimise).identical, "also where nothing came after"
+    assert done.round == 1
+    assert site.store.history.round(1).is_whole
+    assert site.store.history.round(1).plan == done.plan
+    assert list(done.phase_ms)[3:] == ["solve", "check", "act", "explain", "alarm", "keep-free"]
+
+
+@pytest.mark.parametrize("defect", ["fails", "breaks rules"])
+def test_a_defect_after_the_deed_is_told_and_undoes_nothing(site: Site, defect: str) -> None:
+    name = site.submit("job", ("sleep", "forever"))
+
+    def in_parts(snapshot: Snapshot, policy: Policy) -> Solved:
+        solved = solver_with(None)(snapshot, policy)
+
+        def explained() -> Concluded:
+            if defect == "fails":
+                raise KeyError("a reason that is not there")
+            plan = solved.conclude().plan
+            return Concluded(msgspec.structs.replace(plan, verdicts=()))
+
+        return solved._replace(conclude=explained)
+
+    done = one_pass(replace(site.only_plane, solve=in_parts))
+    why = {
+        "fails": "the solver failed: KeyError: 'a reason that is not there' (test_loop.py:",
+        "breaks rules": "verdicts job: has 0 verdicts",
+    }[defect]
+    assert done.fault.startswith(f"the round was acted on, and what it says of it can't be kept: {why}")
+    assert site.state(name) == "starting"
+    assert not site.store.history.round(done.round or 0).is_whole
+    assert site.one_pass().fault == ""
 
 
 def test_a_claim_that_the_ledger_refuses_is_skipped(site: Site) -> None:
@@ -284,7 +338,7 @@ def test_a_claim_that_the_ledger_refuses_is_skipped(site: Site) -> None:
         site.store.ledger.claim(
             epoch, Claim(rival, 1, taken, now), Intent("start", rival, 1, now, now.after(60_000), taken)
         )
-        return Solved(plan)
+        return Solved.at_once(plan)
 
     done = one_pass(replace(site.only_plane, solve=overtaken))
     assert done.refused == len(done.plan.steps) > 0

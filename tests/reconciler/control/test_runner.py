@@ -256,7 +256,7 @@ def test_it_says_that_a_plan_was_refused_and_goes_on(site: Site, monkeypatch: py
 
     def solve_or_break(snapshot: Snapshot, policy: Policy) -> Solved:
         plan = solve(snapshot, policy, None)
-        return Solved(msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan)
+        return Solved.at_once(msgspec.structs.replace(plan, snapshot="sha256:other") if broken.is_set() else plan)
 
     monkeypatch.setattr("reconciler.control.fallback.without_program", solve_or_break)
     runner = Runner(replace(plane_of(site), solve=solve_or_break), Pace(poll_s=0.01))

@@ -195,7 +195,8 @@ def test_a_store_has_its_tasks_in_one_place(store: SqlStore, tmp_path: Path) -> 
         tie_to_agents(store)
 
 
-def test_rounds_are_pruned_as_the_policy_says_by_who_leads(site: Site) -> None:
+def test_rounds_are_pruned_as_the_policy_says_by_who_leads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.store.round_records.KEYFRAME_EVERY", 1)
     epoch = site.store.ledger.lead("only", site.clock.now(), MINUTE)
     for _ in range(3):
         site.store.history.record_round(epoch, msgspec.structs.replace(record_of(), time=site.clock.now()))

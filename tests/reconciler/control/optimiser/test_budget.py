@@ -88,7 +88,7 @@ def test_a_round_whose_child_hangs_is_greedy_checked_and_replays() -> None:
     hanging = (sys.executable, "-m", "tests.reconciler.control.optimiser.misbehaving", "hang", "0")
     with KillableOptimiser(hanging, report=heard.append) as optimiser:
         optimiser.warm_up()
-        plan, answers = solver_with(optimiser)(snapshot, policy)
+        plan, answers = solver_with(optimiser)(snapshot, policy).conclude()
     (said,) = heard
     assert "no answer within 0.90 s" in said, "the second question, for which nothing was left, was asked as well"
     greedy = solve(snapshot, policy, None)

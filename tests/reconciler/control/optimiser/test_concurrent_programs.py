@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
@@ -24,7 +24,8 @@ from solver.milp.highs import optimise
 from solver.milp.optimiser import Awaited, ConcurrentOptimiser, Effort, MonitoredOptimiser, Program, Solution, begun
 from solver.model.arrays import Floats
 from solver.model.document import encode
-from solver.plan.plan import Evict
+from solver.model.inflight import Reservation
+from solver.plan.plan import Evict, Verdict
 from solver.policy.policy import Policy
 from solver.preemption.eviction_rules import EvictionRules
 from solver.round import decision
@@ -71,13 +72,15 @@ def test_who_may_leave_is_worked_out_and_the_round_explained_while_the_program_r
         return of(*given)
 
     def explained(
-        this: RoundExplanation, make: Callable[[RoundExplanation], None] = RoundExplanation.__post_init__
-    ) -> None:
+        this: RoundExplanation,
+        reservations: Sequence[Reservation],
+        say: Callable[[RoundExplanation, Sequence[Reservation]], Iterator[Verdict]] = RoundExplanation.verdicts,
+    ) -> Iterator[Verdict]:
         asked.happened.append("explained")
-        make(this)
+        return say(this, reservations)
 
     monkeypatch.setattr(EvictionRules, "of", law)
-    monkeypatch.setattr(RoundExplanation, "__post_init__", explained)
+    monkeypatch.setattr(RoundExplanation, "verdicts", explained)
     plan = solve(EVICTING.snapshot, unhurried(EVICTING), asked)
     assert any(isinstance(step, Evict) for step in plan.steps)
     told = [what for what in asked.happened if not what.startswith("prices")]

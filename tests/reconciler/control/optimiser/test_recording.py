@@ -44,7 +44,7 @@ def never_answers(program: Program, start: Floats, effort: Effort) -> Solution |
 
 def recorded(optimiser: Optimiser, policy: Policy = POLICY) -> RoundRecord:
     snapshot = contended()
-    plan, solution = solver_with(optimiser)(snapshot, policy)
+    plan, solution = solver_with(optimiser)(snapshot, policy).conclude()
     return RoundRecord(7, snapshot.time, "revision", snapshot, policy, plan, {}, solution)
 
 
