@@ -55,7 +55,8 @@ from solver.round.steps import steps_of
 from solver.round.tiers import Decision
 
 LOOKED_AHEAD_NODES_MAX = 8
-"""Nodes of clusters in which a round looks ahead to the next one: it takes as long as the round itself."""
+"""Nodes of clusters in which a round looks ahead to the next one, which takes as long as the round itself; and in which nodes stand
+in an order that no name decides."""
 
 LOOKED_AHEAD_MAX = 4
 """How often a round is decided anew because jobs would start in vain."""
@@ -198,10 +199,11 @@ class _Foresight:
         """The round in which no job starts that the next one would evict, and none leaves that the next one would start again, as
         far as others are served all the same.
         """
-        after = self._next_of(found)
+        after: _DecidedRound | None = None
         for _ in range(LOOKED_AHEAD_MAX):
             if not (begun_by(found.decision) or found.grown):
                 break
+            after = after or self._next_of(found)
             better = next(
                 chain(self._without_vain_starts(found, after), self._without_vain_evictions(found, after)), None
             )
