@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product, takewhile
+from itertools import takewhile
 
 import numpy as np
 
@@ -113,13 +113,15 @@ class _Stretches:
 class PreemptionDecision:
     """The program of one tier, stated for those who may be served by it, and what it answers.
 
-    `grows`: they are tasks that running gangs lack. These take what others borrowed, GPU for GPU, and nothing else.
+    `grows`: they are tasks that running gangs lack. These take what others borrowed, GPU for GPU, and nothing else; with
+    `evicts` False what is free alone.
     """
 
     making: Preemptor
     tier: Tier
     candidates: Sequence[StartCandidate]
     grows: bool = False
+    evicts: bool = True
     program: PreemptionProgram = field(init=False)
     places: PreemptionPlaces = field(init=False)
     gaps: dict[str, float] = field(default_factory=dict)
@@ -173,7 +175,7 @@ class PreemptionDecision:
         values = order.given_back(solution.values)
         leaving = {number for number, column in self.program.leaving.items() if values[column] > 0.5}
         jobs, moving = self._realised(values)
-        for exact, movers_first in product(self._ways_to_place(jobs), (False, True)[: 1 + bool(moving)]):
+        for exact, movers_first in self._ways_to_place(jobs, moving):
             realisation = Realisation(
                 self.making,
                 self.tier,
@@ -195,15 +197,21 @@ class PreemptionDecision:
         asking = {candidate.sub_layer for candidate in self.candidates if _asks_for_instances(candidate)}
         return frozenset(f"{self.tier}.{layer}" for layer in takewhile(lambda layer: layer not in asking, layers))
 
-    def _ways_to_place(self, jobs: Iterable[ServedJob]) -> tuple[bool, ...]:
-        """Whether on the program's very nodes: first where it knows each node's worth, never where GPUs may be partitioned anew.
+    def _ways_to_place(self, jobs: Iterable[ServedJob], moving: Iterable[MovingJob]) -> Iterator[tuple[bool, bool]]:
+        """Whether on the program's very nodes, and whether jobs that move are placed first: they need what is free now.
 
-        In strict queues those that come first have what is free now.
+        The nodes first where the program knows each one's worth, and never where GPUs may be partitioned anew. In strict queues
+        those that come first have what is free now.
         """
-        if any(self.making.attempts.soon.partitions.gpus.values()):
-            return (False,)
         in_line = any(job.candidate.strict for job in jobs)
-        return (True, False) if self.places.is_exact and not in_line else (False, True)
+        may_be_exact = not any(self.making.attempts.soon.partitions.gpus.values())
+        if may_be_exact and self.places.is_exact and not in_line:
+            yield True, True
+        yield False, False
+        if moving:
+            yield False, True
+        if may_be_exact and not (self.places.is_exact and not in_line):
+            yield True, True
 
     def _credits(self, values: Floats) -> dict[int, dict[int, float]]:
         """By holder, and by family, what leaves for it."""
@@ -273,7 +281,7 @@ class PreemptionDecision:
         evictable = self.making.attempts.evictable
         count = len(evictable.allocations.holders)
         means = np.full(count, UNLAWFUL, dtype=np.int64)
-        if manner == "firm" or not count:
+        if manner == "firm" or not count or not self.evicts:
             return means
         places = [] if self.grows else [evictable.of_its_own(preemptor)]
         if manner == "inside" and self.making.may_reclaim(preemptor, self.tier):
@@ -374,17 +382,44 @@ class Realisation:
             leave(soon, attempts.evictable.allocations.holders[number].job)
         for job in self.moving:
             job.mover.leave(soon)
-        goes_on = [self._place_of_mover(job, room, soon, exact=exact) for job in self.moving if movers_first]
         # Those for whom fewer may leave have less choice.
         families = self.program.families
         order = sorted(range(len(self.jobs)), key=lambda n: int(families[self.jobs[n].served.family].lawful.sum()))
+        moved = self._moved(room, soon, exact=exact) if movers_first else {}
+        if moved is None:
+            return False
         for number in order if exact else range(len(self.jobs)):
             if not self._place(number, room, soon, exact=exact):
                 return False
         used = self._used()
-        if not self._move(room, soon, used, goes_on, exact=exact):
+        if not self._move(room, soon, used, moved):
             return False
         return self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
+
+    def _moved(self, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> dict[int, PlacedGang] | None:
+        """By place, where those who move go on, on what is free now. None: there is no room for them."""
+        found = dict[int, PlacedGang]()
+        for number, job in enumerate(self.moving):
+            placed = self._new_place(job, room, exact=exact)
+            if placed is None:
+                return None
+            soon.occupy(job.mover.held(placed.tasks))
+            found[number] = placed
+        return found
+
+    def _new_place(self, job: MovingJob, room: FreeCapacity, *, exact: bool) -> PlacedGang | None:
+        """Where a job goes on, no further apart than it is now; taken in the room."""
+        mover, view = job.mover, seen(room, room.reserved)
+        spec = mover.job.spec
+        if exact:
+            found = _on_hosts(view, spec, mover.option, job.hosts, mover.tasks)
+        else:
+            found = place(view, spec, mover.option, self.still, mover.tasks)
+        if found is None or found.strain > strain_of(room, spec, mover.job.placement) + ABOUT:
+            return None
+        if view is not room:
+            room.occupy(mover.held(found.tasks))
+        return found
 
     def _place(self, number: int, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> bool:
         job = self.jobs[number]
@@ -417,49 +452,27 @@ class Realisation:
             for device in task.devices
         }
 
-    def _place_of_mover(
-        self, job: MovingJob, room: FreeCapacity, soon: FreeCapacity | None = None, *, exact: bool
-    ) -> Move | None:
-        """Where it goes on, no further apart than it is now, on what is free; that is taken then, of `soon` too."""
-        mover, view = job.mover, seen(room, room.reserved)
-        spec = mover.job.spec
-        found = (
-            _on_hosts(view, spec, mover.option, job.hosts, mover.tasks)
-            if exact
-            else place(view, spec, mover.option, self.still, mover.tasks)
-        )
-        if found is None or found.strain > strain_of(room, spec, mover.job.placement) + ABOUT:
-            return None
-        move = Move(mover, found.tasks)
-        if view is not room:
-            room.occupy(move.held)
-        if soon is not None:
-            soon.occupy(move.held)
-        return move
-
     def _move(
-        self,
-        room: FreeCapacity,
-        soon: FreeCapacity,
-        used: Mapping[DeviceId, int],
-        goes_on: Sequence[Move | None],
-        *,
-        exact: bool,
+        self, room: FreeCapacity, soon: FreeCapacity, used: Mapping[DeviceId, int], moved: Mapping[int, PlacedGang]
     ) -> bool:
-        """Who moves finds a place, as it has already where `goes_on` says; and leaves devices to somebody, or CPU or memory."""
-        for place_in, job in enumerate(self.moving):
-            mover = job.mover
+        """Who moves finds a place and leaves devices to somebody, or CPU or memory; who does not stays. `moved`: found already."""
+        for number, job in enumerate(self.moving):
+            mover, there = job.mover, moved.get(number)
             users = Counter(used[d] for task in mover.job.placement for d in task.devices if d in used)
             if not users:
                 held = tuple(mover.held(mover.job.placement))
                 users = self._users_of_host(_short_without(soon, held), soon)
                 if not users:
                     soon.occupy(held)
+                    if there:
+                        for task, shape in mover.held(there.tasks):
+                            room.give_back(task, shape)
+                            soon.give_back(task, shape)
                     continue
-            move = goes_on[place_in] if goes_on else self._place_of_mover(job, room, exact=exact)
-            if move is None:
+            found = there or self._new_place(job, room, exact=False)
+            if found is None:
                 return False
-            self.moves[users.most_common(1)[0][0]].append(move)
+            self.moves[users.most_common(1)[0][0]].append(Move(mover, found.tasks))
         return True
 
     def _name_beneficiaries(self, used: Mapping[DeviceId, int], soon: FreeCapacity) -> bool:

@@ -446,7 +446,20 @@ class PreemptionProgram:
                 for column, served in self.served.items()
                 if served.queue == queue and served.job_class.preemptor.base_priority >= priority
             }
-            self.builder.at_most(terms, float(self._left_ahead(queue, kind, priority)))
+            left = float(self._left_ahead(queue, kind, priority))
+            ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, priority)}
+            others = self._most_of(terms) - self._most_of(ahead)
+            if not others or self.is_large:  # there a choice of its own costs branching
+                self.builder.at_most(terms, left)
+                continue
+            # Nothing of this priority stands ahead: then the others need not leave room for it.
+            some = self.builder.column(1)
+            self.builder.at_most({**ahead, some: -self._most_of(ahead)}, 0.0)
+            self.builder.at_most({**terms, some: others}, left + others)
+
+    def _is_ahead_at(self, column: int, priority: int) -> bool:
+        served = self.served[column]
+        return served.manner == "ahead" and served.job_class.preemptor.base_priority == priority
 
     def _left_of_firm(self, line: QuotaLine) -> int:
         return max(0, self._share(line) - self.firm_used.get(line, 0))
@@ -596,8 +609,7 @@ class PreemptionProgram:
                 for column, served in self.served.items()
                 if served.job_class.first.sub_layer == layer
             }
-            for column, lost in self._entitled_lost(layer).items():
-                terms[column] = terms.get(column, 0.0) - KEEPS_IT * lost
+            terms |= dict.fromkeys(self._entitled_lost(layer), -KEEPS_IT)
             self.builder.maximise(f"{name}{layer}", terms, exact=True)
         if self.is_large:
             self._harm_at_once()
@@ -646,26 +658,41 @@ class PreemptionProgram:
         """GPUs of types that their jobs like less, times how much less."""
         return {c: s.gpus * s.option.fallback for c, s in self.served.items() if s.option.fallback}
 
-    def _entitled_lost(self, layer: SubLayer) -> dict[int, float]:
-        """GPUs inside their own queue's share that leave, where waiting work of the same value or less is served in this layer.
+    def _entitled_lost(self, layer: SubLayer) -> list[int]:
+        """By queue a column of the GPUs inside its share that leave where work of the same value or less is served in this layer.
 
         It would only take their place. Tasks beyond a job's minima yield to jobs of the same value, and jobs to those that have
         their turn.
         """
-        least = dict[QueueName, int]()
-        for served in self.served.values():
-            first, value = served.job_class.first, served.job_class.preemptor.base_priority
-            if first.sub_layer == layer:
-                least[served.queue] = min(value, least.get(served.queue, value))
-        held = self.attempts.evictable.allocations
-        return {
+        takers = defaultdict[QueueName, dict[int, int]](dict)
+        for column, served in self.served.items():
+            if served.job_class.first.sub_layer == layer:
+                takers[served.queue][column] = served.job_class.preemptor.base_priority
+        return [column for queue, known in takers.items() for column in self._lost_of(queue, known)]
+
+    def _lost_of(self, queue: QueueName, takers: Mapping[int, int]) -> Iterator[int]:
+        held, least = self.attempts.evictable.allocations, min(takers.values())
+        own = held.own.get(queue, slice(0, 0))
+        lost = {
             column: self._gpus(number)
             for number, column in self.leaving.items()
-            if (queue := held.holders[number].job.spec.queue) in least
-            and held.holders[number].base_priority >= least[queue] + (held.base[number] != number)
+            if own.start <= number < own.stop
+            and held.holders[number].base_priority >= least + (held.base[number] != number)
             and self._inside(number)
             and not any(family.means[number] == TURN for family in self.families)
         }
+        most = self._most_of(lost)
+        if not most:
+            return
+        column = self.builder.column(most, integer=False)
+        if self.is_large:
+            # A choice of its own costs branching.
+            self.builder.at_most({**lost, column: -1.0}, 0.0)
+        else:
+            some, served = self.builder.column(1), sum(self.builder.most(taker) for taker in takers)
+            self.builder.at_most({**dict.fromkeys(takers, 1.0), some: -served}, 0.0)
+            self.builder.at_most({**lost, some: most, column: -1.0}, most)
+        yield column
 
     def _least(self, name: str, terms: Mapping[int, float]) -> None:
         self.builder.maximise(name, {column: -factor for column, factor in terms.items() if factor}, exact=True)

@@ -23,7 +23,8 @@ class NotATreeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """The domains of one level: their names, sorted, for each node the index of its domain, and for each domain its links.
+    """The domains of one level: their names, in the order of their first nodes, for each node the index of its domain, and for
+    each domain its links.
 
     `bandwidth`: GB/s that each GPU of a domain has, at worst, towards the others of it. `by_domain`: the nodes, those of the
     first domain first, those of the second from `begins[1]` on. `first`: the first node of each domain.
@@ -67,7 +68,7 @@ def _topology(paths: tuple[Path, ...], links: tuple[Links, ...]) -> Topology:
 
 
 def _domains(names: list[str], bandwidths: list[float]) -> Domains:
-    ordered = tuple(sorted(set(names)))
+    ordered = tuple(dict.fromkeys(names))
     index = {name: number for number, name in enumerate(ordered)}
     of_node = np.array([index[name] for name in names], dtype=np.int64)
     slowest = np.full(len(ordered), np.inf)

@@ -84,6 +84,7 @@ class EvictionCandidates:
 
         lifted = "disruptionBudget" in rules.without
         leaves = by_holder(lambda holder: holder.job.leaves != "not" or lifted)
+        leaves &= by_holder(lambda holder: holder.job.name not in rules.staying)
         self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
         self._evictable = leaves & by_holder(lambda holder: holder.evictable)
         self._protected = by_holder(lambda holder: protected(holder.job, rules.protection(holder), rules.now))

@@ -12,7 +12,7 @@ from solver.model.arrays import Ints
 from solver.model.quantities import Duration, Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Protection
 from solver.policy.policy import Policy
 from solver.policy.precedence import Precedence
@@ -32,7 +32,8 @@ class EvictionRules:
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
     work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory. `host`: what
     is held of both beyond what GPUs carry; `host_guarantees`: what is left for work without GPUs.
-    `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these.
+    `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
+    to leave.
     """
 
     now: Instant
@@ -45,6 +46,7 @@ class EvictionRules:
     host: HostBorrowing
     host_guarantees: HostGuarantees
     without: frozenset[str] = frozenset()
+    staying: frozenset[JobName] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:

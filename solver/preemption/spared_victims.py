@@ -18,12 +18,15 @@ from solver.model.shape import SharedShape
 from solver.model.workload import JobName
 from solver.placement.placement import ONE_GPU, PlacedGang, place
 from solver.placement.starts import JobStart
+from solver.policy.policy import Policy
+from solver.policy.reclaim import may_reclaim_fair_share
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import leave
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine, UserRoom
 from solver.quota.vacated import Tier
@@ -41,6 +44,7 @@ class SparedVictims:
     `displacing`: jobs that are served ahead of lower work of their queue, with their tiers.
     """
 
+    policy: Policy
     evictable: EvictionCandidates
     room: FreeCapacity
     shares: Shares
@@ -205,20 +209,45 @@ class SparedVictims:
         for victim in (victim for known in nominations for victim in known.victims):
             gave = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
             beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
-        given = [*((start, None) for start in self.starts), *((known.start, known.tier) for known in nominations)]
-        for start, tier in filter(lambda one: concerns(one[0]), given):
-            if tier is not None and start.candidate.job.name not in self.displacing:
-                lines = headroom.entitled if tier == "entitled" else headroom.fair
-                if not lines.holds(start.queue, start.charge) or not headroom.allows(start.queue, start.charge):
-                    return False
+        given = [*((start, None) for start in self.starts), *((known.start, known) for known in nominations)]
+        for start, known in filter(lambda one: concerns(one[0]), given):
+            if known is not None and not self._may_have(known, nominations, headroom):
+                return False
             if users.blocking(start.candidate.job, start.charge, start.beside, beside):
                 return False
             headroom.take(start.queue, start.charge)
             users.take(start.candidate.job, start.charge, start.beside)
-        before = {known.job.name: known.victims for known in self.nominations}
-        return all(
-            known.victims == before[known.job.name] for known in nominations if known.job.name in self.displacing
-        )
+        return True
+
+    def _may_have(self, known: NewNomination, nominations: Iterable[NewNomination], headroom: QuotaHeadroom) -> bool:
+        """Whether a job may have what it is promised, beside those before it.
+
+        One that stands ahead of lower work does so whoever leaves. For whom nobody leaves limits alone count; and what was inside
+        a guarantee because its own queue's work left may lie inside a fair share.
+        """
+        start = known.start
+        if not headroom.allows(start.queue, start.charge):
+            return False
+        if known.job.name in self.displacing:
+            return True
+        if known.tier == "entitled" and headroom.entitled.holds(start.queue, start.charge):
+            return True
+        if not known.victims and not known.moves:
+            return not start.inside_only
+        is_fair = headroom.fair.holds(start.queue, start.charge)
+        return is_fair and (known.tier == "fair" or self._is_claimed_fairly(known, nominations))
+
+    def _is_claimed_fairly(self, known: NewNomination, nominations: Iterable[NewNomination]) -> bool:
+        """Whether a job that was inside its guarantee may have the same for its fair share."""
+        queue, tree = known.start.queue, self.evictable.rules.tree
+        if known.start.inside_only or not may_reclaim_fair_share(self.policy, tree, queue):
+            return False
+        others = charges_of(victim for other in nominations if other is not known for victim in other.victims)
+        before = QuotaHeadroom(self.shares.without(others.items()))
+        losses = [(v.holder.job.spec.queue, v.holder.charge) for v in known.victims if v.means == "reclaim"]
+        is_lawful = all(victim.means != "straddle" for victim in known.victims)
+        gain = known.start.charge
+        return is_lawful and only_above_shares(before, queue, losses) and fairer(before, queue, gain, losses)
 
 
 def give_way(left: FreeCapacity, known: NewNomination) -> bool:

@@ -36,17 +36,20 @@ def decide_with_evictions(
     reserved: Reserved,
     kept: RoundCache,
     standing_back: Collection[JobName] = (),
+    staying: frozenset[JobName] = frozenset(),
 ) -> Decision:
     """Decide a round tier by tier. `departing`: jobs that are evicted in this round in any case.
 
     A program chooses what starts on what is free, and another who leaves; a search where that is not asked or has no answer.
-    `reserved`: what reservations keep from jobs that they hold back. `standing_back`: jobs that are not to start.
+    `reserved`: what reservations keep from jobs that they hold back. `standing_back`: jobs that are not to start
+    or grow; `staying`: jobs that are not to leave.
     """
     sharing, mig = sharing_of(policy, shares.tree, snapshot.nodes), pool_rules(policy, snapshot)
     room = FreeCapacity.of(snapshot, sharing.domain, mig, kept=kept)
     soon = soon_free(snapshot, sharing.domain, mig, room)
     room.reserved = soon.reserved = reserved
-    ground = RoundContext(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept, standing_back)
+    back = standing_back, staying
+    ground = RoundContext(snapshot, policy, candidates, shares, departing, sharing, room, soon, kept, *back)
     decision = RoundState.begin(ground, optimiser).end()
     return replace(decision, proof=None) if len(candidates) > BOUNDED_WAITING_MAX else decision
 

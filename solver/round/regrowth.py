@@ -6,7 +6,7 @@ a gang grows inside its guarantee is settled before (solver/round/growing_gangs)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, TaskPlacement
+from solver.model.workload import Job, JobName, TaskPlacement
 from solver.placement.growth import Lines as GrowthLines
 from solver.placement.growth import grow_all
 from solver.placement.starts import JobStart, held_by
@@ -54,13 +54,21 @@ class GangGrowth:
 
 
 def growths(
-    snapshot: Snapshot, policy: Policy, candidates: Sequence[StartCandidate], decision: Decision
+    snapshot: Snapshot,
+    policy: Policy,
+    candidates: Sequence[StartCandidate],
+    decision: Decision,
+    standing_back: Collection[JobName] = (),
 ) -> tuple[GangGrowth, ...]:
-    """Which jobs grow after a decided round. `snapshot`: the world in which its victims have been asked to leave."""
+    """Which jobs grow after a decided round. `snapshot`: the world in which its victims have been asked to leave.
+
+    `standing_back`: jobs that are not to grow.
+    """
     in_line = queues_in_line(candidates, {start.candidate.job.name for start in decision.starts})
     able = [
         (job, (option,))
         for job, option in growing_gangs(snapshot, policy, decision.shares.tree, decision.room, in_line)
+        if job.name not in standing_back
     ]
     if not able:
         return ()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
+
+import msgspec
 
 from solver.backfill.eligibility import ends_in, held_back, is_live, kept_for
 from solver.backfill.nominations import Nominations, nominations_in
@@ -16,6 +20,7 @@ from solver.capacity.nominal_nodes import nominal_nodes
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
 from solver.milp.optimiser import MonitoredOptimiser, Optimiser, for_a_round
+from solver.model.cluster import NodeName
 from solver.model.parts import shrinking_apart
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, foreseen
@@ -42,7 +47,7 @@ from solver.quota.fairshare import demand_of, with_fair_shares
 from solver.quota.lending import live_gpus
 from solver.quota.options import Option
 from solver.round.admission import Admission, Emptied, Gate
-from solver.round.aftermath import begun_by, begun_in_vain, settled
+from solver.round.aftermath import begun_by, begun_in_vain, disturbed, left_in_vain, settled
 from solver.round.decision import certifying, decide_with_evictions
 from solver.round.explanation import RoundExplanation
 from solver.round.regrowth import GangGrowth, growths
@@ -50,7 +55,8 @@ from solver.round.steps import steps_of
 from solver.round.tiers import Decision
 
 LOOKED_AHEAD_NODES_MAX = 8
-"""Nodes of clusters in which a round looks ahead to the next one: it takes as long as the round itself."""
+"""Nodes of clusters in which a round looks ahead to the next one, which takes as long as the round itself; and in which nodes stand
+in an order that no name decides."""
 
 LOOKED_AHEAD_MAX = 4
 """How often a round is decided anew because jobs would start in vain."""
@@ -74,7 +80,7 @@ def decide(
     watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
     found = _decided(snapshot, policy, watched, kept)
     if len(snapshot.nodes) <= LOOKED_AHEAD_NODES_MAX:
-        found = _without_vain_starts(found, snapshot, policy, watched, kept)
+        found = _Foresight(snapshot, policy, watched, kept).looked_ahead(found)
     explanation = RoundExplanation(
         found.world,
         found.asked,
@@ -130,8 +136,8 @@ class RoundAnswer:
 class _DecidedRound:
     """A round that is decided: what it was decided on, and what becomes of it.
 
-    `asked`: the world in which jobs that leave have been asked to. `standing_back`: jobs that were left out, since another would
-    take what they get in the next round, each with that job.
+    `asked`: the world in which jobs that leave have been asked to. `standing_back`: jobs that were left out, or did not grow, since
+    another would take what they get in the next round, each with that job. `staying`: jobs that were not to leave.
     """
 
     world: Snapshot
@@ -143,6 +149,7 @@ class _DecidedRound:
     leaving: Sequence[PlannedEviction]
     grown: Sequence[GangGrowth]
     standing_back: Mapping[JobName, JobName]
+    staying: frozenset[JobName]
 
     def serves(self, job: JobName) -> bool:
         """Whether a job runs on, starts or is promised its place."""
@@ -157,9 +164,10 @@ def _decided(
     watched: MonitoredOptimiser | None,
     kept: RoundCache,
     back: Mapping[JobName, JobName] = MappingProxyType({}),
+    staying: frozenset[JobName] = frozenset(),
 ) -> _DecidedRound:
-    """Decide a round in which some jobs stand back for others."""
-    limited = with_pool_limits(with_manners(foreseen(snapshot), policy), policy)
+    """Decide a round in which some jobs stand back for others, and some do not leave."""
+    limited = with_pool_limits(with_manners(foreseen(by_content(snapshot)), policy), policy)
     apart = shrinking_apart(with_document_reservations(limited, policy))
     departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
@@ -169,36 +177,92 @@ def _decided(
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
     candidates, reserved = standing_back(world, policy, candidates, shares, kept)
     leaves = frozenset(known.job.name for known in departing)
-    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept, back)
+    decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept, back, staying)
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
-    grown = growths(asked, policy, candidates, decision)
-    return _DecidedRound(
-        world, asked, admissions, nominations, candidates, decision, (*departing, *asked_now), grown, back
-    )
+    grown = growths(asked, policy, candidates, decision, back)
+    leaving = (*departing, *asked_now)
+    return _DecidedRound(world, asked, admissions, nominations, candidates, decision, leaving, grown, back, staying)
 
 
-def _without_vain_starts(
-    found: _DecidedRound, snapshot: Snapshot, policy: Policy, watched: MonitoredOptimiser | None, kept: RoundCache
-) -> _DecidedRound:
-    """The round in which no job starts that the next round would evict, where the job that it stands back for is served instead."""
-    in_line = {candidate.job.name for candidate in found.candidates if candidate.strict}
-    for _ in range(LOOKED_AHEAD_MAX):
-        if not begun_by(found.decision):
-            break
-        ahead = settled(snapshot, found.decision, found.leaving, found.grown)
-        vain = begun_in_vain(found.decision, _decided(ahead, policy, watched, RoundCache()).leaving)
+@dataclass(frozen=True, slots=True)
+class _Foresight:
+    """Decides a round again where the next one would undo what it does."""
+
+    snapshot: Snapshot
+    policy: Policy
+    watched: MonitoredOptimiser | None
+    kept: RoundCache
+
+    def looked_ahead(self, found: _DecidedRound) -> _DecidedRound:
+        """The round in which no job starts that the next one would evict, and none leaves that the next one would start again, as
+        far as others are served all the same.
+        """
+        after: _DecidedRound | None = None
+        for _ in range(LOOKED_AHEAD_MAX):
+            if not (begun_by(found.decision) or found.grown):
+                break
+            after = after or self._next_of(found)
+            better = next(
+                chain(self._without_vain_starts(found, after), self._without_vain_evictions(found, after)), None
+            )
+            if better is None:
+                break
+            found, after = better
+        return found
+
+    def _next_of(self, known: _DecidedRound) -> _DecidedRound:
+        ahead = settled(self.snapshot, known.decision, known.leaving, known.grown)
+        return _decided(ahead, self.policy, self.watched, RoundCache())
+
+    def _again(
+        self, back: Mapping[JobName, JobName], staying: frozenset[JobName]
+    ) -> tuple[_DecidedRound, _DecidedRound]:
+        other = _decided(self.snapshot, self.policy, self.watched, self.kept, back, staying)
+        return other, self._next_of(other)
+
+    def _without_vain_starts(
+        self, found: _DecidedRound, after: _DecidedRound
+    ) -> Iterator[tuple[_DecidedRound, _DecidedRound]]:
+        in_line = {candidate.job.name for candidate in found.candidates if candidate.strict}
+        vain = begun_in_vain(found.decision, found.grown, after.leaving)
         # In a strict queue others would pass it.
-        vain = {name: whom for name, whom in vain.items() if name not in in_line}
-        if not vain:
-            break
-        back = {**found.standing_back, **vain}
-        other = _decided(snapshot, policy, watched, kept, back)
-        if not all(other.serves(whom) for whom in back.values()):
-            break
-        found = other
-    return found
+        back = {**found.standing_back, **{name: whom for name, whom in vain.items() if name not in in_line}}
+        if len(back) > len(found.standing_back):
+            other, later = self._again(back, found.staying)
+            if all(other.serves(whom) or later.serves(whom) for whom in back.values()):
+                yield other, later
+
+    def _without_vain_evictions(
+        self, found: _DecidedRound, after: _DecidedRound
+    ) -> Iterator[tuple[_DecidedRound, _DecidedRound]]:
+        again = left_in_vain(found.leaving, after.decision)
+        before = disturbed(found.leaving, after.leaving)
+        for staying in dict.fromkeys((frozenset(again), *(frozenset((name,)) for name in again)) if again else ()):
+            other, later = self._again(found.standing_back, found.staying | staying)
+            serves = begun_by(found.decision) <= begun_by(other.decision)
+            # Which job leaves more than is got for it is settled by what serves others GPU for GPU.
+            is_no_more = _gpus_of(other.leaving) <= _gpus_of(found.leaving)
+            if serves and is_no_more and disturbed(other.leaving, later.leaving) < before:
+                yield other, later
+
+
+def by_content(snapshot: Snapshot) -> Snapshot:
+    """The same world with its nodes in an order that follows from who is on them: of equal places no name chooses."""
+    if len(snapshot.nodes) > LOOKED_AHEAD_NODES_MAX:
+        return snapshot
+    there = defaultdict[NodeName, list[tuple[int, int]]](list)
+    for job in snapshot.jobs:
+        for task in job.placement:
+            there[task.node].append((int(job.submitted_at), task.index))
+    nodes = sorted(snapshot.nodes, key=lambda node: (not there[node.name], sorted(there[node.name]), node.name))
+    return msgspec.structs.replace(snapshot, nodes=tuple(nodes))
+
+
+def _gpus_of(leaving: Iterable[PlannedEviction]) -> int:
+    """What is given up by those who do not go on elsewhere."""
+    return sum(known.gpus for known in leaving if not known.moves_to)
 
 
 def standing_back(

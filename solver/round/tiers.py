@@ -94,8 +94,8 @@ class Decision:
 class RoundContext:
     """What a round is decided on, with the program and without. `departing`: jobs that are evicted in any case.
 
-    `room`: what is free; `soon`: what will be once all jobs that were asked to stop have stopped. `standing_back`: candidates that
-    are not to start, since they would start in vain.
+    `room`: what is free; `soon`: what will be once all jobs that were asked to stop have stopped. `standing_back`: jobs that are
+    not to start or grow, since they would in vain; `staying`: jobs that are not to leave.
     """
 
     snapshot: Snapshot
@@ -108,11 +108,13 @@ class RoundContext:
     soon: FreeCapacity
     kept: RoundCache
     standing_back: Collection[JobName] = ()
+    staying: frozenset[JobName] = frozenset()
 
     @cached_property
     def evictable(self) -> EvictionCandidates:
         """Which jobs may leave, and for which."""
-        return EvictionCandidates(EvictionRules.of(self.snapshot, self.policy, self.shares, self.kept), self.kept)
+        rules = EvictionRules.of(self.snapshot, self.policy, self.shares, self.kept)
+        return EvictionCandidates(replace(rules, staying=self.staying), self.kept)
 
 
 @dataclass(slots=True)
@@ -181,7 +183,7 @@ class RoundState:
             if tier == "entitled" and self.grow(answer):
                 self.ask()
                 answer = self.answer()
-        if len(self.promises) + len(self.growth_promises) > 1:
+        if self.promises or self.growth_promises:
             self._spare(answer)
         given = self.promises or self.starts or self.growth or self.growth_promises
         if given or self.ground.standing_back:
@@ -195,7 +197,10 @@ class RoundState:
         for start in starts:
             soon.occupy(start.held)
         nominations = [*self.promises, *self.growth_promises]
-        spared = SparedVictims(self.ground.evictable, soon, self.ground.shares, starts, self.displacing, nominations)
+        ground = self.ground
+        spared = SparedVictims(
+            ground.policy, ground.evictable, soon, ground.shares, starts, self.displacing, nominations
+        )
         if len(nominations) <= SPARED_PROMISES_MAX:
             spared.spare_all()
         else:
@@ -249,14 +254,17 @@ class RoundState:
         ground = self.ground
         self.room, self.soon = (with_domains(ground.snapshot, room) for room in (self.room, self.soon))
         making = self._making_room()
-        tasks = missing_tasks(
+        missing = missing_tasks(
             ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
         )
-        # A gang that is asked to leave, to shrink or to move does not grow meanwhile.
-        tasks = [task for task in tasks if owner_of(task.job.name) not in making.gone]
-        if not tasks or fit_beside(tasks, answer.starts, self.room):
+        # A gang that is asked to leave, to shrink or to move does not grow meanwhile; nor one that would shrink again.
+        busy = making.gone.union(ground.standing_back)
+        tasks = [task for task in missing if owner_of(task.job.name) not in busy]
+        is_settled = len(answer.starts) == len(self.waiting) and fit_beside(tasks, answer.starts, self.room)
+        if not tasks or is_settled:
             return False
-        self._keep(making, self._inside(answer.starts, "entitled"))
+        inside = _names_of(self._inside(answer.starts, "entitled")) | self.confirmed
+        self._keep(making, [start for start in answer.starts if start.candidate.job.name in inside])
         kept = len(making.starts)
         if not self._grow_by_program(making, tasks):
             GrowthSearch(making).serve_all(tasks)
@@ -286,10 +294,15 @@ class RoundState:
     def _grow_by_program(self, making: Preemptor, tasks: Sequence[StartCandidate]) -> bool:
         if self.optimiser is None or not can_state(making):
             return False
-        decision = PreemptionDecision(making, "entitled", tasks, grows=True)
-        found = decision.serve(self.optimiser, self.ground.policy.scheduling.solver)
-        self.by_program.update(name for promise in making.promises if found for name in promise.asked)
-        return found
+        for evicts in (False, True):
+            # What is free comes first: others leave for what finds no place there, GPU for GPU.
+            joining = {job.name for job, _ in making.served}
+            left = [task for task in tasks if task.job.name not in joining]
+            decision = PreemptionDecision(making, "entitled", left, grows=True, evicts=evicts)
+            if not decision.serve(self.optimiser, self.ground.policy.scheduling.solver):
+                return False
+        self.by_program.update(name for promise in making.promises for name in promise.asked)
+        return True
 
     def _settle_growth(self, starts: Sequence[JobStart], promises: Sequence[NewNomination]) -> None:
         self.growth += starts

@@ -340,13 +340,13 @@ def _may_take_beside(
     mine = frozenset(part for part in leaving if shares[part.job] is job)
     if not mine:
         return True
-    if sum(part.milli for part in mine) > job.need and _is_served_gpu_for_gpu(book, job):
+    if sum(part.milli for part in mine) > job.need and is_served_gpu_for_gpu(book, job):
         return False
     beside = book.with_changes([one.name for one in takers if one is not job], leaving - mine)
     return may_take(beside, beside.jobs[job.name], mine)
 
 
-def _is_served_gpu_for_gpu(book: Book, job: Worker) -> bool:
+def is_served_gpu_for_gpu(book: Book, job: Worker) -> bool:
     """Whether a job could be served without more leaving than it gets."""
     return any(sum(part.milli for part in way.leaving) <= job.need for way in ways(book, job))
 

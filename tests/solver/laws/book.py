@@ -376,8 +376,11 @@ class Book:
 
     def may_start(self, job: Worker) -> bool:
         """Whether its class lets it start on what is free: what can't be preempted or lent stays inside guarantees."""
-        free_to = job.preemptible or job.may_borrow
-        return free_to or all(self.fixed[name] + job.need <= self.guaranteed[name] for name in self.path(job.queue))
+        return job.preemptible or job.may_borrow or self._is_beside_fixed(job)
+
+    def _is_beside_fixed(self, job: Worker) -> bool:
+        """Whether it lies inside guarantees beside what is not preemptible."""
+        return all(self.fixed[name] + job.need <= self.guaranteed[name] for name in self.path(job.queue))
 
     def is_entitled(self, job: Worker) -> bool:
         """Whether it is inside its guarantees by any reading that the rules are sure of."""
@@ -386,12 +389,13 @@ class Book:
         return inside or (fixed and self.may_start(job))
 
     def might_be_entitled(self, job: Worker, leaving: Iterable[Part] = ()) -> bool:
-        """Whether some reading has it inside the guarantee of its own queue: once work there has left, and before lower work."""
+        """Whether some reading has it inside the guarantee of its own queue: once work there has left, and before lower work; or
+        beside not preemptible work alone, if it is such.
+        """
         own = [part for part in leaving if self.jobs[part.job].queue == job.queue]
         gone = sum(part.milli for part in {*own, *self.lower(job)})
         inside = self.used[job.queue] - gone + job.need <= self.guaranteed[job.queue]
-        firm = all(self.fixed[name] + job.need <= self.guaranteed[name] for name in self.path(job.queue))
-        return inside or (firm and not job.preemptible) or self.is_entitled(job)
+        return inside or self.is_entitled(job) or (not job.preemptible and self._is_beside_fixed(job))
 
     def lost(self, job: Worker, milli: int) -> Fraction:
         """GPU-seconds that are thrown away if so much of a running job leaves."""

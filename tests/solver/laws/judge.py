@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product, zip_longest
+from itertools import product
 from typing import NamedTuple
 
 from solver.milp.highs import optimise
@@ -22,6 +22,7 @@ from tests.solver.laws.best import (
     fits,
     free_of,
     growth_ways,
+    is_served_gpu_for_gpu,
     may_take,
     may_take_for_share,
     ranks_of,
@@ -337,29 +338,27 @@ def _stands_back(held: Round, job: Worker) -> bool:
 
 
 def _in_growth(course: Course) -> Iterator[Finding]:
-    """For running jobs that grow, others give up what they borrowed, and no more than their queue's grow by in the next round."""
-    for number, (held, after) in enumerate(zip_longest(course.rounds, course.rounds[1:]), 1):
-        grown, left = Counter[str](), Counter[str]()
-        for step in after.steps if after else ():
-            if isinstance(step, Grow):
-                grown[held.book.jobs[str(step.job)].queue] += sum(int(task.gpus) for task in step.tasks)
-        for name in sorted({str(step.beneficiary) for step in held.evictions}):
-            job, mine = (
-                held.book.jobs[name],
-                held.leaving_for(name) if held.book.jobs[name].spots else frozenset[Part](),
-            )
-            left[job.queue] += sum(part.milli for part in mine)
+    """For running jobs that grow, others give up what they borrowed, and no more than running jobs grow by in later rounds.
+
+    One that leaves can do so for jobs of several queues, and which task of a queue grows is decided each round.
+    """
+    spare = 0
+    for number, held in reversed(list(enumerate(course.rounds, 1))):
+        names = sorted({str(step.beneficiary) for step in held.evictions})
+        left = 0
+        for name in (name for name in names if held.book.jobs[name].spots):
+            queue, mine = held.book.jobs[name].queue, held.leaving_for(name)
+            left += sum(part.milli for part in mine)
             for part in sorted(mine):
-                if held.book.jobs[part.job].queue == job.queue or held.book.standing(part, job.queue) != "borrowed":
+                if held.book.jobs[part.job].queue == queue or held.book.standing(part, queue) != "borrowed":
                     yield Finding(
                         "unlawful", number, f"{part.job} leaves for the growth of {name}, and borrows nothing"
                     )
-        for queue, milli in sorted(left.items()):
-            if milli > grown[queue]:
-                text = (
-                    f"{milli / GPU:g} GPUs leave for jobs of {queue} to grow, and they grow by {grown[queue] / GPU:g}"
-                )
-                yield Finding("needless", number, text)
+        if left > spare:
+            text = f"{left / GPU:g} GPUs leave for jobs to grow, and in later rounds they grow by {spare / GPU:g}"
+            yield Finding("needless", number, text)
+        grown = (task.gpus for step in held.steps if isinstance(step, Grow) for task in step.tasks)
+        spare = max(0, spare - left) + sum(map(int, grown))
 
 
 def _in_history(course: Course) -> Iterator[Finding]:
@@ -443,6 +442,8 @@ def _could_all_be_served(book: Book, new: list[Worker], gone: frozenset[Part]) -
 def _may_have(book: Book, job: Worker, new: list[Worker], gone: frozenset[Part], mine: frozenset[Part]) -> bool:
     if not mine:
         return book.may_start(job)
+    if sum(part.milli for part in mine) > job.need and is_served_gpu_for_gpu(book, job):
+        return False
     beside = book.with_changes([one.name for one in new if one is not job], gone - mine)
     return may_take(beside, job, mine) or may_take_for_share(beside, job, mine)
 

@@ -92,6 +92,11 @@ FIRES = {
     "needless": (
         Shown("both leave, one would do", LENT, ("evict b1 for a1; evict b2 for a1; promise a1 n1",)),
         Shown(
+            "more leaves for growth than ever grows",
+            "nodes n1=4; queue a 3; queue b 0; run a1 a 1-2x1@n1 for 90m; run b1 b 3@n1 for 60m",
+            ("evict b1 for a1", "grow a1 n1", ""),
+        ),
+        Shown(
             "one leaves beside free GPUs",
             "nodes n1=4 n2=2; queue a 2; queue b 0; run b1 b 2@n1 for 90m; run b2 b 2@n1 for 60m; wait a1 a 2 for 9m",
             ("evict b2 for a1; promise a1 n1",),
@@ -311,6 +316,24 @@ SILENT = {
             "a gang at its least",
             "nodes n1=4; queue a 2; queue b 0; run b1 b 3-4x1@n1,n1,n1,n1 for 90m; wait a1 a 2 for 9m",
             ("evict b1 for a1; promise a1 n1",),
+        ),
+        Shown(
+            "one leaves for the growth of two queues, and one of them grows a round later",
+            "nodes n1=4; queue a 2; queue b 2; queue c 0; run a1 a 1-2x1@n1 for 90m; run b1 b 1-2x1@n1 for 80m; "
+            "run c1 c 2@n1 for 60m",
+            ("evict c1 for a1", "grow a1 n1", "grow b1 n1", ""),
+        ),
+        Shown(
+            "the free GPUs are those of work that is not preemptible, though it may borrow",
+            "nodes n1=2 n2=4; class firm 0 fixed mayBorrow; queue a 2; queue c 2; run c1 c 1-2x2@n2,n2 for 60m; "
+            "wait a1 a 2 for 9m; wait c2 c 2 for 8m firm",
+            ("shrink c1 1 for a1; promise a1 n2; start c2 n1",),
+        ),
+        Shown(
+            "it left GPU for GPU, and came back by lower work that is more than was asked for",
+            "nodes n1=3; class high 1; rules moves=0 backOff=60s; queue a 1; queue b 0; run b1 b 1@n1 for 90m high; "
+            "run b2 b 2@n1 for 600m; wait a1 a 1 for 9m",
+            ("evict b1 for a1; promise a1 n1", "evict b2 for b1; promise b1 n1", ""),
         ),
     ),
     "not-least-harm": (
