@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event as Flag
 from threading import Semaphore
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from reconciler.api.guard import Guard
 from reconciler.api.rules import RULES
 from reconciler.api.server import ApiServer
 from reconciler.client import Client
+from reconciler.protocols.job_source import JobSource
 from tests.reconciler.api.conftest import TOKEN, Site
 from tests.reconciler.api.web import WEB
 
@@ -46,20 +47,23 @@ def test_a_client_asks_whether_a_server_is_ready(site: Site, client: Client) -> 
 
 def test_probes_are_answered_while_every_thread_waits(site: Site) -> None:
     """As for a database that hangs: were the answer late, the kubelet would kill a control plane that only waits."""
-    come, go_on = Semaphore(0), Flag()
+    come, go_on, services = Semaphore(0), Flag(), site.services()
 
-    def hang() -> Any:
-        come.release()
-        assert go_on.wait(60)
-        return services.policy()
+    class Hanging:
+        def __getattr__(self, name: str) -> Any:
+            def hang(*given: object, **named: object) -> Any:
+                come.release()
+                assert go_on.wait(60)
+                return getattr(services.jobs, name)(*given, **named)
 
-    services = site.services()
+            return hang
+
+    hanging = cast("JobSource", Hanging())
     with (
-        ApiServer(replace(services, policy=hang), Guard(TOKEN, user="alice")) as server,
+        ApiServer(replace(services, jobs=hanging), Guard(TOKEN, user="alice")) as server,
         ThreadPoolExecutor(THREADS) as callers,
     ):
-        status = f"{server.url}/v1/queues"
-        asked = [callers.submit(WEB.get, status, headers=OWNER) for _ in range(THREADS)]
+        asked = [callers.submit(WEB.get, f"{server.url}/v1/jobs", headers=OWNER) for _ in range(THREADS)]
         for _ in range(40):
             assert come.acquire(timeout=60)
         assert not come.acquire(blocking=False)
