@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId
@@ -10,7 +10,7 @@ from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape, SharedShape
 from solver.model.workload import JobSpec, TaskPlacement
 from solver.placement.fit import Fit
-from solver.placement.placement import PlacedGang, least_tasks, place
+from solver.placement.placement import PlacedGang, least_tasks, place, place_off_gpus
 from solver.quota.options import Option
 
 
@@ -23,8 +23,11 @@ def place_best(
     keeps them; `tasks` as there.
     """
     alone = spec.tasks == 1 and sum(tasks or least_tasks(spec)) == 1
-    has_gpus = any(gpu_type for option in options for gpu_type in option.gpu_types)
-    if fit is not None and alone and has_gpus and not _wants_instance(spec) and not spec.data:
+    if fit is not None and alone and not _wants_instance(spec) and not spec.data:
+        # Beside GPUs that are free or divided it goes where these miss its cores the least.
+        off_gpus = next(_off_gpus(room, spec, options), None)
+        if off_gpus:
+            return off_gpus
         cheapest = _place_cheapest(room, spec, options, fit)
         if cheapest or not room.partitions:
             return cheapest
@@ -33,6 +36,13 @@ def place_best(
         if placed is not None:
             return option, placed
     return None
+
+
+def _off_gpus(room: FreeCapacity, spec: JobSpec, options: Sequence[Option]) -> Iterator[tuple[Option, PlacedGang]]:
+    for option in options:
+        placed = None if any(option.gpu_types) else place_off_gpus(room, spec, option)
+        if placed is not None:
+            yield option, placed
 
 
 def _wants_instance(spec: JobSpec) -> bool:

@@ -57,7 +57,7 @@ def place(
     if spec.data:
         within = _near_data(room, spec, option, within, tasks)
     if not any(option.gpu_types):
-        return _place_off_gpus(room, spec, option, within, tasks)
+        return place_off_gpus(room, spec, option, within, tasks) or _place(room, spec, option, within, tasks)
     return _place(room, spec, option, within, tasks)
 
 
@@ -71,11 +71,14 @@ def has_place(room: FreeCapacity, spec: JobSpec, option: Option) -> bool:
     return _found(room, spec, option, None, tasks) is not None
 
 
-def _place_off_gpus(
-    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None, tasks: Sequence[int]
+def place_off_gpus(
+    room: FreeCapacity, spec: JobSpec, option: Option, within: Mask | None = None, tasks: Sequence[int] | None = None
 ) -> PlacedGang | None:
-    """On nodes that have no GPUs, else on such as have none free, else anywhere; but no further apart than it would have to be."""
-    for preferred in (room.of_type(GpuType("")), room.free_gpus == 0):
+    """Take room on nodes that have no GPUs, else on such as have nothing of any left; None: only where that is further apart."""
+    tasks = tasks or least_tasks(spec)
+    used_up = room.free_gpus == 0
+    used_up[[node for node, gpus in room.shared.items() if any(gpu.free_milli > 0 for gpu in gpus)]] = False
+    for preferred in (room.of_type(GpuType("")), used_up):
         narrowed = preferred if within is None else preferred & within
         with room.trying():
             here = _place(room, spec, option, narrowed, tasks)
@@ -85,7 +88,7 @@ def _place_off_gpus(
             elsewhere = _place(room, spec, option, within, tasks) if here.strain else None
         if elsewhere is None or here.strain <= elsewhere.strain:
             return _place(room, spec, option, narrowed, tasks)
-    return _place(room, spec, option, within, tasks)
+    return None
 
 
 def _near_data(
