@@ -514,14 +514,17 @@ class PreemptionProgram:
     def _row_of_giver(self, line: QuotaLine, terms: dict[int, float], ones: Mapping[int, Mapping[int, float]]) -> None:
         headroom = self.attempts.headroom
         above = max(0, self._use(line) - headroom.shares.fair.get(line, 0))
+        beyond = dict[int, float]()
         for known, columns in ones.items():
             spare = dict(to_spare(headroom, self.families[known].queue, line.gpu_type)).get(line.queue, 0)
             # It keeps more of its share than the preemptor's branch had of its own.
-            more = float(spare - 1 - above)
-            if above and more > 0:
-                column = self.builder.column(more, integer=False)
-                self.builder.at_most({column: 1.0, **{one: -min(more, size) for one, size in columns.items()}}, 0.0)
-                terms[column] = -1.0
+            if above and (more := float(spare - 1 - above)) > 0:
+                beyond |= {one: min(more, size) for one, size in columns.items()}
+        if beyond:
+            # Once for all preemptors: after the first it holds no more than its share.
+            column = self.builder.column(max(beyond.values()), integer=False)
+            self.builder.at_most({column: 1.0, **{one: -more for one, more in beyond.items()}}, 0.0)
+            terms[column] = -1.0
         self.builder.at_most(terms, float(above))
 
     def _rows_of_max(self) -> None:

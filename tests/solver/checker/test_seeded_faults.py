@@ -129,7 +129,7 @@ def nobody_compares(patch: Patch) -> None:
 
 
 def more_than_needed(patch: Patch) -> None:
-    """All that may leave leaves."""
+    """All that may leave leaves, and nobody is spared."""
     book = __import__("solver.preemption.fewest", fromlist=["Fewest"]).Fewest
 
     def find(this: object, request: object, side: object) -> object:
@@ -139,6 +139,7 @@ def more_than_needed(patch: Patch) -> None:
 
     patch.setattr(book, "find", find)
     patch.setattr("solver.preemption.eviction._is_gpu_for_gpu", lambda *_: True)
+    patch.setattr("solver.preemption.spared_victims.SparedVictims.spare_all", lambda *_: None)
 
 
 LARGE = "nodes " + " ".join(f"m{number}=1" for number in range(8))
