@@ -39,7 +39,8 @@ from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
 from solver.queueing.strict_queues import Lines
 from solver.quota.dominance import HostUse
-from solver.quota.entitlement import Shares
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.lending import Weights
 from solver.quota.options import Option
@@ -371,6 +372,8 @@ class Realisation:
     """By job, the holders that leave for it."""
     moves: dict[int, list[Move]] = field(default_factory=lambda: defaultdict(list))
     """By job, who moves for it."""
+    turns: list[int] = field(default_factory=list)
+    """The jobs that are served, as they are to be told."""
 
     def find(self, *, exact: bool, movers_first: bool) -> bool:
         """Whether everybody found a place, and everybody who leaves leaves for somebody. `exact`: on the program's very nodes;
@@ -394,7 +397,7 @@ class Realisation:
         used = self._used()
         if not self._move(room, soon, used, moved):
             return False
-        return self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
+        return self._name_beneficiaries(used, soon) and self._keeps_rights(soon) and self._take_turns()
 
     def _moved(self, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> dict[int, PlacedGang] | None:
         """By place, where those who move go on, on what is free now. None: there is no room for them."""
@@ -649,16 +652,42 @@ class Realisation:
         judged = number if means[number] != UNLAWFUL else int(evictable.allocations.base[number])
         return evictable.victim(evictable.place_of(number, int(means[judged])))
 
+    def _take_turns(self) -> bool:
+        """Whether there is an order in which each claim to a fair share is lawful beside those before it: it is theirs then.
+
+        The program asks it of all together, so that one may have what another has made room for.
+        """
+        in_order = sorted(self.placed, key=lambda number: (number not in self.now, number))
+        self.turns = [number for number in in_order if number in self.now or self.tier == "entitled"]
+        left = [number for number in in_order if number not in self.turns]
+        headroom, lost = self.making.attempts.headroom, list[tuple[QueueName, Charge]]()
+        while left:
+            gained = [(self._queue(number), self.jobs[number].served.option.charge) for number in self.turns]
+            held = headroom.under(headroom.shares.without(lost).beside(gained))
+            following = next((number for number in left if self._is_fair(number, held)), None)
+            if following is None:
+                return False
+            left.remove(following)
+            self.turns.append(following)
+            lost += [(victim.holder.job.spec.queue, victim.holder.charge) for victim in self._victims(following)]
+        return True
+
+    def _is_fair(self, number: int, headroom: QuotaHeadroom) -> bool:
+        queue, gain = self._queue(number), self.jobs[number].served.option.charge
+        losses = [(v.holder.job.spec.queue, v.holder.charge) for v in self._victims(number) if v.means == "reclaim"]
+        return only_above_shares(headroom, queue, losses) and fairer(headroom, queue, gain, losses)
+
+    def _victims(self, number: int) -> list[Victim]:
+        return [self._victim(member, number) for member in self.victims.get(number, ())]
+
     def keep(self) -> None:
         """Start and nominate them."""
-        order = sorted(self.placed, key=lambda number: (number not in self.now, number))
-        self.making.take([(*self._given(number), number in self.now) for number in order])
+        self.making.take([(*self._given(number), number in self.now) for number in self.turns])
 
     def _given(self, number: int) -> tuple[JobStart, PreemptionResult]:
         job, placed = self.jobs[number], self.placed[number]
         request = PlacementRequest(job.candidate, job.served.option, self.tier, displaces=job.served.manner != "inside")
-        victims = (self._victim(member, number) for member in self.victims.get(number, ()))
-        in_order = tuple(sorted(victims, key=lambda known: known.harm))
+        in_order = tuple(sorted(self._victims(number), key=lambda known: known.harm))
         found = PreemptionResult(request, in_order, placed, tuple(self.moves.get(number, ())))
         return self._start(job, placed), found
 

@@ -261,8 +261,8 @@ FAULTS = (
     Seeded(
         "more leaves than is gained",
         more_than_needed,
-        "nodes n1=4; queue a 1; queue b 0; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 40m; run b3 b 1@n1 for 30m;"
-        "run b4 b 1@n1 for 20m; wait w a 1 for 9m",
+        f"{LARGE} n1=4; queue z 8; queue a 1; queue b 0; {HELD}; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 40m;"
+        "run b3 b 1@n1 for 30m; run b4 b 1@n1 for 20m; wait w a 1 for 9m",
         "S13",
     ),
 )

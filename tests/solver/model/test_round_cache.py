@@ -31,7 +31,7 @@ Round = tuple[Snapshot, Policy]
 Change = Callable[[random.Random, Snapshot, Policy], Round]
 
 CHURN = 0.03
-LESS, LATER = 0.95, 0.75
+LESS, LATER = 0.95, 0.8
 """Of the instructions that a later round takes from nothing, and of those of the first, what it may take at most."""
 
 
