@@ -392,7 +392,8 @@ class ProtectedWaits:
         self._moving.clear()
         leaving = tuple(_leaving(found))
         self._left_at.setdefault(at, []).extend(leaving)
-        gone = max((at.after(self.policy.grace(job)) for job in leaving), default=at)
+        # What is free already is had in the next round.
+        gone = max((self._now.after(1), at, *(at.after(self.policy.grace(job)) for job in leaving)))
         return LaterStart(reasons, at, gone, start, leaving, bool(found.moves))
 
     def _timed(self, found: PreemptionResult, at: Instant | None) -> tuple[Protected, ...]:

@@ -53,7 +53,7 @@ def test_first_rounds_are_as_good_as_trying_everything(
     )
     assert count["fewer"] <= known[0]
     assert count["more harm"] <= known[1]
-    assert count["missing"] <= 0.001 * count["best"]
+    assert count["missing"] <= (0.001 if decide is production else 0.01) * count["best"]
 
 
 TWO = """nodes n1=4; queue a 3; queue b 0
