@@ -23,7 +23,7 @@ from tests.drawn import DRAWING
 ROUNDS = 6
 SEEDS = range(100 if DRAWING.everything else 4)
 NOT_YET = {(24, None), (3, optimise)}
-"""Rounds that are known to break a rule, and by what: there a GPU in MIG mode is promised as what it may not become; and two jobs of one
+"""Rounds that are known to break a rule, and by what: a GPU in MIG mode is promised as what it may not become; and two jobs of a
 queue take from others, though it holds more than its guarantee by the time that the second does.
 """
 
