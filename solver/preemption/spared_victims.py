@@ -86,16 +86,21 @@ class SparedVictims:
         ]
         return sorted(numbers, key=lambda n: max(v.harm for v in self.nominations[n].victims), reverse=True)
 
-    def _left_by(self, nominations: Iterable[NewNomination]) -> FreeCapacity:
+    def _left_by(self, nominations: Sequence[NewNomination]) -> FreeCapacity:
         """What is free once all who leave have left, and everybody is in place."""
+        left = self._vacated(nominations)
+        for known in nominations:
+            known.take(left)
+        return left
+
+    def _vacated(self, nominations: Sequence[NewNomination]) -> FreeCapacity:
+        """What is free once all who leave have left, and nobody promised is in place."""
         left = self.room.copy()
         for known in nominations:
             for victim in known.victims:
                 leave(left, victim.holder.job)
             for move in known.moves:
                 move.mover.leave(left)
-        for known in nominations:
-            known.take(left)
         return left
 
     def _elsewhere(self, number: int, left: FreeCapacity) -> list[NewNomination] | None:
@@ -150,12 +155,7 @@ class SparedVictims:
         ]
         if not self._are_lawful(fewer):
             return None
-        soon = self.room.copy()
-        for known in fewer:
-            for victim in known.victims:
-                leave(soon, victim.holder.job)
-            for move in known.moves:
-                move.mover.leave(soon)
+        soon = self._vacated(fewer)
         for known in fewer:
             for move in known.moves:
                 soon.occupy(move.held)
