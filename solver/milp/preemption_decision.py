@@ -13,6 +13,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.milp.canonical_order import CanonicalOrder
 from solver.milp.optimiser import Effort, Optimiser
 from solver.milp.preemption_flows import PlacedJobs, SlotKind, TaskKind
+from solver.milp.preemption_layers import PreemptionLayers
 from solver.milp.preemption_places import EXACT_NODES_MAX, PreemptionPlaces
 from solver.milp.preemption_program import (
     UNLAWFUL,
@@ -118,7 +119,7 @@ class PreemptionDecision:
         unchanging = still(making.attempts.room, making.attempts.soon)
         self.places = PreemptionPlaces(self.program, making.attempts.soon, unchanging)
         self.places.state()
-        self.program.layers(f"{self.tier}.")
+        PreemptionLayers(self.program).state(f"{self.tier}.")
 
     @property
     def concerned(self) -> frozenset[JobName]:

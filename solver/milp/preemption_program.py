@@ -29,34 +29,19 @@ from solver.policy.harm import Evictions
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation_candidates import ConsolidationCandidate
-from solver.queueing.demand import StartCandidate, SubLayer
+from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
 from solver.quota.fairshare import to_spare
 from solver.quota.host_shares import HostBorrowing, sum_of, tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.users import CapLine, HostLine
 from solver.quota.vacated import Tier, left_inside
-from solver.quota.victims import INSIDE, MEANS, PreemptorJob
+from solver.quota.victims import MEANS, PreemptorJob
 
 Manner = Literal["inside", "ahead", "firm"]
 
-WEIGHTS = {
-    "own exceptions": 300.0,
-    "own inside": 100.0,
-    "exceptions": 30.0,
-    "straddling": 10.0,
-    "inside fair": 3.6,
-    "borrowed": 1.0,
-    "moved": 0.1,
-}
-"""In large clusters all harm is one layer: so much counts what is lost by each means, in thousands of GPU-seconds, each exception,
-and each GPU that a queue gives up of its fair share."""
-
 ONE_BY_ONE_MAX = 96
 """Of so many jobs that may leave each is told apart in what it costs; of more those of one queue, value and size are alike."""
-
-KEEPS_IT = 1.1
-"""What a GPU counts that a running job holds, where one that waits counts for 1 to 1.07: of equal claims its holder keeps it."""
 
 UNLAWFUL = -1
 """In an array of means by holder: it may not be evicted."""
@@ -314,7 +299,7 @@ class PreemptionProgram:
             means = (int(self.families[known].means[number]) for known in used)
             one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX or self.host.alone[number] else 0
             kind, queue = int(held.charge[number].argmax()), queues[held.holders[number].job.spec.queue]
-            alike[one_by_one, queue, kind, self._rank(number), int(held.leave[number]), *means].append(number)
+            alike[one_by_one, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
         gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
         larger = defaultdict[int, dict[int, float]](dict)
         least = dict[int, float]()
@@ -344,7 +329,7 @@ class PreemptionProgram:
         family = self.families[known]
         takers = {column: served for column, served in self.served.items() if served.family == known}
         gained = {column: -MILLI_PER_GPU * served.gpus for column, served in takers.items()}
-        beyond = self.builder.column(self._most_of(larger), integer=False)
+        beyond = self.builder.column(self.most_of(larger), integer=False)
         self.builder.at_most({beyond: 1.0, **{one: -rest for one, rest in larger.items()}}, 0.0)
         self.builder.at_most({**dict.fromkeys(larger, 1.0), **dict.fromkeys(takers, -1.0)}, 0.0)
         self.builder.at_most({**credited, **gained, beyond: -1.0}, 0.0)
@@ -359,13 +344,14 @@ class PreemptionProgram:
         shares = self.attempts.headroom.shares
         return (shares.guaranteed if self.tier == "entitled" else shares.fair).get(line, 0)
 
-    def _use(self, line: QuotaLine) -> int:
+    def use(self, line: QuotaLine) -> int:
+        """What a queue holds, with what it got in this round, in milli-GPU."""
         headroom = self.attempts.headroom
         return headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
 
     def _is_within(self, line: QuotaLine) -> bool:
         """Whether a queue holds no more than its share: then its own work makes room inside it by leaving."""
-        return self._use(line) <= self._share(line)
+        return self.use(line) <= self._share(line)
 
     def _left(self, line: QuotaLine) -> int:
         headroom = self.attempts.headroom
@@ -420,11 +406,12 @@ class PreemptionProgram:
                 continue
             # What is served ahead of lower work may lie beyond the share afterwards; but then nothing is served inside it.
             some = self.builder.column(1)
-            most, beside = self._most_of(inside), self._most_of(ahead)
+            most, beside = self.most_of(inside), self.most_of(ahead)
             self.builder.at_most({**inside, some: -most}, 0.0)
             self.builder.at_most({**every, some: most + beside}, left + most + beside)
 
-    def _most_of(self, terms: Mapping[int, float]) -> float:
+    def most_of(self, terms: Mapping[int, float]) -> float:
+        """The most that a sum of columns could be."""
         return sum(factor * self.builder.most(column) for column, factor in terms.items())
 
     def _left_ahead(self, queue: QueueName, kind: GpuType, priority: int) -> int:
@@ -448,13 +435,13 @@ class PreemptionProgram:
             }
             left = float(self._left_ahead(queue, kind, priority))
             ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, priority)}
-            others = self._most_of(terms) - self._most_of(ahead)
+            others = self.most_of(terms) - self.most_of(ahead)
             if not others or self.is_large:  # there a choice of its own costs branching
                 self.builder.at_most(terms, left)
                 continue
             # Nothing of this priority stands ahead: then the others need not leave room for it.
             some = self.builder.column(1)
-            self.builder.at_most({**ahead, some: -self._most_of(ahead)}, 0.0)
+            self.builder.at_most({**ahead, some: -self.most_of(ahead)}, 0.0)
             self.builder.at_most({**terms, some: others}, left + others)
 
     def _is_ahead_at(self, column: int, priority: int) -> bool:
@@ -500,7 +487,7 @@ class PreemptionProgram:
         tree, fair = self.attempts.headroom.shares.tree, self.attempts.headroom.shares.fair
         _, mine, _ = tree.parting(holder.job.spec.queue, queue)
         lines = (QuotaLine(mine, kind) for kind, milli in holder.charge.items() if milli)
-        return all(self._use(line) < fair.get(line, 0) for line in lines)
+        return all(self.use(line) < fair.get(line, 0) for line in lines)
 
     def _lines_apart(self, group: int, known: int) -> Iterator[QuotaLine]:
         """The lines of a holder's queue, from it up, to below the first that it shares with a family's."""
@@ -513,7 +500,7 @@ class PreemptionProgram:
 
     def _row_of_giver(self, line: QuotaLine, terms: dict[int, float], ones: Mapping[int, Mapping[int, float]]) -> None:
         headroom = self.attempts.headroom
-        above = max(0, self._use(line) - headroom.shares.fair.get(line, 0))
+        above = max(0, self.use(line) - headroom.shares.fair.get(line, 0))
         beyond = dict[int, float]()
         for known, columns in ones.items():
             spare = dict(to_spare(headroom, self.families[known].queue, line.gpu_type)).get(line.queue, 0)
@@ -532,7 +519,7 @@ class PreemptionProgram:
         for line in self._charged_lines():
             if line not in headroom.shares.max:
                 continue
-            left = float(headroom.shares.max[line] - self._use(line))
+            left = float(headroom.shares.max[line] - self.use(line))
             terms = self._served_below(line, "inside", "ahead", "firm")
             below = held.below[line.queue]
             if line.gpu_type in held.gpu_types:
@@ -604,196 +591,13 @@ class PreemptionProgram:
                 self.builder.at_most({column: 1.0, one: -1.0}, 0.0)
         self.builder.at_most(asked, float(max(0, most - self.asked_before)))
 
-    def layers(self, name: str) -> None:
-        """Sub-layer by sub-layer the GPUs that are served; then least harm, the worst means first."""
-        for layer in sorted({served.job_class.first.sub_layer for served in self.served.values()}):
-            terms = {
-                column: served.job_class.first.weight * served.gpus
-                for column, served in self.served.items()
-                if served.job_class.first.sub_layer == layer
-            }
-            terms |= dict.fromkeys(self._entitled_lost(layer), -KEEPS_IT)
-            self.builder.maximise(f"{name}{layer}", terms, exact=True)
-        if self.is_large:
-            self._harm_at_once()
-        else:
-            self._harm_by_means()
-
-    def _harm_by_means(self) -> None:
-        credited = self._credited_by_means()
-        self._least("own exceptions", self._counted(own=True))
-        self._least_lost("own inside", credited["own inside"])
-        self._least_lost("straddling", credited["straddling"])
-        self._least("exceptions", self._counted(own=False))
-        self._least("inside fair", self._inside_fair())
-        self._least_lost("borrowed", credited["borrowed"])
-        self._least("moved", {column: self.movers[n].lost_gpu_s / 1000 for n, column in self.moving.items()})
-        self._least("fallback", self._fallbacks())
-        self._first_come()
-
-    def _harm_at_once(self) -> None:
-        """All means in one layer, each weighed heavily against the next."""
-        terms = defaultdict[int, float](float)
-        for own, name in ((True, "own exceptions"), (False, "exceptions")):
-            for column in self._counted(own=own):
-                terms[column] += WEIGHTS[name]
-        for column, gpus in self._inside_fair().items():
-            terms[column] += WEIGHTS["inside fair"] * gpus
-        for means, credited in self._credited_by_means().items():
-            for number, column in credited:
-                terms[column] += WEIGHTS[means] * self._lost(number) / (1000 * self._gpus(number))
-        for place, column in self.moving.items():
-            terms[column] += WEIGHTS["moved"] * self.movers[place].lost_gpu_s / 1000
-        for column, gpus in self._fallbacks().items():
-            terms[column] += gpus / 1000
-        self._least("harm", terms)
-
-    def _counted(self, *, own: bool) -> dict[int, float]:
-        """Jobs that leave more than is got for them: of a preemptor's own queue, or of others."""
-        holders = self.attempts.evictable.allocations.holders
-        return {
-            column: 1.0
-            for (group, known), column in self.exceptions.items()
-            if (holders[self.groups[group][0]].job.spec.queue == self.families[known].queue) == own
-        }
-
-    def _fallbacks(self) -> dict[int, float]:
-        """GPUs of types that their jobs like less, times how much less."""
-        return {c: s.gpus * s.option.fallback for c, s in self.served.items() if s.option.fallback}
-
-    def _entitled_lost(self, layer: SubLayer) -> list[int]:
-        """By queue a column of the GPUs inside its share that leave where work of the same value or less is served in this layer.
-
-        It would only take their place. Tasks beyond a job's minima yield to jobs of the same value, and jobs to those that have
-        their turn.
-        """
-        takers = defaultdict[QueueName, dict[int, int]](dict)
-        for column, served in self.served.items():
-            if served.job_class.first.sub_layer == layer:
-                takers[served.queue][column] = served.job_class.preemptor.base_priority
-        return [column for queue, known in takers.items() for column in self._lost_of(queue, known)]
-
-    def _lost_of(self, queue: QueueName, takers: Mapping[int, int]) -> Iterator[int]:
-        held, least = self.attempts.evictable.allocations, min(takers.values())
-        own = held.own.get(queue, slice(0, 0))
-        lost = {
-            column: self._gpus(number)
-            for number, column in self.leaving.items()
-            if own.start <= number < own.stop
-            and held.holders[number].base_priority >= least + (held.base[number] != number)
-            and self._inside(number)
-            and not any(family.means[number] == TURN for family in self.families)
-        }
-        most = self._most_of(lost)
-        if not most:
-            return
-        column = self.builder.column(most, integer=False)
-        if self.is_large:
-            # A choice of its own costs branching.
-            self.builder.at_most({**lost, column: -1.0}, 0.0)
-        else:
-            some, served = self.builder.column(1), sum(self.builder.most(taker) for taker in takers)
-            self.builder.at_most({**dict.fromkeys(takers, 1.0), some: -served}, 0.0)
-            self.builder.at_most({**lost, some: most, column: -1.0}, most)
-        yield column
-
-    def _least(self, name: str, terms: Mapping[int, float]) -> None:
-        self.builder.maximise(name, {column: -factor for column, factor in terms.items() if factor}, exact=True)
-
-    def _credited_by_means(self) -> dict[str, list[tuple[int, int]]]:
-        """Groups of holders with the columns of what leaves of them, from the worst means down."""
-        found = dict[str, list[tuple[int, int]]](**{"own inside": [], "straddling": [], "borrowed": []})
-        for (group, known), column in self.credits.items():
-            number = self.groups[group][0]
-            if not self._gpus(number):
-                continue  # what a gang can't do without may have none: what it costs counts with its other tasks
-            means = int(self.families[known].means[number])
-            is_inside = means in (PREEMPT, TURN) and self._inside(number)
-            name = "own inside" if is_inside else "straddling" if means == STRADDLE else "borrowed"
-            found[name].append((number, column))
-        return found
-
-    def _least_lost(self, name: str, credited: Sequence[tuple[int, int]]) -> None:
-        """By value, the highest first: what jobs that leave as a whole lose, then what others give up."""
-        base = self.attempts.evictable.allocations.base
-        for rank in sorted({self._rank(number) for number, _ in credited}, reverse=True):
-            for whole in (True, False):
-                of_kind = [
-                    known
-                    for known in credited
-                    if self._rank(known[0]) == rank and (base[known[0]] == known[0]) == whole
-                ]
-                terms = {column: self._lost(number) / (1000 * self._gpus(number)) for number, column in of_kind}
-                self._least(f"{name}, value {rank}, {'whole' if whole else 'parts'}", terms)
-
-    def _inside(self, number: int) -> bool:
-        """Whether a holder lies inside its own queue's share."""
-        rules = self.attempts.evictable.rules
-        path = rules.tree.path(rules.holders[number].job.spec.queue)
-        return int(rules.standing[number, len(path) - 1]) == INSIDE
-
-    def _inside_fair(self) -> dict[int, float]:
-        """By line, the GPUs that leave though its queue holds them inside its fair share."""
-        held, shares = self.attempts.evictable.allocations, self.attempts.headroom.shares
-        terms = dict[int, float]()
-        for queue, own in held.own.items():
-            for place, kind in enumerate(held.gpu_types):
-                line = QuotaLine(queue, kind)
-                above = max(0, self._use(line) - shares.fair.get(line, 0))
-                leaving = {
-                    column: float(held.charge[number, place])
-                    for number, column in self.leaving.items()
-                    if own.start <= number < own.stop and held.charge[number, place]
-                }
-                if leaving and sum(leaving.values()) > above:
-                    column = self.builder.column(sum(leaving.values()), integer=False)
-                    self.builder.at_most({**leaving, column: -1.0}, float(above))
-                    terms[column] = 1 / MILLI_PER_GPU
-        return terms
-
-    def _rank(self, number: int) -> int:
+    def rank(self, number: int) -> int:
+        """The place of a holder's value among those of its queue, the lowest 0."""
         rules = self.attempts.evictable.rules
         holder = rules.holders[number]
         return rules.ranks[holder.job.spec.queue, holder.base_priority]
-
-    def _gpus(self, number: int) -> float:
-        """What a holder has; one without GPUs those whose share of CPU or memory it holds."""
-        return float(self.host.milli[number]) / MILLI_PER_GPU
-
-    def _lost(self, number: int) -> float:
-        """Thousands of GPU-seconds."""
-        evictable, held = self.attempts.evictable, self.attempts.evictable.allocations
-        lost = evictable.harm_gpu_s(number)
-        if held.base[number] == number:
-            milli = float(self.host.milli[number] if self.host.alone[number] else held.leave[number])
-            lost += self.limits.job_cost / 1000 * min(1.0, milli / MILLI_PER_GPU)
-        return lost / 1000
-
-    def _first_come(self) -> None:
-        """Among answers that are as good, the jobs that come first are served, and the last to be submitted leave."""
-        waiting = sorted(self.served.items(), key=lambda known: known[1].job_class.first.job.submitted_at)
-        self.builder.maximise("first served", _falling(column for column, _ in waiting), exact=True)
-        held = self.attempts.evictable.allocations
-        jobs = sorted(self.leaving, key=lambda n: (held.holders[n].job.submitted_at, int(held.place[n])))
-        weights = _falling(self.leaving[number] for number in jobs)
-        self._least("first stay", {column: 1 + weight for column, weight in weights.items()})
-        by_order = sorted(
-            self.credits,
-            key=lambda known: (
-                self.families[known[1]].preemptor.job.submitted_at,
-                held.holders[self.groups[known[0]][0]].job.submitted_at,
-                int(held.place[self.groups[known[0]][0]]),
-                self.families[known[1]].manner,
-            ),
-        )
-        self.builder.maximise("first gain", _falling((self.credits[known] for known in by_order), 0.001), exact=True)
 
 
 def _most_tasks(shape: Shape, gpus: int) -> int:
     """Tasks of a shape for which so many GPUs suffice; any number of those that need none."""
     return gpus * MILLI_PER_GPU // int(shape.cost) if shape.cost else 10**6
-
-
-def _falling(columns: Iterable[int], unit: float = 1.0) -> dict[int, float]:
-    """Weights that fall, and of which no two sums are the same by accident."""
-    return {column: unit / (2 + place) ** 0.5 for place, column in enumerate(columns)}
