@@ -67,7 +67,12 @@ class Observer:
         self._saved_s = float("-inf")
 
     def keep_round(self, record: RoundRecord) -> int | None:
-        """Keep a round that says something else than the one before: its steps are not made true, so the next has them again."""
+        """Keep a round that says something else than the one before: its steps are not made true, so the next has them again.
+
+        It is kept once it is whole, since nothing is done before.
+        """
+        if not record.is_whole:
+            return None
         meaning = meaning_of(record.plan)
         if meaning == self._meaning:
             return None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import structlog
 from structlog.testing import capture_logs
@@ -27,8 +28,9 @@ from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
+from solver.plan.plan import Waits
 from solver.policy.policy import Queue, policy_of
-from solver.round.solve import solve
+from solver.round.solve import decide
 from tests.reconciler.kubernetes.samples import node, pod
 
 POLICY = policy_of((Queue(QueueName("q")),))
@@ -56,8 +58,10 @@ class Site:
         seen: KubernetesCluster = cluster_of([read(node("n1"), KubeNode)], pods)
         sight = Sight(seen, {one.key: one for one in pods}, {})
         snapshot = snapshot_from(self.clock.now(), sight, POLICY, (), Remembered())
-        plan = solve(snapshot, POLICY, None)
-        number = self.observer.keep_round(RoundRecord(0, snapshot.time, "revision", snapshot, POLICY, plan, {}))
+        answer = decide(snapshot, POLICY, None)
+        deed = RoundRecord(0, snapshot.time, "revision", snapshot, POLICY, answer.deed(), {}, is_whole=False)
+        begun, plan = self.observer.keep_round(deed), answer.plan()
+        number = self.observer.keep_round(msgspec.structs.replace(deed, number=begun or 0, plan=plan, is_whole=True))
         asyncio.run(self.observer.note(snapshot.time, plan, sight))
         return number
 
@@ -83,6 +87,17 @@ def test_a_round_whose_steps_nobody_takes_is_kept_and_told_once(site: Site) -> N
     assert site.see(a_pod("a"), a_pod("b")) == 2
     told = [(kept.event.kind, kept.event.subject) for kept in site.store.history.events_since(0)]
     assert told == [("would-start", "vision.pod.a"), ("would-start", "vision.pod.b")]
+
+
+def test_a_round_in_which_a_job_waits_is_kept_once_and_whole(site: Site) -> None:
+    pods = [a_pod(f"p{number}") for number in range(9)]
+    number = site.see(*pods)
+    assert number is not None
+    record = site.store.history.round(number)
+    assert record.is_whole
+    assert [bool(verdict.reasons) for verdict in record.plan.verdicts if isinstance(verdict, Waits)] == [True]
+    assert site.see(*pods) is None
+    assert len(site.store.history.rounds()) == 1
 
 
 def test_it_writes_at_once_then_about_each_minute_and_at_the_end(site: Site) -> None:
