@@ -23,7 +23,7 @@ from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, Shape, SharedShape, TrustDomain
 from solver.model.snapshot import Snapshot, held_in
-from solver.model.workload import JobName, MigSlot, QueueName, TaskPlacement
+from solver.model.workload import JobName, JobSpec, MigSlot, QueueName, TaskPlacement
 
 DomainOf = Callable[[str, QueueName], TrustDomain]
 """The trust domain of a queue in a pool."""
@@ -68,14 +68,9 @@ class FreeCapacity(FreeResources):
         room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
         specs, held = {job.name: job.spec for job in snapshot.jobs}, defaultdict[int, list[Held]](list)
         for name, task in held_in(snapshot, leaving):
-            node, spec = room.index.get(task.node), specs.get(name)
-            if node is None:
-                continue  # a node that has left the inventory gives nothing away
-            groups, domain = spec.task_groups if spec else (), NO_DOMAIN
-            shape = next((group.shape for group in groups if group.name == task.group), NO_SHAPE)
-            if task.share is not None:
-                domain = domain_of(room.nodes[node].pool, spec.queue if spec else QueueName(""))
-            held[node].append((task, shape, domain))
+            node = room.index.get(task.node)
+            if node is not None:  # a node that has left the inventory gives nothing away
+                held[node].append(room._held_by(specs.get(name), task, domain_of))
         room._hold_all(held, (RoundCache() if kept is None else kept).results("left on nodes", mig.rules))
         room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
@@ -160,6 +155,21 @@ class FreeCapacity(FreeResources):
         for task, shape in held:
             node = self.index[task.node]
             self._hold(node, task, shape, self._domain(node, shape), is_new=is_new)
+
+    def hold(self, spec: JobSpec, tasks: Iterable[TaskPlacement], domain_of: DomainOf) -> None:
+        """A job has these tasks, on nodes of this room, as if it had had them before the room was made."""
+        for task in tasks:
+            node = self.index[task.node]
+            self.changes.gain()
+            self._hold(node, *self._held_by(spec, task, domain_of), is_new=False)
+
+    def _held_by(self, spec: JobSpec | None, task: TaskPlacement, domain_of: DomainOf) -> Held:
+        groups, domain = spec.task_groups if spec else (), NO_DOMAIN
+        shape = next((group.shape for group in groups if group.name == task.group), NO_SHAPE)
+        if task.share is not None:
+            pool = self.nodes[self.index[task.node]].pool
+            domain = domain_of(pool, spec.queue if spec else QueueName(""))
+        return task, shape, domain
 
     def set_aside(self, pledged: Pledged) -> None:
         """These GPUs will be partitioned anew for a job: no other gets anything of them before."""

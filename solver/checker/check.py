@@ -50,6 +50,12 @@ def deed_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Vio
     return tuple(_findings(snapshot, policy, plan, *first))
 
 
+def start_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+    """What is wrong with starts that were decided of few jobs alone; () where they may be. Of all others the plan says nothing."""
+    alone = [[rule for rule in rules if rule in _OF_STARTS] for rules in (_OF_GANGS, _OF_PARTS)]
+    return tuple(_findings(snapshot, policy, plan, *alone))
+
+
 def conclusion_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
     """What is wrong with what a plan says and keeps free, once what it does is known to be right."""
     later = [[rule for rule in rules if rule in _OF_CONCLUSIONS] for rules in (_OF_GANGS, _OF_PARTS)]
@@ -138,6 +144,15 @@ _OF_PARTS: tuple[Rule, ...] = (
     _certificate_violations,
 )
 """What joins or leaves a running gang is a job of its own for these."""
+
+_OF_STARTS = frozenset(
+    {
+        *(size_violations, set_violations, pool_violations, gang_violations, fallback_violations),
+        *(entry_violations, lending_violations, mig_violations, pledge_violations, sharing_violations),
+        *(reservation_violations, declared_violations, room_violations, quota_violations),
+    }
+)
+"""What is judged of a start by itself, beside all that is held and promised: order and evictions are those of complete rounds."""
 
 _OF_WHOLE_PLANS = frozenset({fit_violations, undeclared_violations, _estimate_violations, _certificate_violations})
 """What can't be judged of a plan before it has its second part."""

@@ -6,11 +6,12 @@ import msgspec
 
 from solver.checker.check import violations
 from solver.milp.highs import optimise
-from solver.model.inflight import InFlight, Intent, Reservation
+from solver.model.inflight import InFlight
 from solver.model.parts import without
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Reserve, Shrink, Step, Unreserve, Withdraw
+from solver.narrow.acted_on import acted_on
+from solver.plan.plan import Bind, Plan, Step
 from solver.policy.policy import Policy
 from solver.round.solve import solve
 
@@ -35,55 +36,10 @@ def assert_lawful_and_at_rest(snapshot: Snapshot, policy: Policy) -> None:
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """Every bind and every growth has come true; who is evicted, or shrinks, has been asked to."""
-    now = snapshot.time
-    binds = {step.job: step for step in plan.steps if isinstance(step, Bind)}
-    evicted = {step.job: step for step in plan.steps if isinstance(step, Evict)}
-    settled = {*binds, *(step.job for step in plan.steps if isinstance(step, Withdraw))}
-    kept = [intent for intent in snapshot.in_flight.intents if intent.kind != "nominate" or intent.job not in settled]
-    stops = [
-        Intent(
-            "stop", step.job, step.attempt, now, now.after(step.grace), beneficiary=step.beneficiary, purpose="evict"
-        )
-        for step in evicted.values()
-    ]
-    stops += [
-        Intent("shrink", step.job, step.attempt, now, now.after(step.grace), step.tasks, step.beneficiary)
-        for step in plan.steps
-        if isinstance(step, Shrink)
-    ]
-    grown = {step.job: step.tasks for step in plan.steps if isinstance(step, Grow)}
-    promises = [
-        Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
-        for step in plan.steps
-        if isinstance(step, Nominate)
-    ]
-
-    def after(job: Job) -> Job:
-        if job.name in evicted:
-            return msgspec.structs.replace(job, phase="stopping")
-        bind = binds.get(job.name)
-        if bind is None:
-            return msgspec.structs.replace(job, placement=(*job.placement, *grown.get(job.name, ())))
-        return msgspec.structs.replace(
-            job,
-            phase="running",
-            attempt=bind.attempt,
-            placement=bind.tasks,
-            started_at=now,
-            time_limit=bind.time_limit,
-        )
-
-    reserved = {held.holder: held for held in snapshot.in_flight.reservations}
-    for step in plan.steps:
-        if isinstance(step, Reserve):
-            reserved[step.job] = Reservation(step.job, step.tasks, step.start, step.until)
-        elif isinstance(step, Bind | Nominate | Unreserve):
-            reserved.pop(step.job, None)
-    in_flight = msgspec.structs.replace(
-        snapshot.in_flight, intents=(*kept, *stops, *promises), reservations=tuple(reserved.values())
-    )
-    return snapshot_of(now, snapshot.nodes, map(after, snapshot.jobs), in_flight, snapshot.node_sets)
+    """Every bind and every growth has come true; who is evicted, or shrinks, has been asked to. No GPU is partitioned anew yet."""
+    after = acted_on(snapshot, plan)
+    in_flight = msgspec.structs.replace(after.in_flight, repartitions=snapshot.in_flight.repartitions)
+    return msgspec.structs.replace(after, in_flight=in_flight)
 
 
 def victims_gone(snapshot: Snapshot) -> Snapshot:
