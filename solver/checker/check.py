@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from solver.checker.capacity import room_violations
 from solver.checker.case import JudgedPlan
 from solver.checker.departures import departure_violations
-from solver.checker.entry import entry_violations
+from solver.checker.entry import entry_violations, gate_violations
 from solver.checker.estimates import false_estimates
 from solver.checker.evictions import eviction_violations
 from solver.checker.fallback import fallback_violations
@@ -60,6 +60,11 @@ def conclusion_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tup
     """What is wrong with what a plan says and keeps free, once what it does is known to be right."""
     later = [[rule for rule in rules if rule in _OF_CONCLUSIONS] for rules in (_OF_GANGS, _OF_PARTS)]
     return tuple(_findings(snapshot, policy, plan, *later))
+
+
+def place_violations(case: JudgedPlan) -> Iterable[Violation]:
+    """What is wrong with where a plan starts jobs, by the nodes that it names and what is on them. No digest is compared."""
+    yield from tuple(_strangers(case)) or (found for rule in _OF_PLACES for found in rule(case))
 
 
 def _findings(
@@ -145,12 +150,14 @@ _OF_PARTS: tuple[Rule, ...] = (
 )
 """What joins or leaves a running gang is a job of its own for these."""
 
+_OF_PLACES: tuple[Rule, ...] = (
+    *(gate_violations, set_violations, pool_violations, gang_violations, mig_violations, pledge_violations),
+    *(sharing_violations, reservation_violations, declared_violations, room_violations),
+)
+"""What is judged of a start by the nodes that it names."""
+
 _OF_STARTS = frozenset(
-    {
-        *(size_violations, set_violations, pool_violations, gang_violations, fallback_violations),
-        *(entry_violations, lending_violations, mig_violations, pledge_violations, sharing_violations),
-        *(reservation_violations, declared_violations, room_violations, quota_violations),
-    }
+    {*_OF_PLACES, size_violations, fallback_violations, entry_violations, lending_violations, quota_violations}
 )
 """What is judged of a start by itself, beside all that is held and promised: order and evictions are those of complete rounds."""
 

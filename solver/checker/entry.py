@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.dues import inside_limits
+from solver.checker.policy_index import PolicyIndex
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.workload import Job
@@ -24,6 +25,13 @@ Held = tuple[Job, Charge]
 
 def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every start that a queue on the job's path does not let in."""
+    yield from gate_violations(case)
+    yield from _users(case)
+    yield from _not_lent(case)
+
+
+def gate_violations(case: JudgedPlan) -> Iterator[Violation]:
+    """Every start in a queue on hold, or of a class that a queue does not take."""
     for step in case.placing:
         job = case.jobs[step.job]
         known = case.lookup.class_of(job)
@@ -33,8 +41,6 @@ def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
                 problem = f"starts with a priority class that queue {queue.name} does not take"
                 yield Violation("class", job.name, problem)
-    yield from _users(case)
-    yield from _not_lent(case)
 
 
 def staying(case: JudgedPlan) -> Iterator[Held]:
@@ -92,7 +98,12 @@ def _not_lent(case: JudgedPlan) -> Iterator[Violation]:
 
 
 def _is_firm(case: JudgedPlan, job: Job) -> bool:
-    known = case.lookup.class_of(job)
+    return is_firm(case.lookup, job)
+
+
+def is_firm(lookup: PolicyIndex, job: Job) -> bool:
+    """Whether a job may be neither preempted nor borrow."""
+    known = lookup.class_of(job)
     return known is not None and not known.preemptible and not known.may_borrow
 
 

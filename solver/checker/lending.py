@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.entry import staying
-from solver.model.cluster import GpuType
+from solver.checker.policy_index import PolicyIndex
+from solver.model.cluster import DeviceId, GpuType, Node
 from solver.model.quantities import MilliGpu
-from solver.model.workload import QueueName
+from solver.model.workload import QueueName, TaskPlacement
 from solver.plan.violation import Violation
 from solver.policy.policy import Queue
 from solver.policy.tree import QuotaLine
@@ -30,8 +31,9 @@ def lending_violations(case: JudgedPlan) -> Iterator[Violation]:
     before = _use((job.spec.queue, charge) for job, charge in staying(case))
     after = before + _use((case.jobs[step.job].spec.queue, case.given(step)) for step in case.placing)
     for gpu_type in types:
-        weighed, now = _weight(case, gpu_type, before), _weight(case, gpu_type, after)
-        there = _there(case, gpu_type)
+        weighed, now = (weight(case.lookup, case.guaranteed, gpu_type, use) for use in (before, after))
+        held = (task for job in case.snapshot.jobs if job.name not in case.sent_back for task in job.placement)
+        there = lent_at_most(case.ground.nodes, gpu_type, held)
         if now > max(weighed, there):
             counted = f"{MilliGpu(now)} {gpu_type} are in use or kept back"
             yield Violation(
@@ -49,33 +51,33 @@ def _use(held: Iterable[tuple[QueueName, Charge]]) -> Counter[tuple[str, GpuType
 
 def _keeps_back(case: JudgedPlan, gpu_type: GpuType) -> bool:
     """Whether any queue does; where all is lent nothing is judged, whoever is still leaving what is promised already."""
-    return _weight(case, gpu_type, {}) > 0
+    return weight(case.lookup, case.guaranteed, gpu_type, {}) > 0
 
 
-def _weight(case: JudgedPlan, gpu_type: GpuType, use: Use) -> int:
-    children = case.lookup.tree.children
+def weight(lookup: PolicyIndex, guaranteed: Mapping[QuotaLine, int], gpu_type: GpuType, use: Use) -> int:
+    """Milli-GPU that all roots together count with under a use."""
+    children = lookup.tree.children
 
     def counts_with(queue: Queue) -> int:
         below = sum(counts_with(child) for child in children.get(queue.name, ()))
-        entry, mine = queue.quota_for(gpu_type), case.guaranteed.get(QuotaLine(queue.name, gpu_type), 0)
+        entry, mine = queue.quota_for(gpu_type), guaranteed.get(QuotaLine(queue.name, gpu_type), 0)
         kept = mine - entry.lendable if entry and entry.lendable is not None else 0
         return max(use.get((queue.name, gpu_type), 0) + below, kept)
 
     return sum(counts_with(queue) for queue in children[None])
 
 
-def _there(case: JudgedPlan, gpu_type: GpuType) -> int:
-    """The healthy GPUs of nodes that are there, and what is still held of the others."""
-    there, lost = 0, set()
-    for node in case.ground.nodes:
+def lent_at_most(nodes: Iterable[Node], gpu_type: GpuType, held: Iterable[TaskPlacement]) -> int:
+    """Milli-GPU that may be used or kept back: the healthy GPUs of nodes that are there, and what is still held of others."""
+    there, lost = 0, set[DeviceId]()
+    for node in nodes:
         if node.gpu_type == gpu_type:
             well = {gpu.id for gpu in node.gpus if gpu.healthy and node.ready}
             there += MilliGpu.gpus(len(well))
             lost |= {gpu.id for gpu in node.gpus} - well
     if not lost:
         return there
-    for job in case.snapshot.jobs:
-        for task in job.placement if job.name not in case.sent_back else ():
-            devices = task.devices if task.mig is None else (task.mig.gpu,)
-            there += 0 if lost.isdisjoint(devices) else task.gpus
+    for task in held:
+        devices = task.devices if task.mig is None else (task.mig.gpu,)
+        there += 0 if lost.isdisjoint(devices) else task.gpus
     return there

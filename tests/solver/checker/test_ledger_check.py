@@ -1,0 +1,108 @@
+"""Judged alone, a start is refused where a plan of it would be, in any world, however that came about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.checker.check import start_violations
+from solver.checker.ledger_check import LedgerCheck
+from solver.model.quantities import Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.snapshot_patch import patch_between
+from solver.model.workload import Job, QueueName, TaskPlacement
+from solver.narrow.acted_on import acted_on
+from solver.plan.plan import Bind, Certificate, Plan
+from solver.plan.violation import Violation
+from solver.policy.policy import Policy, Queue, policy_of
+from solver.round.solve import solve
+from solver.round.steps import bind_of
+from tests.drawn import worlds
+from tests.solver.aftermath import victims_gone
+from tests.solver.worlds import CLASSES, job, node, policies, quota_of, snapshots
+
+GLOBAL = {"fallback"}
+"""What is judged of all starts of a round together."""
+
+
+@st.composite
+def anywhere(draw: st.DrawFn, world: Snapshot, job: Job) -> tuple[TaskPlacement, ...]:
+    """Tasks of a job wherever it comes: on GPUs that are free or another's, on nodes of another type, or too few of them."""
+    tasks = []
+    for group in job.spec.task_groups:
+        for index in range(draw(st.integers(max(0, group.least - 1), group.replicas))):
+            node = draw(st.sampled_from(world.nodes))
+            first = draw(st.integers(0, max(0, len(node.gpus) - group.shape.gpus)))
+            devices = tuple(gpu.id for gpu in node.gpus[first : first + group.shape.gpus])
+            tasks.append(TaskPlacement(group.name, index, node.name, devices))
+    return tuple(tasks)
+
+
+def judged(world: Snapshot, policy: Policy, step: Bind) -> set[tuple[str, str]]:
+    """What the checker of whole plans finds."""
+    plan = Plan(world.digest, policy.digest, (step,), (), Certificate("greedy", (), 0.0, "greedy", 0))
+    return kinds(start_violations(world, policy, plan))
+
+
+def kinds(found: Iterable[Violation]) -> set[tuple[str, str]]:
+    """Which rules are broken, and by what; the words may differ."""
+    return {(one.rule, one.subject) for one in found if one.rule not in GLOBAL}
+
+
+def candidates_in(world: Snapshot) -> list[Job]:
+    return [job for job in world.jobs if job.phase == "pending"]
+
+
+@worlds(400)
+@given(st.data())
+def test_it_finds_what_the_checker_of_whole_plans_finds(data: st.DataObject) -> None:
+    """In a world that came about by a round or two, of which it heard as of changes."""
+    policy = data.draw(policies() | policies(keeping=True))
+    world = data.draw(snapshots(elastic=True, close=True))
+    check = LedgerCheck(world, policy)
+    for _ in range(data.draw(st.integers(0, 2))):
+        after = acted_on(world, solve(world, policy, None))
+        after = victims_gone(after) if data.draw(st.booleans()) else after
+        check.change(patch_between(world, after), ())
+        world = after
+    for known in candidates_in(world)[:3]:
+        step = bind_of(known, data.draw(anywhere(world, known)), policy)
+        assert kinds(check.refused(step, known, world.time)) == judged(world, policy, step)
+
+
+@worlds(200)
+@given(snapshots(elastic=True), policies() | policies(keeping=True))
+def test_started_one_after_the_other_jobs_stand_beside_those_before(snapshot: Snapshot, policy: Policy) -> None:
+    """Each start of a round is judged in the world of those before it; one that it has heard of twice counts once."""
+    check, world = LedgerCheck(snapshot, policy), snapshot
+    plan = solve(snapshot, policy, None)
+    jobs = {job.name: job for job in snapshot.jobs}
+    alone = [step for step in plan.steps if isinstance(step, Bind)]
+    for step in alone:
+        assert kinds(check.refused(step, jobs[step.job], world.time)) == judged(world, policy, step)
+        check.hold(jobs[step.job], step)
+        world = acted_on(world, msgspec.structs.replace(plan, steps=(step,)))
+    check.change(patch_between(snapshot, world), {step.job for step in alone})
+    again = LedgerCheck(world, policy)
+    for known in candidates_in(world)[:2]:
+        step = bind_of(known, tuple(task for bind in alone for task in bind.tasks), policy)
+        assert check.refused(step, known, world.time) == again.refused(step, known, world.time)
+
+
+def test_a_snapshot_that_does_not_show_a_start_yet_does_not_undo_it() -> None:
+    policy = policy_of((Queue(QueueName("q"), None, (quota_of("H100", 8, 4),)),), CLASSES)
+    one, two = job("one", "q", 1, 3), job("two", "q", 1, 3)
+    before = snapshot_of(Instant(0), [node("n1", 8, "H100")], [one, two])
+    later = snapshot_of(Instant(5), before.nodes, [one, two])
+    check = LedgerCheck(before, policy)
+    gpus = [gpu.id for gpu in before.nodes[0].gpus]
+    first = bind_of(one, (TaskPlacement("worker", 0, before.nodes[0].name, tuple(gpus[:3])),), policy)
+    second = bind_of(two, (TaskPlacement("worker", 0, before.nodes[0].name, tuple(gpus[3:6])),), policy)
+    check.hold(one, first)
+    check.change(patch_between(before, later), ())
+    assert kinds(check.refused(second, two, Instant(6))) == {("S3", "q")}
+    check.change(patch_between(later, later), {one.name})
+    assert kinds(check.refused(second, two, Instant(6))) == set()
