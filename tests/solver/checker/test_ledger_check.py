@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -10,13 +11,16 @@ from hypothesis import strategies as st
 
 from solver.checker.check import start_violations
 from solver.checker.ledger_check import LedgerCheck
-from solver.model.quantities import Instant
+from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.inflight import InFlight, Intent
+from solver.model.quantities import Cpu, Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.snapshot_patch import patch_between
 from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.narrow.acted_on import acted_on
 from solver.plan.plan import Bind, Certificate, Plan
 from solver.plan.violation import Violation
+from solver.policy.host_share import CpuQuota
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.round.solve import solve
 from solver.round.steps import bind_of
@@ -92,17 +96,64 @@ def test_started_one_after_the_other_jobs_stand_beside_those_before(snapshot: Sn
         assert check.refused(step, known, world.time) == again.refused(step, known, world.time)
 
 
+GPUS = GpuType("H100")
+
+
+def queue(**more: Any) -> Policy:
+    """One queue, with a class whose jobs may be evicted."""
+    return policy_of((msgspec.structs.replace(Queue(QueueName("q")), **more),), CLASSES)
+
+
+def on_gpus(job: Job, first: int, policy: Policy) -> Bind:
+    """One task of a job on GPUs of the one node, from a number on."""
+    gpus = tuple(DeviceId(f"n1/{number}") for number in range(first, first + job.spec.task_groups[0].shape.gpus))
+    return bind_of(job, (TaskPlacement("worker", 0, NodeName("n1"), gpus),), policy)
+
+
+def running(job: Job, first: int, policy: Policy) -> Job:
+    return msgspec.structs.replace(job, phase="running", attempt=1, placement=on_gpus(job, first, policy).tasks)
+
+
+def of_one_node(at: int, *jobs: Job, intents: tuple[Intent, ...] = ()) -> Snapshot:
+    return snapshot_of(Instant(at), [node("n1", 8, GPUS)], jobs, InFlight(intents=intents))
+
+
+def refusals(check: LedgerCheck, job: Job, first: int, policy: Policy) -> set[tuple[str, str]]:
+    return kinds(check.refused(on_gpus(job, first, policy), job, Instant(6)))
+
+
 def test_a_snapshot_that_does_not_show_a_start_yet_does_not_undo_it() -> None:
-    policy = policy_of((Queue(QueueName("q"), None, (quota_of("H100", 8, 4),)),), CLASSES)
+    policy = queue(quota=(quota_of("H100", 4, 4),))
     one, two = job("one", "q", 1, 3), job("two", "q", 1, 3)
-    before = snapshot_of(Instant(0), [node("n1", 8, "H100")], [one, two])
-    later = snapshot_of(Instant(5), before.nodes, [one, two])
+    before, later = of_one_node(0, one, two), of_one_node(5, one, two)
     check = LedgerCheck(before, policy)
-    gpus = [gpu.id for gpu in before.nodes[0].gpus]
-    first = bind_of(one, (TaskPlacement("worker", 0, before.nodes[0].name, tuple(gpus[:3])),), policy)
-    second = bind_of(two, (TaskPlacement("worker", 0, before.nodes[0].name, tuple(gpus[3:6])),), policy)
-    check.hold(one, first)
+    check.hold(one, on_gpus(one, 0, policy))
     check.change(patch_between(before, later), ())
-    assert kinds(check.refused(second, two, Instant(6))) == {("S3", "q")}
+    assert refusals(check, two, 3, policy) == {("S3", "q")}
     check.change(patch_between(later, later), {one.name})
-    assert kinds(check.refused(second, two, Instant(6))) == set()
+    assert refusals(check, two, 3, policy) == set()
+
+
+def test_what_a_job_is_asked_to_leave_is_charged_no_more_and_its_devices_are_still_its_own() -> None:
+    policy = queue(quota=(quota_of("H100", 4, 4),))
+    one, two = running(job("one", "q", 1, 3), 0, policy), job("two", "q", 1, 3)
+    stop = Intent("stop", one.name, 1, Instant(5), Instant(60_000), purpose="evict")
+    before, asked = of_one_node(0, one, two), of_one_node(5, one, two, intents=(stop,))
+    check = LedgerCheck(before, policy)
+    assert refusals(check, two, 3, policy) == {("S3", "q")}
+    assert kinds(check.refused(on_gpus(two, 3, policy), two, Instant(6), leaving=(one.name,))) == set()
+    check.change(patch_between(before, asked), ())
+    assert refusals(check, two, 3, policy) == set()
+    assert refusals(check, two, 2, policy) == {("S1", "two")}
+    # It is let be after all.
+    check.change(patch_between(asked, of_one_node(7, one, two)), ())
+    assert refusals(check, two, 3, policy) == {("S3", "q")}
+
+
+def test_cpu_has_a_max_of_its_own() -> None:
+    policy = queue(host_quota=(CpuQuota(None, Cpu(24_000)),))
+    one, two = job("one", "q", 1, 1, cpu=16), job("two", "q", 1, 1, cpu=16)
+    check = LedgerCheck(of_one_node(0, one, two), policy)
+    check.hold(one, on_gpus(one, 0, policy))
+    assert refusals(check, two, 1, policy) == {("S3", "q")}
+    assert refusals(check, job("small", "q", 1, 1, cpu=8), 1, policy) == set()

@@ -23,6 +23,7 @@ from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.round.solve import solve
 from solver.round.steps import bind_of
 from tests.drawn import worlds
+from tests.solver.round.test_mig import partitioned
 from tests.solver.worlds import job, jobs, node, policies, quota_of, sharing_policies, snapshots, with_fractions
 
 LATER = Instant(2000)
@@ -150,3 +151,29 @@ def test_what_is_reserved_is_nobody_elses() -> None:
     plan = solve(snapshot, policy, None)
     assert [step.job for step in plan.steps if isinstance(step, Reserve)] == ["large"]
     assert started(NarrowWorld.after(snapshot, policy, plan), job("a", "q", 1, 1)) == []
+
+
+def test_a_user_has_no_more_than_a_user_may() -> None:
+    policy = policy_of((Queue(QueueName("q"), None, (quota_of(GPUS, 8, 8, per_user=2),)),))
+    world = world_after(policy)
+    ada, bob = (msgspec.structs.replace(job(name, "q", 1, 2), user=name) for name in ("ada", "bob"))
+    assert started(world, ada) == ["ada"]
+    assert started(world, msgspec.structs.replace(ada, name=JobName("more"))) == []
+    assert started(world, bob) == ["bob"]
+
+
+@worlds(150)
+@given(partitioned(), partitioned(nodes_max=1))
+def test_no_gpu_is_partitioned_anew_for_jobs_that_come(
+    known: tuple[Snapshot, Policy], more: tuple[Snapshot, Policy]
+) -> None:
+    snapshot, policy = known
+    came = [
+        msgspec.structs.replace(one, name=JobName(f"later-{one.name}"), submitted_at=LATER)
+        for one in more[0].jobs
+        if one.phase == "pending"
+    ]
+    plan = solve(snapshot, policy, None)
+    starts = NarrowWorld.after(snapshot, policy, plan).start(came, LATER)
+    world = with_jobs_that_came(snapshot, plan, came)
+    assert start_violations(world, policy, plan_of(world, policy, starts)) == ()
