@@ -59,6 +59,7 @@ class GroupRoutes:
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, batch.jobs, user)
         group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        self._services.submitted([job.name for job in batch.jobs])
         self._services.wake()
         if (group.submitted_at, group.user) != (now, user):
             # The same key from another user finds jobs that are not theirs.

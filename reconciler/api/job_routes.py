@@ -115,6 +115,7 @@ class JobRoutes:
         record, view = await self._submissions(asked)
         # The same key from another user finds a job that is not theirs.
         self._authority.require(request, "see-job", record.spec.queue, record)
+        self._services.submitted((record.name,))
         self._services.wake()
         return answer(readable_view(view, request.state.rights))
 

@@ -72,6 +72,7 @@ class Services:
     terminals: Terminals = NO_TERMINALS
     agents: AgentDesk | None = None
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None
+    submitted: Callable[[Collection[JobName]], None] = lambda _: None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

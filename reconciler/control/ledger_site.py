@@ -10,6 +10,7 @@ from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
 from reconciler.control.loop import take_pass
+from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.node_health import Ward
 from reconciler.control.observation import observe
 from reconciler.control.passes import Laps, Pass, record_news
@@ -45,6 +46,7 @@ class LedgerSite:
     """Implements Site. None of its parts waits for an event loop."""
 
     plane: ControlPlane
+    narrow: NarrowRounds | None = None
     _leader: PlanExecutor = field(init=False)
 
     @property
@@ -67,6 +69,8 @@ class LedgerSite:
     async def look(self, in_force: PolicyInForce) -> LedgerLook:
         """Ask the backend. Raises BackendUnreachableError."""
         _, policy, declared, operations = in_force
+        if self.narrow is not None:
+            self.narrow.look()
         return LedgerLook(BackendReports.of(self.plane.backend.changes(Cursor(0))), policy, declared, operations)
 
     def accrue(self, look: LedgerLook) -> None:
@@ -93,6 +97,8 @@ class LedgerSite:
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """In this thread, which has nothing else to do."""
+        if self.narrow is not None:
+            self.narrow.see(snapshot, policy)
         return decide(self.plane.solve, snapshot, policy, laps)
 
     async def conclude(self, deed: CheckedDeed, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
@@ -104,8 +110,14 @@ class LedgerSite:
         return record_news(self.plane.history, self._leader.epoch, record)
 
     async def act(self, plan: Plan, look: LedgerLook) -> int:  # noqa: ARG002  (Site's)
-        """The ledger first, then the backend."""
-        return self._leader.act(plan)
+        """The ledger first, then the backend. A start that another has overtaken meanwhile counts as refused."""
+        if self.narrow is None:
+            return self._leader.act(plan)
+        left, overtaken = self.narrow.commit(plan)
+        for job, broken in overtaken.items():
+            if broken:
+                self.note("bind-refused", job, f"others have started since: {'; '.join(map(str, broken))}")
+        return self._leader.act(left) + len(overtaken)
 
     async def keep_free(self, plan: Plan, look: LedgerLook) -> None:  # noqa: ARG002  (Site's)
         """In the ledger."""
@@ -114,14 +126,19 @@ class LedgerSite:
     async def tell(self, plan: Plan, snapshot: Snapshot, look: LedgerLook) -> None:
         """Tells nothing: the API and the history read it there."""
 
+    def stand_on(self, record: RoundRecord, number: int | None) -> None:
+        """Where jobs are started alone."""
+        if self.narrow is not None:
+            self.narrow.stand_on(record, number)
+
     def by_hand(self, look: LedgerLook) -> tuple[Intervention, ...]:  # noqa: ARG002  (Site's)
         """With the cordons of nodes that are not well."""
         return (*self.plane.interventions.in_force(), *cordons(self.plane.health.all()))
 
 
-def one_pass(plane: ControlPlane) -> Pass:
-    """Take one pass in this thread. Raises as `take_pass`."""
-    done, _ = _completed(take_pass(LedgerSite(plane)))
+def one_pass(plane: ControlPlane, narrow: NarrowRounds | None = None) -> Pass:
+    """Take one pass in this thread. `narrow`: starts jobs beside it. Raises as `take_pass`."""
+    done, _ = _completed(take_pass(LedgerSite(plane, narrow)))
     return done
 
 

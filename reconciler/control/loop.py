@@ -91,6 +91,9 @@ class Site(Protocol[LookT]):
     async def tell(self, plan: Plan, snapshot: Snapshot, look: LookT) -> None:
         """Say it inside the cluster."""
 
+    def stand_on(self, record: RoundRecord, number: int | None) -> None:
+        """A round is over, kept under a number if it said anything new: jobs that come may be started on what it left."""
+
     def by_hand(self, look: LookT) -> tuple[Intervention, ...]:
         """What people have put in force."""
 
@@ -127,6 +130,8 @@ async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
     await site.keep_free(plan, look)
     laps.end("keep-free")
     await site.tell(plan, snapshot, look)
+    if whole.is_whole:
+        site.stand_on(record(number or 0, plan, whole.solution, is_whole=True), number)
     done = Pass(
         *(epoch, in_force.revision, look.policy, snapshot, plan, number, settled, refused),
         *(laps.phase_ms, look.sighted, site.by_hand(look), fault, whole.shortfalls),

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from reconciler.control.control import ControlPlane, NoPolicyError
 from reconciler.control.ledger_site import one_pass
+from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
 from reconciler.control.quietness import Quietness
 from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
@@ -85,12 +86,17 @@ class Runner:
     """Call `run` in a thread of its own; `wake`, `stop` and `status` from any. `report` hears what came of each pass."""
 
     def __init__(
-        self, plane: ControlPlane, pace: Pace = Pace(), report: Callable[[LoopStatus], None] = lambda _: None
+        self,
+        plane: ControlPlane,
+        pace: Pace = Pace(),
+        report: Callable[[LoopStatus], None] = lambda _: None,
+        narrow: NarrowRounds | None = None,
     ) -> None:
         self.status = LoopStatus()
         self._plane = plane
         self._pace = pace
         self._report = report
+        self._narrow = narrow
         self._changed = threading.Condition()
         self._stopping = False
         self._woken_s: float | None = plane.clock.monotonic_s()
@@ -179,7 +185,7 @@ class Runner:
                 return self.status
             with lease_renewal(self._plane, self._renewed):
                 self._quietness.begin()
-                done = one_pass(self._plane)
+                done = one_pass(self._plane, self._narrow)
             self._quietness.end(done)
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.

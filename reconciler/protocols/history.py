@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.rounds import RoundRecord, RoundSummary
+from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary
 from solver.model.document import Document
 from solver.model.quantities import Instant
 
@@ -44,8 +44,11 @@ class History(Protocol):
     def conclude_round(self, epoch: Epoch, record: RoundRecord) -> None:
         """Replace what is kept of the round that has the record's number. Raises StaleEpochError, KeyError."""
 
+    def record_narrow(self, epoch: Epoch, record: NarrowRecord) -> int:
+        """Keep that jobs were started alone, under the next number of rounds. Raises StaleEpochError; KeyError without its base."""
+
     def round(self, number: int) -> RoundRecord:
-        """One round. Raises KeyError."""
+        """One round; where jobs were started alone, the one that it was based on, with all of these up to it. Raises KeyError."""
 
     def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """The newest rounds, newest first; with `before`, of those with a smaller number."""

@@ -8,8 +8,44 @@ from functools import cached_property
 from solver.model.document import Document, digest
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
-from solver.plan.plan import Inadmissible, Plan, Starts, Waits
+from solver.model.workload import Job
+from solver.plan.plan import Bind, Inadmissible, Plan, Starts, Waits
 from solver.policy.policy import Policy
+
+
+class NarrowRecord(Document, frozen=True):
+    """Jobs that were started alone, on what the complete round `base` had left: all that is needed to decide it again.
+
+    Since the record before of the same base: `taken`: jobs with what others gave them; `waited`: jobs that came and found no place.
+    `came`: the jobs that it is about, and `steps`: those that start.
+    """
+
+    number: int
+    time: Instant
+    revision: str
+    base: int
+    taken: tuple[Job, ...]
+    waited: tuple[Job, ...]
+    came: tuple[Job, ...]
+    steps: tuple[Bind, ...]
+    phase_ms: dict[str, float]
+    verdicts: str = ""
+    """Of the plan of `base`: it says the same of all other jobs."""
+
+    @property
+    def summary(self) -> RoundSummary:
+        """Its line."""
+        return RoundSummary(
+            number=self.number,
+            time=self.time,
+            revision=self.revision,
+            starts=len(self.steps),
+            waits=len(self.came) - len(self.steps),
+            inadmissible=0,
+            stage="narrow",
+            duration_ms=sum(self.phase_ms.values()),
+            verdicts=self.verdicts,
+        )
 
 
 class RoundRecord(Document, frozen=True, dict=True, gc=True):
@@ -26,6 +62,8 @@ class RoundRecord(Document, frozen=True, dict=True, gc=True):
     """What the optimiser answered, where a clock may have decided it; "" where the round is deterministic anyway."""
     is_whole: bool = True
     """Whether the plan has its reasons, estimates, reservations and proofs. They follow once the rest was acted on."""
+    narrow: tuple[NarrowRecord, ...] = ()
+    """Jobs that were started alone on what this round left, up to those that were asked for; () where it is the round itself."""
 
     @cached_property
     def summary(self) -> RoundSummary:

@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, History, KeptEvent
-from reconciler.protocols.rounds import RoundRecord, RoundSummary
+from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary
 from solver.model.quantities import Instant
 
 
@@ -25,6 +25,13 @@ class LoggedHistory:
         number = self.kept.record_round(epoch, record)
         if record.is_whole:
             self._say(record, number)
+        return number
+
+    def record_narrow(self, epoch: Epoch, record: NarrowRecord) -> int:
+        """Keep it, and say it."""
+        number = self.kept.record_narrow(epoch, record)
+        starts = [step.job for step in record.steps]
+        self.log.info("narrow-round", round=number, base=record.base, starts=starts)
         return number
 
     def conclude_round(self, epoch: Epoch, record: RoundRecord) -> None:

@@ -13,6 +13,7 @@ from reconciler.alerts.figures import WebhookFigures
 from reconciler.control.cancellations import Cancellations
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.metrics import Metrics
+from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.recording import solver_with
 from reconciler.control.runner import LoopStatus, Runner
@@ -67,7 +68,12 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     metrics = _metrics(store, disks)
-    runner = _runner(plane, Reporter(metrics, log), git.follower, is_shared=is_shared)
+    narrow = NarrowRounds(
+        plane,
+        lambda: runner.epoch(),  # noqa: PLW0108
+        lambda why: log.error("narrow-rounds-stopped", message=why),
+    )
+    runner = _runner(plane, narrow, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     cancellations = Cancellations(plane, runner.epoch)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
@@ -77,10 +83,13 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(*known, place.unstartable, place.agents, disks=disks, cancelled=cancellations.tell),
+        services_of(
+            *known, place.unstartable, place.agents, disks=disks, cancelled=cancellations.tell, submitted=narrow.tell
+        ),
         (
             ServerThread("loop", partial(_decide, optimiser, runner), runner.stop),
             ServerThread("cancellations", cancellations.run, cancellations.stop),
+            ServerThread("narrow rounds", narrow.run, narrow.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
@@ -107,14 +116,16 @@ def _metrics(store: SqlStore, disks: StateDisks) -> Metrics:
     return metrics
 
 
-def _runner(plane: ControlPlane, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool) -> Runner:
+def _runner(
+    plane: ControlPlane, narrow: NarrowRounds, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool
+) -> Runner:
     def hear(status: LoopStatus) -> None:
         reporter.hear(status)
         if is_shared and status.condition == "no-policy":
             # The leader alone looks for the first policy.
             follower.ask()
 
-    return Runner(plane, report=hear)
+    return Runner(plane, report=hear, narrow=narrow)
 
 
 def _place(

@@ -128,6 +128,7 @@ def services_of(
     cluster: ClusterStanding | None = None,
     disks: StateDisks | None = None,
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
+    submitted: Callable[[Collection[JobName]], None] = lambda _: None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, disks)
@@ -158,6 +159,7 @@ def services_of(
         plane.terminals,
         agents,
         cancelled,
+        submitted,
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, KeptEvent
-from reconciler.protocols.rounds import RoundRecord, RoundSummary
+from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary
 from reconciler.store.database import Database
 from reconciler.store.round_records import BadPackingError, Keyframe, pack, unpack
 from reconciler.store.tables import events, rounds
@@ -19,12 +19,14 @@ from solver.model.quantities import Instant
 
 _FIELDS = Event.__struct_fields__
 
+Record = TypeVar("Record", RoundRecord, NarrowRecord)
+
 
 _KEYFRAME = func.coalesce(func.nullif(rounds.c.keyframe, 0), rounds.c.number)
 """The round that has to be there for one to be read: its keyframe, or itself."""
 
 
-def _columns(record: RoundRecord) -> dict[str, Any]:
+def _columns(record: RoundRecord | NarrowRecord) -> dict[str, Any]:
     """What its line says."""
     summary = msgspec.structs.asdict(record.summary)
     del summary["number"]
@@ -61,6 +63,17 @@ class SqlHistory:
         if not of:
             self._keyframe = Keyframe(epoch, record.number, text, len(stored))
 
+    def record_narrow(self, epoch: Epoch, record: NarrowRecord) -> int:
+        """Packed by itself. It goes with what its base needs to be read."""
+        with self._database.writing(epoch) as connection:
+            found = connection.execute(select(_KEYFRAME).where(rounds.c.number == record.base)).scalar_one_or_none()
+            if found is None:
+                raise KeyError(f"there is no round {record.base}")
+            packed = pack(encode(record))
+            kept = insert(rounds).values(record=packed, keyframe=found, base=record.base, **_columns(record))
+            added = connection.execute(kept)
+        return int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
+
     def _packed(self, epoch: Epoch, record: RoundRecord) -> tuple[bytes, int, bytes]:
         """How it is stored, the round that it is packed against (0: none), and its text."""
         text, keyframe = encode(record), self._keyframe
@@ -70,16 +83,32 @@ class SqlHistory:
     def round(self, number: int) -> RoundRecord:
         """One round."""
         with self._database.reading() as connection:
-            found = connection.execute(select(rounds.c.record, rounds.c.keyframe).where(rounds.c.number == number))
-            if (row := found.one_or_none()) is None:
-                raise KeyError(f"there is no round {number}")
+            base = connection.execute(select(rounds.c.base).where(rounds.c.number == number)).scalar_one_or_none()
+            of_base = (rounds.c.base == base) & (rounds.c.number <= number)
+            alone = select(rounds.c.number, rounds.c.record).where(of_base).order_by(rounds.c.number)
+            narrow = connection.execute(alone).all() if base else ()
+            row = self._row(connection, base or number)
             of = select(rounds.c.record).where(rounds.c.number == row.keyframe)
             keyframe = connection.execute(of).scalar_one_or_none() if row.keyframe else None
+        record = self._read(RoundRecord, row.record, keyframe)
+        alone_records = (
+            msgspec.structs.replace(self._read(NarrowRecord, one.record), number=one.number) for one in narrow
+        )
+        return msgspec.structs.replace(record, number=number, narrow=tuple(alone_records))
+
+    @staticmethod
+    def _row(connection: Connection, number: int) -> Row[bytes, int]:
+        found = connection.execute(select(rounds.c.record, rounds.c.keyframe).where(rounds.c.number == number))
+        if (row := found.one_or_none()) is None:
+            raise KeyError(f"there is no round {number}")
+        return row
+
+    def _read(self, kind: type[Record], stored: bytes, keyframe: bytes | None = None) -> Record:
         try:
-            text = unpack(row.record, unpack(keyframe) if keyframe else b"")
+            text = unpack(stored, unpack(keyframe) if keyframe else b"")
         except BadPackingError as error:
-            raise self._database.unreadable(RoundRecord, error) from error
-        return msgspec.structs.replace(self._database.read_document(text, RoundRecord), number=number)
+            raise self._database.unreadable(kind, error) from error
+        return self._database.read_document(text, kind)
 
     def rounds(self, limit: int = 20, before: int | None = None) -> tuple[RoundSummary, ...]:
         """The newest rounds, newest first."""

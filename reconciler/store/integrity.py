@@ -14,7 +14,7 @@ from reconciler.model.envelope import Envelope
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.protocols.ledger import Marks
-from reconciler.protocols.rounds import RoundRecord
+from reconciler.protocols.rounds import NarrowRecord, RoundRecord
 from reconciler.store.database import Database
 from reconciler.store.migrations import is_in, version_of
 from reconciler.store.round_records import BadPackingError, unpack
@@ -98,9 +98,13 @@ def _unreadable(connection: Connection, column: Column[Any], kind: Any) -> Itera
 def _unreadable_rounds(connection: Connection, version: int) -> Iterator[str]:
     """Records of rounds, each with its keyframe; those that are packed against the same one come after it."""
     keyframe = rounds.c.keyframe if is_in(rounds.c.keyframe, version) else literal(0)
-    stored = select(rounds.c.number, keyframe.label("keyframe"), rounds.c.record).order_by(rounds.c.number)
+    base = rounds.c.base if is_in(rounds.c.base, version) else literal(None)
+    columns = rounds.c.number, keyframe.label("keyframe"), base.label("base"), rounds.c.record
     known = 0, b""
-    for row in connection.execute(stored.execution_options(yield_per=100)):
+    for row in connection.execute(select(*columns).order_by(rounds.c.number).execution_options(yield_per=100)):
+        if row.base:
+            yield from _unreadable_narrow(row.number, row.record)
+            continue
         if row.keyframe and row.keyframe != known[0]:
             yield f"rounds {row.number}: its keyframe {row.keyframe} is not there, or can't be read"
             continue
@@ -111,6 +115,13 @@ def _unreadable_rounds(connection: Connection, version: int) -> Iterator[str]:
             yield f"rounds {row.number}: its record can't be read ({error})"
             continue
         known = known if row.keyframe else (row.number, text)
+
+
+def _unreadable_narrow(number: int, record: bytes) -> Iterator[str]:
+    try:
+        decode(unpack(record), NarrowRecord)
+    except (msgspec.MsgspecError, BadPackingError) as error:
+        yield f"rounds {number}: its record can't be read ({error})"
 
 
 def _overheld(connection: Connection) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,13 +27,14 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, foreseen
 from solver.model.snapshot_patch import SnapshotPatch, patched
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Bind, Certificate, Plan
+from solver.plan.plan import Bind, Certificate, Plan, Repartition, Step
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
 
 Tasks = tuple[TaskPlacement, ...]
 Resource = Literal["cpu", "memory"]
+Sign = Literal[1, -1]
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class HeldByQueues:
     def __post_init__(self) -> None:
         self.firm = InsideLedger(self.lookup, self.guaranteed)
 
-    def add(self, job: Job, charge: Charge, tasks: Iterable[TaskPlacement], sign: int) -> None:
+    def add(self, job: Job, charge: Charge, tasks: Iterable[TaskPlacement], sign: Sign) -> None:
         """A job has this too, or no longer (`sign` -1)."""
         path, known = self.lookup.path(job.spec.queue), self.lookup.class_of(job)
         for gpu_type, milli in charge.items():
@@ -128,22 +130,22 @@ class LedgerCheck:
                 self._kept[name].append(held)
         self._count({*self._shown, *self._since}, 1)
 
-    def change(self, patch: SnapshotPatch, shown: Collection[JobName]) -> None:
-        """The world has become another. `shown`: jobs whose starts since then it shows, if they were to last.
+    def change(self, patch: SnapshotPatch, unseen: Collection[JobName] = ()) -> None:
+        """The world has become another, in which all that was held beside shows, as far as it lasts, but for jobs `unseen`.
 
         Where nodes change, or what is kept of them, all is counted anew.
         """
         world = patched(self._world, patch)
         if patch.nodes or patch.gone_nodes or world.in_flight.reservations != self._world.in_flight.reservations:
-            self._since = {name: job for name, job in self._since.items() if name not in shown}
+            self._since = {name: job for name, job in self._since.items() if name in unseen}
             self._begin(world)
             return
         asked_anew = {*patch.gone_intents, *(intent.id for intent in patch.intents)}
         before = [intent for intent in self._world.in_flight.intents if intent.id in asked_anew]
         touched = {intent.job for intent in (*patch.intents, *before)} | {job.name for job in patch.jobs}
-        touched |= {*patch.gone_jobs, *(self._since.keys() & shown)}
+        touched |= {*patch.gone_jobs, *self._since}
         self._count(touched, -1)
-        self._since = {name: job for name, job in self._since.items() if name not in shown}
+        self._since = {name: job for name, job in self._since.items() if name in unseen}
         for intent in before:
             self._asked[intent.job].remove(intent)
         for intent in patch.intents:
@@ -154,35 +156,42 @@ class LedgerCheck:
         self._count(touched, 1)
         self._world = world
 
-    def hold(self, job: Job, step: Bind) -> None:
-        """A job has been started so."""
+    def hold(self, job: Job, attempt: int, tasks: Tasks) -> None:
+        """A job has been given these, or promised them."""
         self._count((job.name,), -1)
-        self._since[job.name] = msgspec.structs.replace(
-            job, phase="starting", attempt=step.attempt, placement=step.tasks
-        )
+        self._since[job.name] = msgspec.structs.replace(job, phase="starting", attempt=attempt, placement=tasks)
         self._count((job.name,), 1)
 
-    def refused(self, step: Bind, job: Job, now: Instant, leaving: Iterable[JobName] = ()) -> tuple[Violation, ...]:
-        """What a job that waits would break if it started so now; () where it may. `leaving`: jobs that are asked to leave."""
-        away = {job.name, *leaving}
-        self._count(away, -1)
+    @contextmanager
+    def leaving(self, jobs: Iterable[JobName]) -> Iterator[None]:
+        """Inside, these have been asked to leave: they are charged for nothing, and still where they are."""
+        away = frozenset(jobs)
+        self._charge(away, -1)
         try:
-            return tuple(self._found(step, job, now))
+            yield
         finally:
-            self._count(away, 1)
+            self._charge(away, 1)
 
-    def _found(self, step: Bind, job: Job, now: Instant) -> Iterator[Violation]:
+    def refused(self, step: Bind, job: Job, now: Instant, made: Iterable[Repartition] = ()) -> tuple[Violation, ...]:
+        """What a job that waits would break if it started so now; () where it may. `made`: GPUs that are partitioned for it."""
+        self._charge((job.name,), -1)
+        try:
+            return tuple(self._found(step, job, now, made))
+        finally:
+            self._charge((job.name,), 1)
+
+    def _found(self, step: Bind, job: Job, now: Instant, made: Iterable[Repartition]) -> Iterator[Violation]:
         strange = sorted({task.node for task in step.tasks} - self._ground.by_name.keys())
         if strange:
             yield Violation("S1", job.name, f"is on unknown node {strange[0]}")
             return
-        case = self._case(step, job, now)
+        case = self._case(step, job, now, made)
         yield from place_violations(case)
         charge = case.given(step)
         yield from self._queues.above(job, charge, step.tasks)
         yield from self._not_lent(job, charge)
 
-    def _case(self, step: Bind, job: Job, now: Instant) -> JudgedPlan:
+    def _case(self, step: Bind, job: Job, now: Instant, made: Iterable[Repartition]) -> JudgedPlan:
         """The nodes of a start, all that is on them, and all that is kept there."""
         kept = {held.holder: held for task in step.tasks for held in self._kept.get(task.node, ())}
         tasks = (*step.tasks, *(task for held in kept.values() for task in held.tasks))
@@ -205,7 +214,8 @@ class LedgerCheck:
                 tuple(known for known in self._world.node_sets if known.name in sets),
             )
         )
-        plan = Plan("", "", (step,), (), Certificate("none", (), 0.0, "", 0))
+        steps: tuple[Step, ...] = (*(change for change in made if change.node in nodes), step)
+        plan = Plan("", "", steps, (), Certificate("none", (), 0.0, "", 0))
         return JudgedPlan(world, plan, NodeIndex(world.nodes), self._lookup)
 
     def _not_lent(self, job: Job, charge: Charge) -> Iterator[Violation]:
@@ -229,18 +239,21 @@ class LedgerCheck:
     def _was_sent_back(self, job: Job) -> bool:
         return any(intent.evicts for intent in self._asked.get(job.name, ()))
 
-    def _count(self, names: Iterable[JobName], sign: Literal[1, -1]) -> None:
-        """These jobs hold what they do, or no longer."""
+    def _count(self, names: Iterable[JobName], sign: Sign) -> None:
+        """These jobs are where they are, and are charged for it; or no longer."""
         for name in names:
             job = self._job(name)
-            if job is None:
-                continue
             asked = self._asked.get(name, ())
-            for tasks in (job.placement, *(intent.tasks for intent in asked)):
+            for tasks in (job.placement if job else (), *(intent.tasks for intent in asked)):
                 for task in tasks:
                     self._on[task.node].add(name) if sign > 0 else self._on[task.node].discard(name)
-            tasks = self._counted(job, asked)
-            if tasks:
+        self._charge(names, sign)
+
+    def _charge(self, names: Iterable[JobName], sign: Sign) -> None:
+        for name in names:
+            job = self._job(name)
+            tasks = self._counted(job, self._asked.get(name, ())) if job else ()
+            if job and tasks:
                 self._queues.add(job, self._ground.charge(tasks), tasks, sign)
 
     def _counted(self, job: Job, asked: Iterable[Intent]) -> Tasks:

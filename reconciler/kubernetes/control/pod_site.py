@@ -113,6 +113,9 @@ class PodSite:
         """In the history."""
         return (self.plane.observer or self.plane.handed.memory).keep_round(record)
 
+    def stand_on(self, record: RoundRecord, number: int | None) -> None:
+        """Pods wait for complete rounds."""
+
     async def act(self, plan: Plan, look: PodLook) -> int:
         """Bind, evict, promise; nothing where it only looks."""
         return await self.plane.hands.act(plan, look.sight) if self.plane.hands else 0

@@ -70,7 +70,7 @@ def test_it_finds_what_the_checker_of_whole_plans_finds(data: st.DataObject) -> 
     for _ in range(data.draw(st.integers(0, 2))):
         after = acted_on(world, solve(world, policy, None))
         after = victims_gone(after) if data.draw(st.booleans()) else after
-        check.change(patch_between(world, after), ())
+        check.change(patch_between(world, after))
         world = after
     for known in candidates_in(world)[:3]:
         step = bind_of(known, data.draw(anywhere(world, known)), policy)
@@ -87,9 +87,9 @@ def test_started_one_after_the_other_jobs_stand_beside_those_before(snapshot: Sn
     alone = [step for step in plan.steps if isinstance(step, Bind)]
     for step in alone:
         assert kinds(check.refused(step, jobs[step.job], world.time)) == judged(world, policy, step)
-        check.hold(jobs[step.job], step)
+        check.hold(jobs[step.job], step.attempt, step.tasks)
         world = acted_on(world, msgspec.structs.replace(plan, steps=(step,)))
-    check.change(patch_between(snapshot, world), {step.job for step in alone})
+    check.change(patch_between(snapshot, world))
     again = LedgerCheck(world, policy)
     for known in candidates_in(world)[:2]:
         step = bind_of(known, tuple(task for bind in alone for task in bind.tasks), policy)
@@ -127,10 +127,10 @@ def test_a_snapshot_that_does_not_show_a_start_yet_does_not_undo_it() -> None:
     one, two = job("one", "q", 1, 3), job("two", "q", 1, 3)
     before, later = of_one_node(0, one, two), of_one_node(5, one, two)
     check = LedgerCheck(before, policy)
-    check.hold(one, on_gpus(one, 0, policy))
-    check.change(patch_between(before, later), ())
+    check.hold(one, 1, on_gpus(one, 0, policy).tasks)
+    check.change(patch_between(before, later), unseen={one.name})
     assert refusals(check, two, 3, policy) == {("S3", "q")}
-    check.change(patch_between(later, later), {one.name})
+    check.change(patch_between(later, later))
     assert refusals(check, two, 3, policy) == set()
 
 
@@ -141,12 +141,14 @@ def test_what_a_job_is_asked_to_leave_is_charged_no_more_and_its_devices_are_sti
     before, asked = of_one_node(0, one, two), of_one_node(5, one, two, intents=(stop,))
     check = LedgerCheck(before, policy)
     assert refusals(check, two, 3, policy) == {("S3", "q")}
-    assert kinds(check.refused(on_gpus(two, 3, policy), two, Instant(6), leaving=(one.name,))) == set()
-    check.change(patch_between(before, asked), ())
+    with check.leaving((one.name,)):
+        assert refusals(check, two, 3, policy) == set()
+        assert refusals(check, two, 2, policy) == {("S1", "two")}
+    check.change(patch_between(before, asked))
     assert refusals(check, two, 3, policy) == set()
     assert refusals(check, two, 2, policy) == {("S1", "two")}
     # It is let be after all.
-    check.change(patch_between(asked, of_one_node(7, one, two)), ())
+    check.change(patch_between(asked, of_one_node(7, one, two)))
     assert refusals(check, two, 3, policy) == {("S3", "q")}
 
 
@@ -154,6 +156,6 @@ def test_cpu_has_a_max_of_its_own() -> None:
     policy = queue(host_quota=(CpuQuota(None, Cpu(24_000)),))
     one, two = job("one", "q", 1, 1, cpu=16), job("two", "q", 1, 1, cpu=16)
     check = LedgerCheck(of_one_node(0, one, two), policy)
-    check.hold(one, on_gpus(one, 0, policy))
+    check.hold(one, 1, on_gpus(one, 0, policy).tasks)
     assert refusals(check, two, 1, policy) == {("S3", "q")}
     assert refusals(check, job("small", "q", 1, 1, cpu=8), 1, policy) == set()
