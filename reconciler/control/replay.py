@@ -10,7 +10,10 @@ from reconciler.control.recording import optimiser_of
 from reconciler.protocols.rounds import RoundRecord
 from solver.milp.optimiser import Optimiser
 from solver.model.document import API_VERSION, Document, digest, encode
+from solver.narrow.narrow_world import NarrowWorld
+from solver.plan.plan import Bind
 from solver.round.solve import decide
+from solver.round.steps import bind_of
 
 
 class Replayed(Document, frozen=True, omit_defaults=False):
@@ -29,6 +32,8 @@ class Replayed(Document, frozen=True, omit_defaults=False):
 
 def replay(record: RoundRecord, optimiser: Optimiser) -> Replayed:
     """Solve a round again. Pure, but for the optimiser handed in. Raises BadRecordingError."""
+    if record.narrow:
+        return _replay_narrow(record)
     answer = decide(record.snapshot, record.policy, optimiser_of(record.solution, optimiser))
     # Of a round that was cut short after its deed there is no more.
     plan = answer.plan() if record.is_whole else answer.deed()
@@ -41,6 +46,20 @@ def replay(record: RoundRecord, optimiser: Optimiser) -> Replayed:
         first_difference(msgspec.json.decode(before), msgspec.json.decode(after)),
         bool(record.solution),
     )
+
+
+def _replay_narrow(record: RoundRecord) -> Replayed:
+    """Start the jobs again that were started alone, one after the other up to those that were asked for."""
+    world, steps = NarrowWorld.after(record.snapshot, record.policy, record.plan), tuple[Bind, ...]()
+    for each in record.narrow:
+        for job in each.taken:
+            world.take(job, job.placement)
+        world.wait(each.waited)
+        starts = world.start(each.came, each.time)
+        steps = tuple(bind_of(start.candidate.job, start.placed.tasks, record.policy) for start in starts)
+    recorded = record.narrow[-1].steps
+    difference = first_difference(msgspec.json.decode(encode(recorded)), msgspec.json.decode(encode(steps)), "steps")
+    return Replayed(record.number, recorded == steps, digest(recorded), digest(steps), difference, False)
 
 
 def first_difference(recorded: Any, replayed: Any, place: str = "plan") -> str:

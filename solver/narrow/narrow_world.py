@@ -72,17 +72,18 @@ class NarrowWorld:
         _keep_reserved(room, world)
         shares = with_past_use(shares_of(world, tree), world, policy.scheduling.usage_half_life)
         shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
-        waiting = {job.spec.queue for job in world.pending}
-        return cls(
+        made = cls(
             policy,
             room,
             shares,
             sharing,
             gate_of(world, policy, kept),
             PoolLimits(policy, world.nodes, world.node_sets),
-            {queue for queue in waiting if tree.is_leaf(queue) and ordering_of(tree, queue).in_line},
+            set(),
             fit_for(world, room, sharing, policy.scheduling.solver, None),
         )
+        made.wait(world.pending)
+        return made
 
     def start(self, jobs: Iterable[Job], now: Instant) -> tuple[JobStart, ...]:
         """Which of these that have come may start now, and where; what they get is nobody else's from here on.
@@ -97,8 +98,15 @@ class NarrowWorld:
             starts = greedy(candidates, self.room, self.shares, fit=self.fit)
         for start in starts:
             self.take(start.candidate.job, start.placed.tasks)
-        self._queue_up(came, starts)
+        begun = {start.candidate.job.name for start in starts}
+        self.wait(job for job in came if job.name not in begun)
         return starts
+
+    def wait(self, jobs: Iterable[Job]) -> None:
+        """These stand in line from now on, where their queues have one."""
+        tree = self.shares.tree
+        queues = {job.spec.queue for job in jobs}
+        self.lines |= {queue for queue in queues if tree.is_leaf(queue) and ordering_of(tree, queue).in_line}
 
     def take(self, job: Job, tasks: Collection[TaskPlacement]) -> None:
         """A job has these from now on, whoever decided that."""
@@ -123,14 +131,6 @@ class NarrowWorld:
             return False
         ordering = ordering_of(tree, queue)
         return ordering.turns is None and ordering.by != "gittins" and queue not in self.lines
-
-    def _queue_up(self, came: Iterable[Job], starts: Iterable[JobStart]) -> None:
-        """Those that wait from now on stand in line."""
-        begun, tree = {start.candidate.job.name for start in starts}, self.shares.tree
-        for job in came:
-            queue = job.spec.queue
-            if job.name not in begun and tree.is_leaf(queue) and ordering_of(tree, queue).in_line:
-                self.lines.add(queue)
 
     def _type_of(self, task: TaskPlacement) -> GpuType:
         return self.room.nodes[self.room.index[task.node]].gpu_type
