@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 from msgspec import structs
 
-from reconciler.control.control import Solved
+from reconciler.control.control import Concluded, Solved
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.passes import Pass
@@ -24,6 +24,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.narrow.narrow_world import NarrowWorld
 from solver.policy.policy import Policy, Queue, Quota, policy_of
+from solver.round.solve import solve
 from tests.reconciler.control.plane import Site, site_at
 from tests.reconciler.control.test_interventions import by_hand
 from tests.reconciler.control.test_runner import until
@@ -41,14 +42,21 @@ class NarrowSite:
     def epoch(self) -> Epoch | None:
         return self.site.store.ledger.epoch_of("only")
 
-    def one_pass(self, happens: Callable[[], object] = lambda: None) -> Pass:
-        """A pass, in the midst of whose round something happens."""
+    def one_pass(
+        self, happens: Callable[[], object] = lambda: None, later: Callable[[], object] = lambda: None
+    ) -> Pass:
+        """A pass, in the midst of whose round something happens, and something once the round has been acted on."""
         plane = self.site.only_plane
 
         def solve(snapshot: Snapshot, policy: Policy) -> Solved:
             found = plane.solve(snapshot, policy)
             happens()
-            return found
+
+            def conclude() -> Concluded:
+                later()
+                return found.conclude()
+
+            return found._replace(conclude=conclude)
 
         self.site.clock.advance(1_000)
         return one_pass(replace(plane, solve=solve), self.narrow)
@@ -108,6 +116,31 @@ def test_what_the_round_under_way_gives_away_is_not_given_twice(busy: NarrowSite
     assert "others have started since" in busy.site.store.history.events(first)[-1].cause
     busy.rest()
     assert (busy.site.state("fresh"), busy.site.state(first)) == ("running", "queued")
+
+
+def test_what_the_round_has_given_away_is_no_longer_left(busy: NarrowSite) -> None:
+    busy.site.submit("first", FOREVER, gpus=4)
+    busy.one_pass(later=lambda: busy.comes("fresh", gpus=4))
+    assert (busy.holds("first"), busy.holds("fresh"), busy.narrow.fault) == (True, False, "")
+
+
+def test_a_round_that_looked_before_a_start_does_not_undo_it(busy: NarrowSite) -> None:
+    """What it read then still shows the devices free."""
+    first = busy.site.submit("first", FOREVER, gpus=4)
+    seen = busy.one_pass(lambda: busy.comes("before", gpus=4)).snapshot
+    busy.site.store.jobs.request_cancel(JobName("before"), "ada")
+    busy.site.until("before", "cancelled")
+    busy.rest()
+    busy.site.store.jobs.request_cancel(first, "ada")
+    busy.site.until(first, "cancelled")
+    busy.rest()
+    policy = busy.site.policy
+    busy.narrow.look()
+    busy.comes("fresh", gpus=4)
+    assert busy.holds("fresh")
+    busy.narrow.see(seen, policy)
+    left, overtaken = busy.narrow.commit(solve(seen, policy, None))
+    assert (left.steps, list(overtaken)) == ((), [first])
 
 
 def test_a_job_that_the_round_wants_to_start_too_is_started_once(busy: NarrowSite) -> None:
