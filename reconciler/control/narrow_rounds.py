@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from threading import RLock
 from typing import Final, NamedTuple
@@ -23,14 +24,16 @@ from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord
 from reconciler.protocols.store_errors import StoreFullError, StoreUnreachableError
+from solver.checker.check import start_violations
 from solver.checker.ledger_check import LedgerCheck
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
-from solver.model.snapshot import Snapshot
+from solver.model.snapshot import Snapshot, with_jobs
 from solver.model.snapshot_patch import patch_between
 from solver.model.workload import Job, JobName
+from solver.narrow.acted_on import acted_on
 from solver.narrow.narrow_world import NarrowWorld
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Step
+from solver.plan.plan import Bind, Certificate, Evict, Grow, Nominate, Plan, Repartition, Step
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 from solver.round.steps import bind_of
@@ -63,8 +66,8 @@ class StartedAlone(NamedTuple):
 class NarrowGround:
     """What starts are decided on: `record`, that of the complete round which left it, kept under `number` (None: not yet).
 
-    Since the last start that was put on record: `taken`: jobs with what a later round, or one that had not seen them, gave them;
-    `waited`: jobs that found no place.
+    `since`: in their order, the jobs that were started alone on it, and others with what a later round gave them. Since the last
+    start that was put on record: `taken`: such others; `waited`: jobs that found no place.
     """
 
     record: RoundRecord
@@ -73,11 +76,37 @@ class NarrowGround:
     unwell: Unwell
     taken: list[Job] = field(default_factory=list)
     waited: list[Job] = field(default_factory=list)
+    since: list[StartedAlone | Job] = field(default_factory=list)
 
     def take(self, job: Job) -> None:
         """A job holds its placement from now on."""
         self.world.take(job, job.placement)
         self.taken.append(job)
+        self.since.append(job)
+
+    def violations(self) -> Iterator[Violation]:
+        """What is wrong with all that was started alone on it, by the checker of whole plans.
+
+        Starts between which nobody else was given anything are judged as one plan.
+        """
+        if not any(isinstance(one, StartedAlone) for one in self.since):
+            return
+        policy, world = self.record.policy, acted_on(self.record.snapshot, self.record.plan)
+        for _, together in groupby(self.since, key=type):
+            jobs = {job.name: job for job in world.jobs}
+            starts, others = list[StartedAlone](), list[Job]()
+            for one in together:
+                starts.append(one) if isinstance(one, StartedAlone) else others.append(one)
+            jobs |= {start.job.name: start.job for start in starts}
+            before = with_jobs(world, jobs.values(), world.in_flight)
+            plan = _plan_of([start.step for start in starts], before, policy)
+            yield from start_violations(before, policy, plan) if starts else ()
+            jobs |= {job.name: msgspec.structs.replace(job, phase="running") for job in others}
+            world = acted_on(with_jobs(world, jobs.values(), world.in_flight), plan)
+
+
+def _plan_of(steps: Sequence[Bind], snapshot: Snapshot, policy: Policy) -> Plan:
+    return Plan(snapshot.digest, policy.digest, tuple(steps), (), Certificate("none", (), 0.0, "", 0))
 
 
 @dataclass(slots=True)
@@ -181,7 +210,8 @@ class NarrowRounds:
                     self._give_up(f"a start decided alone breaks rules: {'; '.join(map(str, broken))}")
                     return None
                 self._number += 1
-                self._since[step.job] = StartedAlone(self._number, jobs[step.job], step)
+                self._since[step.job] = start = StartedAlone(self._number, jobs[step.job], step)
+                ground.since.append(start)
                 check.hold(jobs[step.job], step.attempt, step.tasks)
             begun = {step.job for step in steps}
             if not steps:
@@ -265,6 +295,8 @@ class NarrowRounds:
 
     def stand_on(self, record: RoundRecord, number: int | None) -> None:
         """The round is over: what it has left is what starts are decided on from now on. `number`: under which it is kept."""
+        if self._ground is not None and (broken := tuple(self._ground.violations())):
+            self._give_up(f"starts decided alone broke rules: {'; '.join(map(str, broken))}")
         if self.fault or sum(record.phase_ms.values()) < 1000 * self._from_s:
             self._ground = None
             return

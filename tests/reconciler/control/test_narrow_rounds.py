@@ -17,6 +17,7 @@ from reconciler.control.passes import Pass
 from reconciler.control.replay import replay
 from reconciler.model.failure import Failure
 from reconciler.protocols.backend import Epoch
+from solver.checker.ledger_check import LedgerCheck
 from solver.milp.highs import optimise
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
@@ -241,6 +242,29 @@ def test_the_thread_starts_what_it_is_told_of_and_ends(busy: NarrowSite) -> None
     busy.narrow.stop()
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_what_was_started_is_judged_once_more_as_a_whole_when_the_next_round_is_over(
+    busy: NarrowSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should what judges single starts be wrong, the checker of whole plans is not."""
+    monkeypatch.setattr(NarrowWorld, "take", lambda *_: None)
+    monkeypatch.setattr(LedgerCheck, "refused", lambda *_: ())
+    busy.comes("one", gpus=4)
+    busy.comes("two", gpus=4)
+    assert (busy.holds("one"), busy.holds("two"), busy.narrow.fault) == (True, False, "")
+    monkeypatch.undo()
+    busy.one_pass()
+    assert "S1" in busy.narrow.fault
+
+
+def test_starts_before_and_after_a_deed_of_a_round_are_judged_as_they_came(busy: NarrowSite) -> None:
+    """What was started before it is not judged as if it had come after."""
+    busy.site.submit("in-turn", FOREVER, gpus=1)
+    busy.one_pass(lambda: busy.comes("before", gpus=2), later=lambda: busy.comes("after", gpus=1))
+    assert all(map(busy.holds, ("in-turn", "before", "after")))
+    busy.one_pass()
+    assert busy.narrow.fault == ""
 
 
 def test_a_start_that_breaks_a_rule_is_not_done_and_ends_all_of_it(
