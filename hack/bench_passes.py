@@ -22,13 +22,13 @@ from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.behaviour import KIND
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.control.control import ControlPlane, PolicyInForce
+from reconciler.control.garbage_collection import seldom
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.recording import solver_with
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import VirtualClock
 from reconciler.model.job_groups import Batch, NewGroup, NewJob
 from reconciler.model.job_record import ArrayElement
-from reconciler.server.garbage_collection import seldom
 from reconciler.store.store import SqlStore, open_store
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Memory

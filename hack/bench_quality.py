@@ -14,7 +14,7 @@ from rich.progress import track
 from rich.table import Column, Table
 
 from hack.rounds.quality import CASES, Chooser, ClusterQuality, LaterQuality, QualityCase, added, measure
-from reconciler.server.garbage_collection import seldom
+from reconciler.control.garbage_collection import seldom
 
 Wanted = tuple[str, QualityCase, int, float, Chooser]
 

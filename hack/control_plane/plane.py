@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,8 +126,7 @@ class SimulatedPlane:
     def _pids(self) -> list[int]:
         if self._process is None:
             return []
-        own = self._process.pid
-        return [own, *(int(pid) for pid in read_of(own, f"task/{own}/children").split())]
+        return list(_family(self._process.pid))
 
     def _shared(self, store: str) -> tuple[str, ...]:
         """The options of a PostgreSQL database; a password in its URL is handed over in a file, as the process wants it."""
@@ -180,6 +179,14 @@ class Caller:
         if answer.status != http.client.OK:
             raise PlaneFailedError(f"{method} {path}: {answer.status} {said.decode(errors='replace')[:300]}")
         return said
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and all that it and its children have begun, each of which any of its threads may have."""
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in read_of(pid, str(children.relative_to(f"/proc/{pid}"))).split():
+            yield from _family(int(child))
 
 
 def _cpu_s(pid: int) -> float:

@@ -27,6 +27,7 @@ import msgspec
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
 from hack.kubernetes.fence import NAMESPACES, QUORATE, install, lead
+from reconciler.control.garbage_collection import seldom
 from reconciler.kubernetes.binder.binding import Binder, GangBinding, PodBinding, binding_of
 from reconciler.kubernetes.binder.journal import hold_annotations
 from reconciler.kubernetes.client.api import AT_ONCE_MAX, Api
@@ -38,7 +39,6 @@ from reconciler.kubernetes.client.transport import KubeTransport
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
-from reconciler.server.garbage_collection import seldom
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.workload import JobName
 

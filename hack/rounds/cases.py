@@ -15,7 +15,7 @@ from hack.rounds.timing import Figures, Timed, figures, timed
 from hack.rounds.workload import DAY_S, NOW, Workload, leaves
 from hack.rounds.world import World
 from reconciler.control.control import Solve
-from reconciler.server.garbage_collection import seldom
+from reconciler.control.garbage_collection import seldom
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of

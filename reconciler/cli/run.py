@@ -90,6 +90,12 @@ if TYPE_CHECKING:
 )
 @agents_options
 @kubernetes_options
+@click.option(
+    "--round-worker-from",
+    type=click.IntRange(min=0),
+    metavar="GPUS",
+    help="Decide rounds in a process of their own where the cluster has so many GPUs or more.  [default: 8000]",
+)
 @click.option("--insecure-no-auth", is_flag=True, help="Let every user of this machine use the API. Loopback only.")
 def run(**options: Any) -> None:
     """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
@@ -126,6 +132,7 @@ def _settings(
     keep_logs: Duration | None,
     allowed_signers: Path | None,
     webhook_secret: Path | None,
+    round_worker_from: int | None,
     insecure_no_auth: bool,
     **others: Any,
 ) -> Settings:
@@ -156,6 +163,7 @@ def _settings(
         kubernetes=kubernetes_settings(**others),
         store=store,
         connections=connections,
+        round_worker_from=round_worker_from,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ from solver.model.cluster import Node
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.plan.plan import Plan
+from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 
 LEASE = Duration(10_000)
@@ -34,11 +35,28 @@ class Concluded(NamedTuple):
     solution: str = ""
 
 
+class RoundChecker(Protocol):
+    """Judges a round in its two parts, as solver/checker does."""
+
+    def deed_violations(self, snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+        """What is wrong with what it does."""
+
+    def conclusion_violations(self, snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+        """What is wrong with what it says beside."""
+
+    def findings(self, snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+        """What it falls short of."""
+
+
 class Solved(NamedTuple):
-    """A round in two parts: what has to be known before it is acted on, and its whole plan, which takes as long again."""
+    """A round in two parts: what has to be known before it is acted on, and its whole plan, which takes as long again.
+
+    `checker`: where the round has been decided in another process, which judges it, too; None: it is judged in this one.
+    """
 
     deed: Concluded
     conclude: Callable[[], Concluded]
+    checker: RoundChecker | None = None
 
     @classmethod
     def at_once(cls, plan: Plan, solution: str = "") -> Solved:
@@ -48,6 +66,18 @@ class Solved(NamedTuple):
 
 
 Solve = Callable[[Snapshot, Policy], Solved]
+
+
+class RoundWorkerError(Exception):
+    """The process that decides rounds failed, or said what can't be."""
+
+
+class RoundWorkerLostError(Exception):
+    """That process ended, fell silent, or rests after that. `instead` decides the round in this one."""
+
+    def __init__(self, why: str, instead: Solve) -> None:
+        super().__init__(why)
+        self.instead = instead
 
 
 class NoPolicyError(Exception):
@@ -72,7 +102,10 @@ class PolicySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """`holder` names this process in the lease: no two living ones may share it."""
+    """`holder` names this process in the lease: no two living ones may share it.
+
+    `prepare`: hears of the nodes for which a round is to be decided, before a pass looks at them.
+    """
 
     holder: str
     jobs: JobSource
@@ -88,3 +121,4 @@ class ControlPlane:
     clock: Clock
     lease: Duration = LEASE
     terminals: Terminals = NO_TERMINALS
+    prepare: Callable[[Collection[Node]], None] = lambda _: None

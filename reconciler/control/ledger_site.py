@@ -69,6 +69,7 @@ class LedgerSite:
     async def look(self, in_force: PolicyInForce) -> LedgerLook:
         """Ask the backend. Raises BackendUnreachableError."""
         _, policy, declared, operations = in_force
+        self.plane.prepare(declared)
         if self.narrow is not None:
             self.narrow.look()
         return LedgerLook(BackendReports.of(self.plane.backend.changes(Cursor(0))), policy, declared, operations)

@@ -18,7 +18,6 @@ from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.metrics import Metrics
 from reconciler.control.optimiser import KillableOptimiser
-from reconciler.control.recording import solver_with
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -44,6 +43,7 @@ from reconciler.server.parts import Parts, ServerThread
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
+from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.store.store import open_store
@@ -89,7 +89,8 @@ def parts_on_kubernetes(
     memory = KubernetesState(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
-    of_git = git.standing, solver_with(optimiser, clock), clock, SystemRandom(), partial(_stalled, git.standing)
+    rounds = closing.enter_context(round_worker(settings, optimiser, clock, log))
+    of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
     handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:

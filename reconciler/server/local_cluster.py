@@ -15,7 +15,7 @@ from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.optimiser import KillableOptimiser
-from reconciler.control.recording import solver_with
+from reconciler.control.round_worker import RoundWorker
 from reconciler.control.runner import LoopStatus, Runner
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.lifecycle.health.figures import HealthFigures
@@ -36,6 +36,7 @@ from reconciler.server.policy_follower import PolicyFollower
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
+from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.store_access import opened_store, tie_to_agents, tie_to_tasks
@@ -65,7 +66,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
     )
     place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
-    plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
+    rounds = closing.enter_context(round_worker(settings, optimiser, clock, log))
+    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     metrics = _metrics(store, disks)
     narrow = NarrowRounds(
@@ -87,7 +89,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             *known, place.unstartable, place.agents, disks=disks, cancelled=cancellations.tell, submitted=narrow.tell
         ),
         (
-            ServerThread("loop", partial(_decide, optimiser, runner), runner.stop),
+            ServerThread("loop", runner.run, runner.stop),
             ServerThread("cancellations", cancellations.run, cancellations.stop),
             ServerThread("narrow rounds", narrow.run, narrow.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
@@ -99,12 +101,6 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         store,
         ending=place.ending,
     )
-
-
-def _decide(optimiser: KillableOptimiser, runner: Runner) -> None:
-    """What the loop's thread does."""
-    optimiser.warm_up()
-    runner.run()
 
 
 def _metrics(store: SqlStore, disks: StateDisks) -> Metrics:
@@ -175,7 +171,7 @@ def _plane(
     history: History,
     policies: PolicySource,
     backend: TaskRunner,
-    optimiser: KillableOptimiser,
+    rounds: RoundWorker,
     clock: Clock,
 ) -> ControlPlane:
     return ControlPlane(
@@ -190,6 +186,7 @@ def _plane(
         logs=backend,
         terminals=backend,
         policies=policies,
-        solve=solver_with(optimiser, clock),
+        solve=rounds,
         clock=clock,
+        prepare=rounds.prepare,
     )

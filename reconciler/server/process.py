@@ -11,9 +11,9 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
 from reconciler.connections.limits import ConnectionLimits, api_limits
+from reconciler.control.garbage_collection import seldom
 from reconciler.server.api_guard import guard_of
 from reconciler.server.crew import Crew, told_by_signals, with_restarts
-from reconciler.server.garbage_collection import seldom
 from reconciler.server.local_cluster import parts_on_this_machine
 from reconciler.server.parts import Parts
 from reconciler.server.settings import Settings

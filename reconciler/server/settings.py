@@ -78,6 +78,7 @@ class Settings:
     `connections`: how many others may open to the API, and how long they may take.
     `cluster`: which one's policy, where there are several. `kubernetes`: jobs are pods there; None: processes here.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
+    `round_worker_from`: of clusters with so many GPUs rounds are decided in a process of their own; None: as is usual.
     """
 
     policies: str
@@ -100,6 +101,7 @@ class Settings:
     agents: AgentsSettings | None = None
     store: StoreSettings | None = None
     connections: ConnectionSettings = ConnectionSettings()
+    round_worker_from: int | None = None
 
     @property
     def tasks(self) -> Path:

@@ -215,6 +215,20 @@ def encode_quantity(value: object) -> str | int | float:
     raise NotImplementedError(f"no way to write a {type(value).__name__}")
 
 
+def number_of(value: object) -> int:
+    """Hook for msgspec: writes any quantity as the integer that it is."""
+    if isinstance(value, Quantity):
+        return int(value)
+    raise NotImplementedError(f"no way to write a {type(value).__name__}")
+
+
+def quantity_of(kind: type[Any], number: object) -> Any:
+    """Hook for msgspec: reads what `number_of` wrote."""
+    if issubclass(kind, Quantity) and type(number) is int:
+        return kind(number)
+    raise NotImplementedError(f"no way to read a {kind.__name__}")
+
+
 def _with_largest_unit(value: int, units: dict[str, int]) -> str:
     for unit, size in sorted(units.items(), key=lambda item: -item[1]):
         if value and value % size == 0:

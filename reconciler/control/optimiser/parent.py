@@ -9,22 +9,18 @@ process that was killed takes a while to die, and a new one to begin.
 
 from __future__ import annotations
 
-import resource
-import select
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import IO, Final, NamedTuple, Self, cast
+from typing import Final, Self
 
 import numpy as np
 
+from reconciler.control.optimiser.child_process import ChildProcess
 from reconciler.control.optimiser.wire import (
-    READY,
     OptimiserAnswer,
     OptimiserQuestion,
     WireError,
@@ -38,9 +34,6 @@ from solver.model.arrays import Floats
 
 HIGHS_CHILD: Final = (sys.executable, "-m", "reconciler.control.optimiser.child")
 
-START_LIMIT_S: Final = 60.0
-"""For importing the solver from a cold disk. A child that has not begun by then is given up."""
-
 _BYTES_PER_VALUE = 8
 
 _ANSWER_BYTES_BESIDE_VALUES = 1_000_000
@@ -49,12 +42,6 @@ REFUSED = (
     "the optimiser refused a program of which the greedy answer breaks a row; that answer stands. "
     "This is a defect of Quorate: please report it"
 )
-
-
-class _Child(NamedTuple):
-    process: subprocess.Popen[bytes]
-    questions: IO[bytes]
-    answers: IO[bytes]
 
 
 class KillableOptimiser(ConcurrentOptimiser):
@@ -74,7 +61,7 @@ class KillableOptimiser(ConcurrentOptimiser):
         self._memory_bytes_max = memory_bytes_max
         self._report = report
         self._talking = ThreadPoolExecutor(1, "optimiser")
-        self._child: _Child | None = None
+        self._child: ChildProcess | None = None
         self._closing = False
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
@@ -102,6 +89,10 @@ class KillableOptimiser(ConcurrentOptimiser):
         self._talking.submit(self._renew)  # Should that fail, the next caller is told.
         return None
 
+    def start(self) -> None:
+        """Start the child, if there is none, beside what is done until it is asked. A failure shows then."""
+        self._talking.submit(self._begin)
+
     def warm_up(self) -> None:
         """Wait until the child can answer, so that the first round need not. A failure shows with the first round."""
         self._talking.submit(self._begin).exception()
@@ -125,19 +116,16 @@ class KillableOptimiser(ConcurrentOptimiser):
         """What waits for the child then sees the end of its stream."""
         child = self._child
         if child is not None:
-            child.process.kill()
+            child.kill()
 
     def _renew(self) -> None:
         self._end()
         self._begin()
 
-    def _begin(self) -> _Child:
+    def _begin(self) -> ChildProcess:
         """The child, once it has imported its solver. Raises WireError, OSError."""
         if self._child is None:
-            # Ctrl-C in a terminal reaches its whole process group, and when this one ends is ours to decide.
-            process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
-            streams = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-            self._child = _Child(process, *streams)
+            self._child = ChildProcess.begin(self._command)
             try:
                 self._greet(self._child)
             except (WireError, OSError):
@@ -145,20 +133,12 @@ class KillableOptimiser(ConcurrentOptimiser):
                 raise
         return self._child
 
-    def _greet(self, child: _Child) -> None:
+    def _greet(self, child: ChildProcess) -> None:
         if self._closing:
             raise WireError("is not wanted any more")
-        if self._memory_bytes_max is not None:
-            limits = (self._memory_bytes_max, self._memory_bytes_max)
-            resource.prlimit(child.process.pid, resource.RLIMIT_AS, limits)
-        heard = select.poll()
-        heard.register(child.answers, select.POLLIN)
-        if not heard.poll(1_000 * START_LIMIT_S):
-            raise WireError(f"did not begin within {START_LIMIT_S:.1f} s")
-        if read_frame(child.answers, bytes_max=len(READY)) != READY:
-            raise WireError("did not greet")
+        child.await_greeting(self._memory_bytes_max)
 
-    def _ask(self, question: OptimiserQuestion, begun: Future[_Child]) -> Solution | None:
+    def _ask(self, question: OptimiserQuestion, begun: Future[ChildProcess]) -> Solution | None:
         child = begun.result()
         write_frame(child.questions, encode(question))
         bytes_max = _BYTES_PER_VALUE * question.program.lower.size + _ANSWER_BYTES_BESIDE_VALUES
@@ -170,13 +150,8 @@ class KillableOptimiser(ConcurrentOptimiser):
 
     def _end(self) -> None:
         child, self._child = self._child, None
-        if child is None:
-            return
-        child.process.kill()
-        child.process.wait()
-        child.answers.close()
-        with suppress(OSError):  # What was left to send has no reader.
-            child.questions.close()
+        if child is not None:
+            child.end()
 
 
 def _complaint(program: Program, solution: Solution) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reconciler.control.optimiser import KillableOptimiser, parent
+from reconciler.control.optimiser import KillableOptimiser, child_process
 from reconciler.control.optimiser.parent import HIGHS_CHILD
 from reconciler.control.optimiser.wire import OptimiserQuestion, encode, read_frame, write_frame
 from solver.milp.highs import optimise
@@ -96,7 +96,7 @@ def test_a_child_that_overruns_is_killed(asked: Asked, behaviour: str) -> None:
 
 
 def test_a_child_that_never_greets_is_given_up(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent, "START_LIMIT_S", 0.2)
+    monkeypatch.setattr(child_process, "START_LIMIT_S", 0.2)
     optimiser, heard = asked("mute")
     assert optimiser(PROGRAM, START, PATIENCE) is None
     assert "did not begin within 0.2 s" in heard[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.server.garbage_collection import YOUNG_MAX, seldom
+from reconciler.control.garbage_collection import YOUNG_MAX, seldom
 
 
 @pytest.fixture(autouse=True)
