@@ -43,11 +43,12 @@ class Ordered(NamedTuple):
 
 @dataclass
 class SimulatedPlane:
-    """`folder`: of the state, the log and the orders. `store`: a PostgreSQL database; None: SQLite."""
+    """`folder`: of the state, the log and the orders. `store`: a PostgreSQL database; None: SQLite. `more`: options of `run`."""
 
     folder: Path
     policy: Path
     store: str | None = None
+    more: tuple[str, ...] = ()
     _process: subprocess.Popen[bytes] | None = field(default=None)
     _read: int = 0
     _orders: list[Ordered] = field(default_factory=list)
@@ -64,7 +65,7 @@ class SimulatedPlane:
         command = [
             *(sys.executable, "-m", "hack.control_plane.simulated", str(self._orders_file), "run"),
             *("--policies-repo", str(self.policy), "--poll", "5s", "--listen", "127.0.0.1:0"),
-            *("--state", str(self.state.path), *shared),
+            *("--state", str(self.state.path), *shared, *self.more),
         ]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
