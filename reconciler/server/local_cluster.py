@@ -68,11 +68,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
-    narrow = NarrowRounds(
-        plane,
-        lambda: runner.epoch(),  # noqa: PLW0108
-        lambda why: log.error("narrow-rounds-stopped", message=why),
-    )
+    narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
     metrics = _metrics(store, disks, starts)
     runner = _runner(plane, narrow, Reporter(metrics, log), git.follower, is_shared=is_shared)
@@ -85,14 +81,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(
-            *known,
-            place.unstartable,
-            place.agents,
-            watched=(disks, starts),
-            cancelled=cancellations.tell,
-            submitted=narrow.tell,
-        ),
+        services_of(*known, place.unstartable, place.agents, None, (disks, starts), cancellations.tell, narrow.tell),
         (
             ServerThread("loop", partial(_decide, optimiser, runner), runner.stop),
             ServerThread("cancellations", cancellations.run, cancellations.stop),
