@@ -76,7 +76,6 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     cancellations = Cancellations(plane, runner.epoch)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
-
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
