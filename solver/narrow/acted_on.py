@@ -13,6 +13,9 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Reserve, Shrink, Unreserve, Withdraw
 
+IN_TIME_MS = 3_600_000
+"""By when a GPU that is partitioned anew has become what it is to be: later than anything that is asked of this world."""
+
 
 def acted_on(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """The world in which every bind and every growth has come true; a job that is evicted, or shrinks, has been asked to."""
@@ -78,6 +81,6 @@ def _repartitions(snapshot: Snapshot, plan: Plan) -> dict[DeviceId, Repartitioni
     known = {asked.device: asked for asked in snapshot.in_flight.repartitions}
     for step in plan.steps:
         if isinstance(step, Repartition):
-            until = Instant(snapshot.time + 1)
+            until = Instant(snapshot.time + IN_TIME_MS)
             known[step.device] = Repartitioning(step.node, step.device, 0, snapshot.time, until, step.instances)
     return known
