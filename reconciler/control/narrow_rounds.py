@@ -199,7 +199,7 @@ class NarrowRounds:
             ground, check = self._ground, self._check
             if ground is None or check is None or not came:
                 return None
-            jobs = {job.name: job for job in came}
+            jobs, owed = {job.name: job for job in came}, ground.world.owed
             steps = tuple(
                 bind_of(start.candidate.job, start.placed.tasks, ground.record.policy)
                 for start in ground.world.start(came, now)
@@ -221,7 +221,16 @@ class NarrowRounds:
             ground.taken, ground.waited = [], [job for job in came if job.name not in begun]
             number = self._numbered(ground)
         return NarrowRecord(
-            0, now, ground.record.revision, number, *before, tuple(came), steps, {}, ground.record.summary.verdicts
+            0,
+            now,
+            ground.record.revision,
+            number,
+            *before,
+            tuple(came),
+            steps,
+            {},
+            owed,
+            ground.record.summary.verdicts,
         )
 
     def _numbered(self, ground: NarrowGround) -> int:

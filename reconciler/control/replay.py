@@ -55,6 +55,7 @@ def _replay_narrow(record: RoundRecord) -> Replayed:
         for job in each.taken:
             world.take(job, job.placement)
         world.wait(each.waited)
+        world.owed = each.owed
         starts = world.start(each.came, each.time)
         steps = tuple(bind_of(start.candidate.job, start.placed.tasks, record.policy) for start in starts)
     recorded = record.narrow[-1].steps

@@ -17,7 +17,7 @@ class NarrowRecord(Document, frozen=True):
     """Jobs that were started alone, on what the complete round `base` had left: all that is needed to decide it again.
 
     Since the record before of the same base: `taken`: jobs with what others gave them; `waited`: jobs that came and found no place.
-    `came`: the jobs that it is about, and `steps`: those that start.
+    `came`: the jobs that it is about, and `steps`: those that start. `owed`: a job waits for its own, so nothing is lent.
     """
 
     number: int
@@ -29,6 +29,7 @@ class NarrowRecord(Document, frozen=True):
     came: tuple[Job, ...]
     steps: tuple[Bind, ...]
     phase_ms: dict[str, float]
+    owed: bool = False
     verdicts: str = ""
     """Of the plan of `base`: it says the same of all other jobs."""
 

@@ -9,7 +9,7 @@ which GPUs are partitioned anew, and jobs of queues in which the order of all de
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -35,10 +35,10 @@ from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
-from solver.queueing.demand import in_order
+from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.manner import with_manners
 from solver.queueing.pools import PoolLimits, with_pool_limits
-from solver.quota.entitlement import Shares, charge_of_tasks, shares_of, with_past_use, with_type_weights
+from solver.quota.entitlement import QuotaHeadroom, Shares, charge_of_tasks, shares_of, with_past_use, with_type_weights
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.round.admission import Gate
 from solver.round.solve import gate_of
@@ -49,7 +49,7 @@ class NarrowWorld:
     """What is left, and who waits. Mutable: what is given is taken from it.
 
     `room`: without what reservations keep, and as if nothing had been given back since. `lines`: the strict queues in which jobs
-    wait.
+    wait. `owed`: a job has come that waits inside its guarantees, so that nothing is lent before a complete round has seen it.
     """
 
     policy: Policy
@@ -60,6 +60,7 @@ class NarrowWorld:
     limits: PoolLimits
     lines: set[QueueName]
     fit: Fit | None
+    owed: bool = False
 
     @classmethod
     def after(cls, snapshot: Snapshot, policy: Policy, plan: Plan, kept: RoundCache | None = None) -> Self:
@@ -94,8 +95,10 @@ class NarrowWorld:
         admitted = [(job, self.gate.admit(job)) for job in came if self._may_be_decided(job)]
         able = [(job, admission.options) for job, admission in admitted if admission.options and not admission.holds]
         candidates = in_order(able, self.policy, self.shares, now)
-        with self.room.trying():
-            starts = greedy(candidates, self.room, self.shares, fit=self.fit)
+        starts = self._decided(candidates)
+        if not self.owed and self._leaves_owed(candidates, starts):
+            self.owed = True
+            starts = self._decided(candidates)
         for start in starts:
             self.take(start.candidate.job, start.placed.tasks)
         begun = {start.candidate.job.name for start in starts}
@@ -107,6 +110,21 @@ class NarrowWorld:
         tree = self.shares.tree
         queues = {job.spec.queue for job in jobs}
         self.lines |= {queue for queue in queues if tree.is_leaf(queue) and ordering_of(tree, queue).in_line}
+
+    def _decided(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
+        allowed = [replace(candidate, inside_only=True) for candidate in candidates] if self.owed else candidates
+        with self.room.trying():
+            return greedy(allowed, self.room, self.shares, fit=self.fit)
+
+    def _leaves_owed(self, candidates: Iterable[StartCandidate], starts: Iterable[JobStart]) -> bool:
+        """Whether one of them waits inside its guarantees: it may take back in the next round what is lent now."""
+        begun, inside = {start.candidate.job.name for start in starts}, QuotaHeadroom(self.shares).entitled
+        return any(
+            any(option.charge.values()) and inside.holds(candidate.job.spec.queue, option.charge)
+            for candidate in candidates
+            if candidate.job.name not in begun
+            for option in candidate.options
+        )
 
     def take(self, job: Job, tasks: Collection[TaskPlacement]) -> None:
         """A job has these from now on, whoever decided that."""
