@@ -221,9 +221,9 @@ class RoundWorker:
         while True:
             until_s = min(asked.until_s, asked.heard_s + self._silent_s)
             try:
-                return asked.said.get(timeout=max(0.0, until_s - monotonic()))
+                # What it is asked may be on its way still: how long it may be silent counts from its arrival.
+                return asked.said.get(timeout=max(0.0, min(until_s - monotonic(), self._silent_s)))
             except Empty:
-                # A heartbeat may have come since.
                 if monotonic() >= min(asked.until_s, asked.heard_s + self._silent_s):
                     return WireError(
                         f"gave no answer within {self._silent_s:g} s of the last sign of it, or took too long"

@@ -16,12 +16,11 @@ from reconciler.control.control import Solved
 from reconciler.control.optimiser.wire import READY
 from reconciler.control.recording import solver_with
 from reconciler.control.round_worker.child import AnswerStream, RoundDecider, serve
-from reconciler.control.round_worker.messages import Heartbeat, RoundJudgement, RoundMessage, RoundNote, RoundPart
+from reconciler.control.round_worker.messages import Heartbeat, RoundJudgement, RoundMessage, RoundPart
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
-from tests.replay.test_under_load import Hurried
 
 
 def killed(message: RoundMessage) -> RoundMessage:
@@ -97,9 +96,13 @@ class LyingStream(AnswerStream):
 
 def main() -> None:
     name, well = sys.argv[1], int(sys.argv[2])
-    if name == "mute":
-        time.sleep(600)
-    solve_once = solver_with(Hurried(random.Random(1)) if name == "hurried" else None)
+    if name == "hurried":
+        # HiGHS takes a second to import, which the others do without.
+        from tests.replay.test_under_load import Hurried
+
+        solve_once = solver_with(Hurried(random.Random(1)))
+    else:
+        solve_once = solver_with(None)
     answers = LyingStream(sys.stdout.buffer, name, well)
 
     def solve(snapshot: Snapshot, policy: Policy) -> Solved:
@@ -108,8 +111,6 @@ def main() -> None:
         return solve_once(snapshot, policy)
 
     answers.send(READY)
-    if name == "tells":
-        answers.send(msgspec.msgpack.encode(RoundNote(f"process {os.getpid()}")))
     serve(RoundDecider(solve), sys.stdin.buffer, answers)
 
 

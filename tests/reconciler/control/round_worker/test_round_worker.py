@@ -43,7 +43,9 @@ def worker_that(behaviour: str, well: int = 0) -> tuple[str, ...]:
 
 @pytest.fixture
 def working() -> Iterator[Working]:
-    optimiser, opened = KillableOptimiser(), list[RoundWorker]()
+    """Workers beside an optimiser that has nothing better than it is given."""
+    fake = sys.executable, "-m", "tests.reconciler.control.optimiser.misbehaving", "good", "0"
+    optimiser, opened = KillableOptimiser(fake), list[RoundWorker]()
 
     def make(behaviour: str = "good", well: int = 0, from_gpus: int = 0, **limits: float) -> RoundWorker:
         command = worker_that(behaviour, well)
