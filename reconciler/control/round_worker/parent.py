@@ -259,7 +259,7 @@ class RoundWorker:
             asked.said.put(message)
         except Exception as error:  # noqa: BLE001  (it is raised where the round is waited for)
             self._end()
-            asked.said.put(error)
+            asked.said.put(WireError(f"can't be reached: {error}") if isinstance(error, OSError) else error)
 
     def _question(self, asked: AskedRound) -> RoundQuestion:
         """What the worker does not know yet."""
