@@ -17,7 +17,6 @@ from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.metrics import Metrics
-from reconciler.control.optimiser import KillableOptimiser
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -85,11 +84,10 @@ def parts_on_kubernetes(
         return runner.status.last.snapshot if runner.status.last else None
 
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108  (there is no runner yet)
-    optimiser = closing.enter_context(KillableOptimiser(report=lambda why: log.warning("optimiser", message=why)))
     memory = KubernetesState(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
 
-    rounds = closing.enter_context(round_worker(settings, optimiser, clock, log))
+    rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
     handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
 
@@ -110,7 +108,7 @@ def parts_on_kubernetes(
     return Parts(
         services_of(*asked, cluster=standing),
         (
-            ServerThread("loop", lambda: _decide(optimiser, runner, on), runner.stop),
+            ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
             ServerThread("pruning", pruning.run, pruning.stop),
@@ -144,8 +142,7 @@ def _showing(
     return (shown.run,) if on.mirror_policy else ()
 
 
-def _decide(optimiser: KillableOptimiser, runner: PodRunner, on: KubernetesSettings) -> None:
-    optimiser.warm_up()
+def _decide(runner: PodRunner, on: KubernetesSettings) -> None:
     with _told_to_people(on):
         runner.run()
 

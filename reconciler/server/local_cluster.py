@@ -14,7 +14,6 @@ from reconciler.control.cancellations import Cancellations
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
-from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.round_worker import RoundWorker
 from reconciler.control.runner import LoopStatus, Runner
 from reconciler.lifecycle.checkpoints.keeper import Keeper
@@ -63,11 +62,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         log=log,
         is_shared=is_shared,
     )
-    optimiser = closing.enter_context(
-        KillableOptimiser(report=lambda failure: log.warning("optimiser", message=failure))
-    )
     place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
-    rounds = closing.enter_context(round_worker(settings, optimiser, clock, log))
+    rounds = round_worker(settings, clock, log, closing)
     plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108

@@ -5,11 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import pytest
+
+from solver.model.document import Document, encode, pack, unpack
+from solver.model.quantities import Instant, Memory, MilliGpu
 
 DOCUMENTS = """
 from __future__ import annotations
-from solver.model.document import Document, decode, from_builtins
+from solver.model.document import Document, decode, from_builtins, unpack
 
 class Part(Document, frozen=True):
     name: str = ""
@@ -27,8 +31,10 @@ from types import ModuleType
 
 sys.setswitchinterval(1e-7)
 documents, read = sys.argv[1:]
-text = b'{"parts": [{"name": "a"}], "named": {"b": {"inner": {"name": "c"}}}}'
+from solver.model.document import pack
+
 value = {"parts": [{"name": "a"}], "named": {"b": {"inner": {"name": "c"}}}}
+texts = {"decode": b'{"parts": [{"name": "a"}], "named": {"b": {"inner": {"name": "c"}}}}', "unpack": pack(value)}
 for number in range(200):
     made = sys.modules[f"made{number}"] = ModuleType(f"made{number}")
     exec(documents, made.__dict__)
@@ -36,7 +42,7 @@ for number in range(200):
 
     def go():
         together.wait()
-        assert getattr(made, read)(text if read == "decode" else value, made.Whole).parts[0].name == "a"
+        assert getattr(made, read)(texts.get(read, value), made.Whole).parts[0].name == "a"
 
     threads = [Thread(target=go) for _ in range(8)]
     for thread in threads:
@@ -46,7 +52,33 @@ for number in range(200):
 """
 
 
-@pytest.mark.parametrize("read", ["decode", "from_builtins"])
+class Quantities(Document, frozen=True):
+    memory: Memory
+    gpus: MilliGpu
+    at: Instant | None = None
+
+
+@pytest.mark.parametrize(
+    "value", [Quantities(Memory(3 << 30), MilliGpu(250)), Quantities(Memory(0), MilliGpu(8_000), Instant(-5))]
+)
+def test_what_is_packed_is_read_back_as_it_was(value: Quantities) -> None:
+    again = unpack(pack(value), Quantities)
+    assert (again, encode(again)) == (value, encode(value))
+    assert type(again.memory) is Memory
+
+
+@pytest.mark.parametrize("packed", [pack({"memory": "3Gi", "gpus": 0}), pack({"memory": True, "gpus": 0}), pack(3)])
+def test_what_is_no_packed_document_is_refused(packed: bytes) -> None:
+    with pytest.raises((msgspec.DecodeError, NotImplementedError)):
+        unpack(packed, Quantities)
+
+
+def test_what_is_neither_data_nor_a_quantity_can_not_be_packed() -> None:
+    with pytest.raises(NotImplementedError, match="no way to write a object"):
+        pack(object())
+
+
+@pytest.mark.parametrize("read", ["decode", "from_builtins", "unpack"])
 def test_many_threads_may_be_the_first_to_read_a_kind_of_document(read: str) -> None:
     """Where each let msgspec learn it by itself, the process ended with a segmentation fault."""
     ended = subprocess.run([sys.executable, "-c", READ_BY_EIGHT, DOCUMENTS, read], capture_output=True, text=True)
