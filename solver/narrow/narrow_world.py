@@ -2,14 +2,15 @@
 
 After a complete round each job that waits has failed on what is left. So jobs that come may start on it without asking for those,
 as long as nothing but that is given: not what has become free since, which goes first to those that wait; nothing that is kept for
-a gang or by a document; no more than every limit leaves. What a complete round alone can say is left to it: who leaves for whom,
-which GPUs are partitioned anew, and jobs of queues in which the order of all decides.
+a gang or by a document; no more than every limit leaves. For urgent jobs inside their guarantees others leave (narrow_preemption).
+What a complete round alone can say is left to it: which GPUs are partitioned anew, and jobs of queues in which the order of all
+decides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -25,23 +26,45 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, foreseen
-from solver.model.workload import Job, QueueName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.narrow.acted_on import acted_on
+from solver.narrow.narrow_preemption import NarrowPreemption, is_urgent
 from solver.placement.fit import Fit
 from solver.placement.greedy import greedy
 from solver.placement.starts import JobStart
-from solver.plan.plan import Plan
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
-from solver.queueing.demand import in_order
+from solver.preemption.new_nomination import NewNomination
+from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.manner import with_manners
 from solver.queueing.pools import PoolLimits, with_pool_limits
 from solver.quota.entitlement import Shares, charge_of_tasks, shares_of, with_past_use, with_type_weights
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.round.admission import Gate
+from solver.round.decision import soon_free
 from solver.round.solve import gate_of
+from solver.round.steps import bind_of, promise_steps
+
+NarrowStep = Bind | Evict | Shrink | Nominate
+"""What is done for a job that comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowDecision:
+    """Which of the jobs that came start, and which are promised what others leave for them."""
+
+    starts: tuple[JobStart, ...]
+    promises: tuple[NewNomination, ...]
+
+    def steps(self, policy: Policy) -> Iterator[NarrowStep]:
+        """Starts, then for each promise who leaves, and the promise itself."""
+        for start in self.starts:
+            yield bind_of(start.candidate.job, start.placed.tasks, policy)
+        for promise in self.promises:
+            yield from promise_steps(promise, policy)
 
 
 @dataclass(slots=True)
@@ -49,7 +72,7 @@ class NarrowWorld:
     """What is left, and who waits. Mutable: what is given is taken from it.
 
     `room`: without what reservations keep, and as if nothing had been given back since. `lines`: the strict queues in which jobs
-    wait.
+    wait. `preemption`: who may leave, None where nobody may.
     """
 
     policy: Policy
@@ -60,6 +83,7 @@ class NarrowWorld:
     limits: PoolLimits
     lines: set[QueueName]
     fit: Fit | None
+    preemption: NarrowPreemption | None = None
 
     @classmethod
     def after(cls, snapshot: Snapshot, policy: Policy, plan: Plan, kept: RoundCache | None = None) -> Self:
@@ -69,7 +93,9 @@ class NarrowWorld:
         tree = QueueTree.of(policy)
         sharing, rules = sharing_of(policy, tree, world.nodes), pool_rules(policy, world).unchanging()
         room = FreeCapacity.of(world, sharing.domain, rules, kept=kept)
+        soon = soon_free(world, sharing.domain, rules, room)
         _keep_reserved(room, world)
+        _keep_reserved(soon, world)
         shares = with_past_use(shares_of(world, tree), world, policy.scheduling.usage_half_life)
         shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
         made = cls(
@@ -81,9 +107,15 @@ class NarrowWorld:
             PoolLimits(policy, world.nodes, world.node_sets),
             set(),
             fit_for(world, room, sharing, policy.scheduling.solver, None),
+            NarrowPreemption.after(world, policy, plan, shares, soon, sharing, kept),
         )
         made.wait(world.pending)
         return made
+
+    @property
+    def evicts(self) -> bool:
+        """Whether jobs may still be asked to leave."""
+        return self.preemption is not None and not self.preemption.is_over
 
     def start(self, jobs: Iterable[Job], now: Instant) -> tuple[JobStart, ...]:
         """Which of these that have come may start now, and where; what they get is nobody else's from here on.
@@ -91,16 +123,67 @@ class NarrowWorld:
         The others wait for a complete round, as if they had not been asked for.
         """
         came = [self._settled(job) for job in jobs]
+        starts = self._started(self._candidates(came, now))
+        self._wait_but(came, {start.candidate.job.name for start in starts})
+        return starts
+
+    def decide(self, jobs: Iterable[Job], now: Instant) -> NarrowDecision:
+        """The same, and for which of the others that are urgent jobs leave."""
+        came = [self._settled(job) for job in jobs]
+        candidates = self._candidates(came, now)
+        starts = self._started(candidates)
+        begun = {start.candidate.job.name for start in starts}
+        promises = tuple(self._promised([known for known in candidates if known.job.name not in begun]))
+        self._wait_but(came, begun | {promise.job.name for promise in promises})
+        return NarrowDecision(starts, promises)
+
+    def _candidates(self, came: Sequence[Job], now: Instant) -> Sequence[StartCandidate]:
         admitted = [(job, self.gate.admit(job)) for job in came if self._may_be_decided(job)]
         able = [(job, admission.options) for job, admission in admitted if admission.options and not admission.holds]
-        candidates = in_order(able, self.policy, self.shares, now)
+        return in_order(able, self.policy, self.shares, now)
+
+    def _started(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
         with self.room.trying():
             starts = greedy(candidates, self.room, self.shares, fit=self.fit)
         for start in starts:
             self.take(start.candidate.job, start.placed.tasks)
-        begun = {start.candidate.job.name for start in starts}
-        self.wait(job for job in came if job.name not in begun)
         return starts
+
+    def _promised(self, waiting: Sequence[StartCandidate]) -> Iterator[NewNomination]:
+        urgent = [known for known in waiting if is_urgent(known.job, self.policy)]
+        while urgent and self.preemption is not None and not self.preemption.is_over:
+            found = self.preemption.serve(urgent, self.room, self.shares)
+            if not isinstance(found, NewNomination):
+                self.preemption.is_over = found is not None
+                return
+            self.evict([victim.name for victim in found.victims])
+            self.take(found.job, found.start.placed.tasks)
+            urgent = [known for known in urgent if known.job.name != found.job.name]
+            yield found
+
+    def _wait_but(self, came: Sequence[Job], served: Collection[JobName]) -> None:
+        """The others wait. An urgent one that no rule here could look at might have others leave in a complete round."""
+        left = [job for job in came if job.name not in served]
+        if self.preemption is not None and any(
+            is_urgent(job, self.policy) and not self._may_be_decided(job) for job in left
+        ):
+            self.preemption.is_over = True
+        self.wait(left)
+
+    def evict(self, names: Collection[JobName]) -> None:
+        """These have been asked to leave for jobs that came: what they hold is theirs until they have left, and no longer."""
+        if self.preemption is not None:
+            self.shares = self.preemption.evict(names, self.shares)
+
+    def change(self, names: Collection[JobName]) -> None:
+        """These jobs hold less than before, or are to: no job leaves any more whose right to stay that may change."""
+        if self.preemption is not None:
+            self.preemption.change(names)
+
+    def end_evictions(self) -> None:
+        """No job leaves any more before the next complete round."""
+        if self.preemption is not None:
+            self.preemption.is_over = True
 
     def wait(self, jobs: Iterable[Job]) -> None:
         """These stand in line from now on, where their queues have one."""
@@ -112,6 +195,8 @@ class NarrowWorld:
         """A job has these from now on, whoever decided that."""
         queue, spec = job.spec.queue, job.spec
         self.room.hold(spec, tasks, self.sharing.domain)
+        if self.preemption is not None:
+            self.preemption.take(job, tasks, self.sharing)
         charge = charge_of_tasks(tasks, {task.node: self._type_of(task) for task in tasks})
         beside = sum_of(shape for _, shape in tasks_with_shapes(msgspec.structs.replace(job, placement=tuple(tasks))))
         caps = self.shares.users
