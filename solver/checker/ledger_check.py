@@ -218,6 +218,15 @@ class LedgerCheck:
             self._charge((job.name,), 1)
         return tuple(found)
 
+    def beyond_limits(self, job: Job, tasks: Tasks) -> tuple[Violation, ...]:
+        """The limits that a job would break if it had these, wherever they are."""
+        self._charge((job.name,), -1)
+        try:
+            charge = self._ground.charge(tasks)
+            return (*self._queues.above(job, charge, tasks), *self._not_lent(job, charge))
+        finally:
+            self._charge((job.name,), 1)
+
     def _nomination(self, step: Nominate, evictions: Sequence[Evict], job: Job, now: Instant) -> JudgedNomination:
         if self._running is None:
             self._running = self._running_now()

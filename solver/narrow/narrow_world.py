@@ -32,7 +32,7 @@ from solver.narrow.narrow_preemption import NarrowPreemption, is_urgent
 from solver.placement.fit import Fit
 from solver.placement.greedy import greedy
 from solver.placement.starts import JobStart
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QueueTree
@@ -48,7 +48,7 @@ from solver.round.decision import soon_free
 from solver.round.solve import gate_of
 from solver.round.steps import bind_of, promise_steps
 
-NarrowStep = Bind | Evict | Shrink | Nominate
+NarrowStep = Bind | Evict | Nominate
 """What is done for a job that comes."""
 
 
@@ -219,6 +219,14 @@ class NarrowWorld:
 
     def _type_of(self, task: TaskPlacement) -> GpuType:
         return self.room.nodes[self.room.index[task.node]].gpu_type
+
+
+def without_steps_of(plan: Plan, undone: Collection[JobName]) -> Plan:
+    """A plan of which something did not come about: who was to leave for these jobs, and what these were to have but starts."""
+    steps = (
+        step for step in plan.steps if not (isinstance(step, Evict | Shrink | Nominate | Grow) and step.job in undone)
+    )
+    return msgspec.structs.replace(plan, steps=tuple(steps)) if undone else plan
 
 
 def _prepared(snapshot: Snapshot, policy: Policy) -> Snapshot:

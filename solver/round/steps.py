@@ -9,7 +9,7 @@ from solver.backfill.nominations import Nominations
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
-from solver.plan.plan import Bind, Evict, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
+from solver.plan.plan import Bind, Evict, EvictedBy, Grow, Nominate, Release, Shrink, ShrunkBy, Step, Withdraw
 from solver.policy.policy import Policy
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction, promised_for, yielding
@@ -54,12 +54,13 @@ def steps_of(
         yield Grow(growth.job.name, growth.job.attempt, growth.tasks, policy.scheduling.start_deadline)
 
 
-def promise_steps(promise: NewNomination, policy: Policy) -> Iterator[Evict | Shrink | Nominate]:
+def promise_steps(promise: NewNomination, policy: Policy) -> Iterator[Evict | Nominate]:
     """Those of one promise for which whole jobs leave: who leaves, and the promise."""
     jobs = {victim.name: victim.holder.job for victim in promise.victims}
     leaving = tuple(yielding(promise, jobs))
     for known in leaving:
-        yield _leave(known, policy)
+        if known.by != "overdue":
+            yield _evict(known, known.by, policy)
     yield _promise(promise, [policy.grace(known.job) for known in leaving], policy)
 
 
@@ -81,9 +82,14 @@ def _releases(snapshot: Snapshot) -> Iterator[Release]:
 def _leave(known: PlannedEviction, policy: Policy) -> Evict | Shrink:
     job, grace = known.job, policy.grace(known.job)
     if known.whole and known.by != "overdue":
-        return Evict(job.name, job.attempt, known.by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
+        return _evict(known, known.by, policy)
     by, tasks = cast("ShrunkBy", known.by), known.tasks
     return Shrink(job.name, job.attempt, tasks, by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
+
+
+def _evict(known: PlannedEviction, by: EvictedBy, policy: Policy) -> Evict:
+    job = known.job
+    return Evict(job.name, job.attempt, by, policy.grace(job), known.gpus, known.lost_gpu_s, known.beneficiary)
 
 
 def bind_of(job: Job, tasks: tuple[TaskPlacement, ...], policy: Policy) -> Bind:

@@ -18,6 +18,7 @@ from solver.plan.plan import Certificate, Evict, Nominate, Plan, Step, Yields
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 from solver.round.solve import solve
+from solver.quota.victims import Means
 from tests.drawn import worlds
 from tests.solver.aftermath import victims_gone
 from tests.solver.checker.test_ledger_check import anywhere, candidates_in, kinds
@@ -35,6 +36,7 @@ def judged(world: Snapshot, policy: Policy, steps: Iterable[Step]) -> tuple[Viol
             jobs[step.beneficiary].spec.queue,
             "reclaim",
             step.gpus,
+            step.lost_gpu_s,
         )
         for step in steps
         if isinstance(step, Evict) and step.beneficiary
@@ -55,7 +57,7 @@ def promises(draw: st.DrawFn, world: Snapshot, policy: Policy, job: Job) -> tupl
     steps = []
     for one in leaving.values():
         alike = one.spec.queue == job.spec.queue
-        means = draw(
+        means: Means = draw(
             st.sampled_from(["preempt" if alike else "reclaim"] * 8 + ["reclaim", "preempt", "turn", "straddle"])
         )
         attempt = one.attempt + (draw(st.integers(0, 19)) == 0)
