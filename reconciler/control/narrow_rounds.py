@@ -298,11 +298,7 @@ class NarrowRounds:
                 evictions.append(step)
                 continue
             job = jobs[step.job]
-            match step:
-                case Bind():
-                    broken = check.refused(step, job, now)
-                case Nominate():
-                    broken = check.refused_promise(step, evictions, job, now)
+            broken = _refused(check, step, evictions, job, now)
             if broken:
                 self._give_up(f"what was decided alone breaks rules: {'; '.join(map(str, broken))}")
                 return False
@@ -494,6 +490,14 @@ class NarrowRounds:
 
 Overtaken = dict[Bind | Nominate | Grow | Evict | Shrink, tuple[Violation, ...]]
 """Steps that are not done, each with why."""
+
+
+def _refused(
+    check: LedgerCheck, step: Bind | Nominate, evictions: Sequence[Evict], job: Job, now: Instant
+) -> tuple[Violation, ...]:
+    if isinstance(step, Bind):
+        return check.refused(step, job, now)
+    return check.refused_promise(step, evictions, job, now)
 
 
 def _intent_of(step: Evict | Shrink, now: Instant) -> Intent:
