@@ -238,7 +238,12 @@ class NarrowRounds:
                 continue
 
     def start(self, names: Collection[JobName]) -> None:
-        """Start those of the jobs that fit on what is left. Raises what the store does, StaleEpochError, NoPolicyError."""
+        """Serve those of the jobs that find what they need in what is left. Raises what the store does, StaleEpochError,
+        NoPolicyError.
+        """
+        if not names:
+            self._get_ready()
+            return
         epoch, ground, plane = self._epoch(), self._ground, self._plane
         if epoch is None or ground is None or self.fault or self._has_changed(ground):
             self.counts.left += len(names)
@@ -256,6 +261,12 @@ class NarrowRounds:
         self.counts.started += started
         self.counts.promised += promised
         self.counts.left += len(names) - started - promised
+
+    def _get_ready(self) -> None:
+        """Work out what the next job that comes would wait for."""
+        with self._lock:
+            if self._check is not None and self._ground is not None and self._ground.world.evicts:
+                self._check.know_running()
 
     def _has_changed(self, ground: NarrowGround) -> bool:
         """Whether what holds for new work is another than the round saw."""
@@ -347,6 +358,7 @@ class NarrowRounds:
                 patch = patch_between(before[0], snapshot)
                 self._check.change(patch, unseen)
                 self._notice(before[0], patch, unseen)
+                self.tell(())
                 return
             self._check = LedgerCheck(snapshot, policy)
             for served in self._since.values():
@@ -486,6 +498,7 @@ class NarrowRounds:
                 if self._blocking:
                     world.end_evictions()
                 self._ground = ground
+        self.tell(())
 
 
 Overtaken = dict[Bind | Nominate | Grow | Evict | Shrink, tuple[Violation, ...]]

@@ -227,14 +227,19 @@ class LedgerCheck:
         finally:
             self._charge((job.name,), 1)
 
-    def _nomination(self, step: Nominate, evictions: Sequence[Evict], job: Job, now: Instant) -> JudgedNomination:
+    def know_running(self) -> RunningJobs:
+        """How those that run stand towards guarantees: worked out once, until that may have changed."""
         if self._running is None:
             self._running = self._running_now()
+        return self._running
+
+    def _nomination(self, step: Nominate, evictions: Sequence[Evict], job: Job, now: Instant) -> JudgedNomination:
+        running = self.know_running()
         victims = {one.job: known for one in evictions if (known := self._job(one.job)) is not None}
         asked = {name for name in victims if self._intents(name) or name in self._since}
         case = self._case(step, job, now, evictions)
         lookup, inside = self._lookup, self._queues.inside
-        return JudgedNomination(job, step, evictions, case, lookup, self._running, victims, asked, inside, now)
+        return JudgedNomination(job, step, evictions, case, lookup, running, victims, asked, inside, now)
 
     def _running_now(self) -> RunningJobs:
         world = self._world

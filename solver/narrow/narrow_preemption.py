@@ -79,6 +79,7 @@ class NarrowPreemption:
         jobs = tuple(msgspec.structs.replace(j, phase="starting") if j.name in started else j for j in world.jobs)
         before = msgspec.structs.replace(world, jobs=jobs)
         evictable = EvictionCandidates(EvictionRules.of(before, policy, shares, kept), kept)
+        _ = evictable.released(soon)  # Now: who comes first would wait for it.
         moving = ConsolidationSearch(before, policy, shares, sharing)
         moving.searches = 0
         made = cls(before, policy, evictable, soon, moving)

@@ -45,8 +45,8 @@ class LentSite(NarrowSite):
             self.site.submit(f"lent-{number}", FOREVER, gpus=2, queue="theirs")
             self.rest()
 
-    def submit(self, name: str, gpus: int, known: str = "inference", queue: str = "own") -> JobName:
-        spec = JobSpec(QueueName(queue), (TaskGroup("worker", 1, Shape(gpus=gpus)),), known, command=FOREVER)
+    def submit(self, name: str, gpus: int, known: str = "inference", queue: str = "own", tasks: int = 1) -> JobName:
+        spec = JobSpec(QueueName(queue), (TaskGroup("worker", tasks, Shape(gpus=gpus)),), known, command=FOREVER)
         return self.site.store.jobs.submit(JobName(name), spec, "ada", self.site.clock.now(), f"key-of-{name}").name
 
     def asks(self, name: str, gpus: int, known: str = "inference", queue: str = "own") -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def test_a_round_that_wants_the_same_for_the_same_job_asks_nobody_else(lent: Len
 
 def test_a_round_that_wants_the_same_for_another_job_leaves_it_to_the_first(lent: LentSite) -> None:
     """It has two leave for one job, of which one leaves for another by then: the other of the two stays meanwhile."""
-    waits = lent.submit("waits", 4)
+    waits = lent.submit("waits", 2, tasks=2)
 
     def comes() -> None:
         assert len(lent.asks("comes", 2)) == 1
