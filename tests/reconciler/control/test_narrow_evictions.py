@@ -22,10 +22,11 @@ from tests.reconciler.control.test_narrow_rounds import FOREVER, NarrowSite
 from tests.solver.worlds import quota_of
 
 GRACE = Duration(5_000)
+AT_ONCE = Duration(0)
 URGENT = PriorityClass("inference", 1000, slo_class="latency-critical")
 
 
-def policy(min_runtime: Duration = Duration(0)) -> Policy:
+def policy(min_runtime: Duration = AT_ONCE) -> Policy:
     """A queue that is guaranteed six of the eight GPUs, and one that is guaranteed two and holds them all."""
     training = PriorityClass("training", 100, protection=Protection(min_runtime=min_runtime))
     queues = [Queue(QueueName(name), None, (quota_of("H100", gpus),)) for name, gpus in (("own", 6), ("theirs", 2))]
