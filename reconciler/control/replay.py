@@ -10,10 +10,8 @@ from reconciler.control.recording import optimiser_of
 from reconciler.protocols.rounds import RoundRecord
 from solver.milp.optimiser import Optimiser
 from solver.model.document import API_VERSION, Document, digest, encode
-from solver.narrow.narrow_world import NarrowWorld
-from solver.plan.plan import Bind
+from solver.narrow.narrow_world import NarrowStep, NarrowWorld, without_steps_of
 from solver.round.solve import decide
-from solver.round.steps import bind_of
 
 
 class Replayed(Document, frozen=True, omit_defaults=False):
@@ -49,15 +47,19 @@ def replay(record: RoundRecord, optimiser: Optimiser) -> Replayed:
 
 
 def _replay_narrow(record: RoundRecord) -> Replayed:
-    """Start the jobs again that were started alone, one after the other up to those that were asked for."""
-    world, steps = NarrowWorld.after(record.snapshot, record.policy, record.plan), tuple[Bind, ...]()
+    """Serve the jobs again that were served alone, one after the other up to those that were asked for."""
+    plan = without_steps_of(record.plan, record.narrow[-1].undone)
+    world, steps = NarrowWorld.after(record.snapshot, record.policy, plan), tuple[NarrowStep, ...]()
     for each in record.narrow:
+        world.change(each.changed)
+        world.evict(each.evicted)
         for job in each.taken:
             world.take(job, job.placement)
         world.wait(each.waited)
         world.owed = each.owed
-        starts = world.start(each.came, each.time)
-        steps = tuple(bind_of(start.candidate.job, start.placed.tasks, record.policy) for start in starts)
+        if each.keeps:
+            world.end_evictions()
+        steps = tuple(world.decide(each.came, each.time).steps(record.policy))
     recorded = record.narrow[-1].steps
     difference = first_difference(msgspec.json.decode(encode(recorded)), msgspec.json.decode(encode(steps)), "steps")
     return Replayed(record.number, recorded == steps, digest(recorded), digest(steps), difference, False)

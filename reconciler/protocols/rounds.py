@@ -8,16 +8,19 @@ from functools import cached_property
 from solver.model.document import Document, digest
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job
-from solver.plan.plan import Bind, Inadmissible, Plan, Starts, Waits
+from solver.model.workload import Job, JobName
+from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Plan, Starts, Waits
 from solver.policy.policy import Policy
 
 
 class NarrowRecord(Document, frozen=True):
-    """Jobs that were started alone, on what the complete round `base` had left: all that is needed to decide it again.
+    """Jobs that were served alone, on what the complete round `base` had left: all that is needed to decide it again.
 
-    Since the record before of the same base: `taken`: jobs with what others gave them; `waited`: jobs that came and found no place.
-    `came`: the jobs that it is about, and `steps`: those that start. `owed`: a job waits for its own, so nothing is lent.
+    Since the record before of the same base: `taken`: jobs with what others gave them; `waited`: jobs that came and found no place;
+    `evicted`: jobs that were asked to leave for others that came; `changed`: jobs that hold less than before, or are to.
+    `undone`: jobs of which the base said what did not come about, since others came between; `keeps`: nobody leaves any more.
+    `came`: the jobs that it is about, and `steps`: which of them starts, or is promised something, and which leaves for it.
+    `owed`: a job waits for its own, so nothing is lent.
     """
 
     number: int
@@ -27,21 +30,26 @@ class NarrowRecord(Document, frozen=True):
     taken: tuple[Job, ...]
     waited: tuple[Job, ...]
     came: tuple[Job, ...]
-    steps: tuple[Bind, ...]
+    steps: tuple[Bind | Evict | Nominate, ...]
     phase_ms: dict[str, float]
     owed: bool = False
     verdicts: str = ""
     """Of the plan of `base`: it says the same of all other jobs."""
+    evicted: tuple[JobName, ...] = ()
+    changed: tuple[JobName, ...] = ()
+    undone: tuple[JobName, ...] = ()
+    keeps: bool = False
 
     @property
     def summary(self) -> RoundSummary:
         """Its line."""
+        starts = sum(isinstance(step, Bind) for step in self.steps)
         return RoundSummary(
             number=self.number,
             time=self.time,
             revision=self.revision,
-            starts=len(self.steps),
-            waits=len(self.came) - len(self.steps),
+            starts=starts,
+            waits=len(self.came) - starts,
             inadmissible=0,
             stage="narrow",
             duration_ms=sum(self.phase_ms.values()),

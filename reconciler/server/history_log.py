@@ -11,6 +11,7 @@ from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, History, KeptEvent
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary
 from solver.model.quantities import Instant
+from solver.plan.plan import Bind, Evict
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class LoggedHistory:
     def record_narrow(self, epoch: Epoch, record: NarrowRecord) -> int:
         """Keep it, and say it."""
         number = self.kept.record_narrow(epoch, record)
-        starts = [step.job for step in record.steps]
-        self.log.info("narrow-round", round=number, base=record.base, starts=starts)
+        starts = [step.job for step in record.steps if isinstance(step, Bind)]
+        evicts = [step.job for step in record.steps if isinstance(step, Evict)]
+        self.log.info("narrow-round", round=number, base=record.base, starts=starts, evicts=evicts)
         return number
 
     def conclude_round(self, epoch: Epoch, record: RoundRecord) -> None:

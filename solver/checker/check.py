@@ -56,6 +56,13 @@ def start_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Vi
     return tuple(_findings(snapshot, policy, plan, *alone))
 
 
+def narrow_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
+    """The same, with jobs that leave for those that are promised their place."""
+    rules = _OF_STARTS | {leave_violations, eviction_violations}
+    alone = [[rule for rule in known if rule in rules] for known in (_OF_GANGS, _OF_PARTS)]
+    return tuple(_findings(snapshot, policy, plan, *alone))
+
+
 def conclusion_violations(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
     """What is wrong with what a plan says and keeps free, once what it does is known to be right."""
     later = [[rule for rule in rules if rule in _OF_CONCLUSIONS] for rules in (_OF_GANGS, _OF_PARTS)]

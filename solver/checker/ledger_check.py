@@ -1,4 +1,4 @@
-"""Judges single starts against all that is held and promised, which is kept by what changes: in time for the start alone.
+"""Judges single starts and promises against all that is held and promised, which is kept by what changes: in time for one alone.
 
 Part of the checker, by its own arithmetic, with dictionaries and plain sums. A complete round is judged as a whole (check). What is
 decided of few jobs alone is judged here before it is done: on the nodes that it names by the same rules, and for its queues by sums
@@ -8,7 +8,7 @@ that follow each change. Starts of a complete round are judged so once more when
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,6 +19,7 @@ from solver.checker.case import Charge, JudgedPlan, NodeIndex
 from solver.checker.check import place_violations
 from solver.checker.dues import InsideLedger, guaranteed_lines
 from solver.checker.entry import is_firm
+from solver.checker.eviction_check import JudgedNomination, RunningJobs
 from solver.checker.lending import lent_at_most, weight
 from solver.checker.policy_index import PolicyIndex
 from solver.model.cluster import GpuType, NodeName
@@ -27,7 +28,7 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, foreseen
 from solver.model.snapshot_patch import SnapshotPatch, patched
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Bind, Certificate, Plan, Repartition, Step
+from solver.plan.plan import Bind, Certificate, Evict, Nominate, Plan, Repartition, Step
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
@@ -48,8 +49,10 @@ class HeldByQueues:
     by_user: Counter[tuple[str, GpuType, str]] = field(default_factory=Counter)
     host: Counter[tuple[str, str]] = field(default_factory=Counter)
     firm: InsideLedger = field(init=False)
+    inside: InsideLedger = field(init=False)
 
     def __post_init__(self) -> None:
+        self.inside = InsideLedger(self.lookup, self.guaranteed)
         self.firm = InsideLedger(self.lookup, self.guaranteed)
 
     def add(self, job: Job, charge: Charge, tasks: Iterable[TaskPlacement], sign: Sign) -> None:
@@ -57,6 +60,7 @@ class HeldByQueues:
         path, known = self.lookup.path(job.spec.queue), self.lookup.class_of(job)
         for gpu_type, milli in charge.items():
             self.own[job.spec.queue, gpu_type] += sign * milli
+            self.inside.add(job.spec.queue, gpu_type, sign * milli)
             for queue in path:
                 self.lines[QuotaLine(queue.name, gpu_type)] += sign * milli
                 self.by_user[queue.name, gpu_type, job.user] += sign * milli
@@ -106,17 +110,19 @@ def _beside(job: Job, tasks: Iterable[TaskPlacement]) -> dict[Resource, int]:
 
 
 class LedgerCheck:
-    """All that is held and promised, and what a start would break beside it. Mutable: it changes as the world does.
+    """All that is held and promised, and what a start or a promise would break beside it. Mutable: it changes as the world does.
 
-    What is done between two snapshots is held beside (`hold`), until a snapshot is known to show it (`change`).
+    What is done between two snapshots is held beside (`hold`, `ask`), until a snapshot is known to show it (`change`).
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._lookup = PolicyIndex(policy)
         self._since = dict[JobName, Job]()
+        self._asked_since = defaultdict[JobName, list[Intent]](list)
         self._begin(snapshot)
 
     def _begin(self, snapshot: Snapshot) -> None:
+        self._running: RunningJobs | None = None
         self._world, self._ground = snapshot, NodeIndex(snapshot.nodes)
         self._queues = HeldByQueues(self._lookup, guaranteed_lines(self._lookup, self._ground.capacity))
         self._shown = {job.name: job for job in snapshot.jobs}
@@ -130,6 +136,12 @@ class LedgerCheck:
                 self._kept[name].append(held)
         self._count({*self._shown, *self._since}, 1)
 
+    def _forget_but(self, unseen: Collection[JobName]) -> None:
+        """What was done since shows from now on, but for jobs `unseen`."""
+        self._since = {name: job for name, job in self._since.items() if name in unseen}
+        for name in self._asked_since.keys() - set(unseen):
+            del self._asked_since[name]
+
     def change(self, patch: SnapshotPatch, unseen: Collection[JobName] = ()) -> None:
         """The world has become another, in which all that was held beside shows, as far as it lasts, but for jobs `unseen`.
 
@@ -137,15 +149,15 @@ class LedgerCheck:
         """
         world = patched(self._world, patch)
         if patch.nodes or patch.gone_nodes or world.in_flight.reservations != self._world.in_flight.reservations:
-            self._since = {name: job for name, job in self._since.items() if name in unseen}
+            self._forget_but(unseen)
             self._begin(world)
             return
         asked_anew = {*patch.gone_intents, *(intent.id for intent in patch.intents)}
         before = [intent for intent in self._world.in_flight.intents if intent.id in asked_anew]
         touched = {intent.job for intent in (*patch.intents, *before)} | {job.name for job in patch.jobs}
-        touched |= {*patch.gone_jobs, *self._since}
+        touched |= {*patch.gone_jobs, *self._since, *self._asked_since}
         self._count(touched, -1)
-        self._since = {name: job for name, job in self._since.items() if name in unseen}
+        self._forget_but(unseen)
         for intent in before:
             self._asked[intent.job].remove(intent)
         for intent in patch.intents:
@@ -154,13 +166,24 @@ class LedgerCheck:
             del self._shown[name]
         self._shown |= {job.name: job for job in patch.jobs}
         self._count(touched, 1)
-        self._world = world
+        self._world, self._running = world, None
 
     def hold(self, job: Job, attempt: int, tasks: Tasks) -> None:
         """A job has been given these, or promised them."""
+        if (shown := self._shown.get(job.name)) and shown.phase == "running":
+            self._running = None
         self._count((job.name,), -1)
         self._since[job.name] = msgspec.structs.replace(job, phase="starting", attempt=attempt, placement=tasks)
         self._count((job.name,), 1)
+
+    def ask(self, intent: Intent) -> None:
+        """A job has been asked to stop, to shrink, or to go on elsewhere, where it is promised something."""
+        job = self._job(intent.job)
+        if self._running is not None and not self._running.is_behind_all(job):
+            self._running = None
+        self._count((intent.job,), -1)
+        self._asked_since[intent.job].append(intent)
+        self._count((intent.job,), 1)
 
     @contextmanager
     def leaving(self, jobs: Iterable[JobName]) -> Iterator[None]:
@@ -180,8 +203,55 @@ class LedgerCheck:
         finally:
             self._charge((job.name,), 1)
 
-    def _found(self, step: Bind, job: Job, now: Instant, made: Iterable[Repartition]) -> Iterator[Violation]:
-        strange = sorted({task.node for task in step.tasks} - self._ground.by_name.keys())
+    def refused_promise(
+        self, step: Nominate, evictions: Sequence[Evict], job: Job, now: Instant
+    ) -> tuple[Violation, ...]:
+        """What a job that waits would break if it were promised this now, for which others leave; () where it may."""
+        found = list[Violation]()
+        self._charge((job.name,), -1)
+        try:
+            with self.leaving(eviction.job for eviction in evictions):
+                found += self._found(step, job, now, evictions)
+            if not self._strange_nodes(step):
+                found += self._nomination(step, evictions, job, now).findings()
+        finally:
+            self._charge((job.name,), 1)
+        return tuple(found)
+
+    def beyond_limits(self, job: Job, tasks: Tasks) -> tuple[Violation, ...]:
+        """The limits that a job would break if it had these, wherever they are."""
+        self._charge((job.name,), -1)
+        try:
+            charge = self._ground.charge(tasks)
+            return (*self._queues.above(job, charge, tasks), *self._not_lent(job, charge))
+        finally:
+            self._charge((job.name,), 1)
+
+    def know_running(self) -> RunningJobs:
+        """How those that run stand towards guarantees: worked out once, until that may have changed."""
+        if self._running is None:
+            self._running = self._running_now()
+        return self._running
+
+    def _nomination(self, step: Nominate, evictions: Sequence[Evict], job: Job, now: Instant) -> JudgedNomination:
+        running = self.know_running()
+        victims = {one.job: known for one in evictions if (known := self._job(one.job)) is not None}
+        asked = {name for name in victims if self._intents(name) or name in self._since}
+        case = self._case(step, job, now, evictions)
+        lookup, inside = self._lookup, self._queues.inside
+        return JudgedNomination(job, step, evictions, case, lookup, running, victims, asked, inside, now)
+
+    def _running_now(self) -> RunningJobs:
+        world = self._world
+        running = tuple(job for job in world.jobs if job.phase == "running")
+        return RunningJobs.of(
+            msgspec.structs.replace(world, jobs=running), self._lookup, {*self._since, *self._asked_since}
+        )
+
+    def _found(
+        self, step: Bind | Nominate, job: Job, now: Instant, made: Iterable[Repartition | Evict]
+    ) -> Iterator[Violation]:
+        strange = self._strange_nodes(step)
         if strange:
             yield Violation("S1", job.name, f"is on unknown node {strange[0]}")
             return
@@ -191,8 +261,11 @@ class LedgerCheck:
         yield from self._queues.above(job, charge, step.tasks)
         yield from self._not_lent(job, charge)
 
-    def _case(self, step: Bind, job: Job, now: Instant, made: Iterable[Repartition]) -> JudgedPlan:
-        """The nodes of a start, all that is on them, and all that is kept there."""
+    def _strange_nodes(self, step: Bind | Nominate) -> Sequence[NodeName]:
+        return sorted({task.node for task in step.tasks} - self._ground.by_name.keys())
+
+    def _case(self, step: Bind | Nominate, job: Job, now: Instant, made: Iterable[Repartition | Evict]) -> JudgedPlan:
+        """The nodes of a start or a promise, all that is on them, and all that is kept there."""
         kept = {held.holder: held for task in step.tasks for held in self._kept.get(task.node, ())}
         tasks = (*step.tasks, *(task for held in kept.values() for task in held.tasks))
         nodes = {task.node for task in tasks} & self._ground.by_name.keys()
@@ -201,7 +274,7 @@ class LedgerCheck:
         sets = {group.nodes for known in jobs.values() for group in known.spec.task_groups if group.nodes}
         in_flight = msgspec.structs.replace(
             self._world.in_flight,
-            intents=tuple(sorted((i for name in jobs for i in self._asked.get(name, ())), key=lambda i: i.id)),
+            intents=tuple(sorted((i for name in jobs for i in self._intents(name)), key=lambda i: i.id)),
             reservations=tuple(sorted(kept.values(), key=lambda held: held.holder)),
             repartitions=tuple(asked for asked in self._world.in_flight.repartitions if asked.node in nodes),
         )
@@ -214,7 +287,8 @@ class LedgerCheck:
                 tuple(known for known in self._world.node_sets if known.name in sets),
             )
         )
-        steps: tuple[Step, ...] = (*(change for change in made if change.node in nodes), step)
+        before = (one for one in made if (one.job in jobs if isinstance(one, Evict) else one.node in nodes))
+        steps: tuple[Step, ...] = (*before, step)
         plan = Plan("", "", steps, (), Certificate("none", (), 0.0, "", 0))
         return JudgedPlan(world, plan, NodeIndex(world.nodes), self._lookup)
 
@@ -236,14 +310,19 @@ class LedgerCheck:
     def _job(self, name: JobName) -> Job | None:
         return self._since.get(name) or self._shown.get(name)
 
+    def _intents(self, name: JobName) -> Sequence[Intent]:
+        """What was asked of a job, as far as it is not over."""
+        known: Sequence[Intent] = self._asked.get(name, ())
+        return known if name not in self._asked_since else (*known, *self._asked_since[name])
+
     def _was_sent_back(self, job: Job) -> bool:
-        return any(intent.evicts for intent in self._asked.get(job.name, ()))
+        return any(intent.evicts for intent in self._intents(job.name))
 
     def _count(self, names: Iterable[JobName], sign: Sign) -> None:
         """These jobs are where they are, and are charged for it; or no longer."""
         for name in names:
             job = self._job(name)
-            asked = self._asked.get(name, ())
+            asked = self._intents(name)
             for tasks in (job.placement if job else (), *(intent.tasks for intent in asked)):
                 for task in tasks:
                     self._on[task.node].add(name) if sign > 0 else self._on[task.node].discard(name)
@@ -252,7 +331,7 @@ class LedgerCheck:
     def _charge(self, names: Iterable[JobName], sign: Sign) -> None:
         for name in names:
             job = self._job(name)
-            tasks = self._counted(job, self._asked.get(name, ())) if job else ()
+            tasks = self._counted(job, self._intents(name)) if job else ()
             if job and tasks:
                 self._queues.add(job, self._ground.charge(tasks), tasks, sign)
 

@@ -2,14 +2,15 @@
 
 After a complete round each job that waits has failed on what is left. So jobs that come may start on it without asking for those,
 as long as nothing but that is given: not what has become free since, which goes first to those that wait; nothing that is kept for
-a gang or by a document; no more than every limit leaves. What a complete round alone can say is left to it: who leaves for whom,
-which GPUs are partitioned anew, and jobs of queues in which the order of all decides.
+a gang or by a document; no more than every limit leaves. For urgent jobs inside their guarantees others leave (narrow_preemption).
+What a complete round alone can say is left to it: which GPUs are partitioned anew, and jobs of queues in which the order of all
+decides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -25,23 +26,45 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, foreseen
-from solver.model.workload import Job, QueueName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.narrow.acted_on import acted_on
+from solver.narrow.narrow_preemption import NarrowPreemption, is_urgent
 from solver.placement.fit import Fit
 from solver.placement.greedy import greedy
 from solver.placement.starts import JobStart
-from solver.plan.plan import Plan
+from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Shrink
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
+from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.manner import with_manners
 from solver.queueing.pools import PoolLimits, with_pool_limits
 from solver.quota.entitlement import QuotaHeadroom, Shares, charge_of_tasks, shares_of, with_past_use, with_type_weights
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.round.admission import Gate
+from solver.round.decision import soon_free
 from solver.round.solve import gate_of
+from solver.round.steps import bind_of, promise_steps
+
+NarrowStep = Bind | Evict | Nominate
+"""What is done for a job that comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowDecision:
+    """Which of the jobs that came start, and which are promised what others leave for them."""
+
+    starts: tuple[JobStart, ...]
+    promises: tuple[NewNomination, ...]
+
+    def steps(self, policy: Policy) -> Iterator[NarrowStep]:
+        """Starts, then for each promise who leaves, and the promise itself."""
+        for start in self.starts:
+            yield bind_of(start.candidate.job, start.placed.tasks, policy)
+        for promise in self.promises:
+            yield from promise_steps(promise, policy)
 
 
 @dataclass(slots=True)
@@ -50,6 +73,7 @@ class NarrowWorld:
 
     `room`: without what reservations keep, and as if nothing had been given back since. `lines`: the strict queues in which jobs
     wait. `owed`: a job has come that waits inside its guarantees, so that nothing is lent before a complete round has seen it.
+    `preemption`: who may leave, None where nobody may.
     """
 
     policy: Policy
@@ -61,6 +85,7 @@ class NarrowWorld:
     lines: set[QueueName]
     fit: Fit | None
     owed: bool = False
+    preemption: NarrowPreemption | None = None
 
     @classmethod
     def after(cls, snapshot: Snapshot, policy: Policy, plan: Plan, kept: RoundCache | None = None) -> Self:
@@ -70,7 +95,9 @@ class NarrowWorld:
         tree = QueueTree.of(policy)
         sharing, rules = sharing_of(policy, tree, world.nodes), pool_rules(policy, world).unchanging()
         room = FreeCapacity.of(world, sharing.domain, rules, kept=kept)
+        soon = soon_free(world, sharing.domain, rules, room)
         _keep_reserved(room, world)
+        _keep_reserved(soon, world)
         shares = with_past_use(shares_of(world, tree), world, policy.scheduling.usage_half_life)
         shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
         made = cls(
@@ -82,28 +109,107 @@ class NarrowWorld:
             PoolLimits(policy, world.nodes, world.node_sets),
             set(),
             fit_for(world, room, sharing, policy.scheduling.solver, None),
+            preemption=NarrowPreemption.after(world, policy, plan, shares, soon, sharing, kept),
         )
         made.wait(world.pending)
         return made
+
+    @property
+    def evicts(self) -> bool:
+        """Whether jobs may still be asked to leave."""
+        return self.preemption is not None and not self.preemption.is_over
 
     def start(self, jobs: Iterable[Job], now: Instant) -> tuple[JobStart, ...]:
         """Which of these that have come may start now, and where; what they get is nobody else's from here on.
 
         The others wait for a complete round, as if they had not been asked for.
         """
+        return self._decide(jobs, now, evicts=False).starts
+
+    def decide(self, jobs: Iterable[Job], now: Instant) -> NarrowDecision:
+        """The same, and for which of the others that are urgent jobs leave."""
+        return self._decide(jobs, now, evicts=True)
+
+    def _decide(self, jobs: Iterable[Job], now: Instant, *, evicts: bool) -> NarrowDecision:
         came = [self._settled(job) for job in jobs]
+        candidates, served = self._candidates(came, now), set[JobName]()
+
+        def left() -> list[StartCandidate]:
+            return [known for known in candidates if known.job.name not in served]
+
+        found = self._found(candidates, lends=not self.owed)
+        is_owed = self._is_owed(known for known in candidates if known.job.name not in _names_of(found))
+        starts = self._started(self._found(candidates, lends=False) if is_owed else found)
+        served |= _names_of(starts)
+        promises = tuple(self._promised(left())) if evicts else ()
+        served |= {promise.job.name for promise in promises}
+        if is_owed and not self.owed:
+            # Once all others have theirs, the rest may be lent after all.
+            self.owed = self._is_owed(left())
+            starts += () if self.owed else self._started(self._found(left(), lends=True))
+            served |= _names_of(starts)
+        self._wait_but(came, served)
+        return NarrowDecision(starts, promises)
+
+    def _candidates(self, came: Sequence[Job], now: Instant) -> Sequence[StartCandidate]:
         admitted = [(job, self.gate.admit(job)) for job in came if self._may_be_decided(job)]
         able = [(job, admission.options) for job, admission in admitted if admission.options and not admission.holds]
-        candidates = in_order(able, self.policy, self.shares, now)
-        starts = self._decided(candidates)
-        if not self.owed and self._leaves_owed(candidates, starts):
-            self.owed = True
-            starts = self._decided(candidates)
+        return in_order(able, self.policy, self.shares, now)
+
+    def _found(self, candidates: Sequence[StartCandidate], *, lends: bool) -> tuple[JobStart, ...]:
+        allowed = candidates if lends else [replace(candidate, inside_only=True) for candidate in candidates]
+        with self.room.trying():
+            return greedy(allowed, self.room, self.shares, fit=self.fit)
+
+    def _started(self, starts: tuple[JobStart, ...]) -> tuple[JobStart, ...]:
         for start in starts:
             self.take(start.candidate.job, start.placed.tasks)
-        begun = {start.candidate.job.name for start in starts}
-        self.wait(job for job in came if job.name not in begun)
         return starts
+
+    def _is_owed(self, waiting: Iterable[StartCandidate]) -> bool:
+        """Whether one of these lies inside its guarantees: it may take back in the next round what is lent now."""
+        inside = QuotaHeadroom(self.shares).entitled
+        return any(
+            any(option.charge.values()) and inside.holds(candidate.job.spec.queue, option.charge)
+            for candidate in waiting
+            for option in candidate.options
+        )
+
+    def _promised(self, waiting: Sequence[StartCandidate]) -> Iterator[NewNomination]:
+        urgent = [known for known in waiting if is_urgent(known.job, self.policy)]
+        while urgent and self.preemption is not None and not self.preemption.is_over:
+            found = self.preemption.serve(urgent, self.room, self.shares)
+            if not isinstance(found, NewNomination):
+                self.preemption.is_over = found is not None
+                return
+            self.evict([victim.name for victim in found.victims])
+            self.take(found.job, found.start.placed.tasks)
+            urgent = [known for known in urgent if known.job.name != found.job.name]
+            yield found
+
+    def _wait_but(self, came: Sequence[Job], served: Collection[JobName]) -> None:
+        """The others wait. An urgent one that no rule here could look at might have others leave in a complete round."""
+        left = [job for job in came if job.name not in served]
+        if self.preemption is not None and any(
+            is_urgent(job, self.policy) and not self._may_be_decided(job) for job in left
+        ):
+            self.preemption.is_over = True
+        self.wait(left)
+
+    def evict(self, names: Collection[JobName]) -> None:
+        """These have been asked to leave for jobs that came: what they hold is theirs until they have left, and no longer."""
+        if self.preemption is not None:
+            self.shares = self.preemption.evict(names, self.shares)
+
+    def change(self, names: Collection[JobName]) -> None:
+        """These jobs hold less than before, or are to: no job leaves any more whose right to stay that may change."""
+        if self.preemption is not None:
+            self.preemption.change(names)
+
+    def end_evictions(self) -> None:
+        """No job leaves any more before the next complete round."""
+        if self.preemption is not None:
+            self.preemption.is_over = True
 
     def wait(self, jobs: Iterable[Job]) -> None:
         """These stand in line from now on, where their queues have one."""
@@ -111,25 +217,12 @@ class NarrowWorld:
         queues = {job.spec.queue for job in jobs}
         self.lines |= {queue for queue in queues if tree.is_leaf(queue) and ordering_of(tree, queue).in_line}
 
-    def _decided(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
-        allowed = [replace(candidate, inside_only=True) for candidate in candidates] if self.owed else candidates
-        with self.room.trying():
-            return greedy(allowed, self.room, self.shares, fit=self.fit)
-
-    def _leaves_owed(self, candidates: Iterable[StartCandidate], starts: Iterable[JobStart]) -> bool:
-        """Whether one of them waits inside its guarantees: it may take back in the next round what is lent now."""
-        begun, inside = {start.candidate.job.name for start in starts}, QuotaHeadroom(self.shares).entitled
-        return any(
-            any(option.charge.values()) and inside.holds(candidate.job.spec.queue, option.charge)
-            for candidate in candidates
-            if candidate.job.name not in begun
-            for option in candidate.options
-        )
-
     def take(self, job: Job, tasks: Collection[TaskPlacement]) -> None:
         """A job has these from now on, whoever decided that."""
         queue, spec = job.spec.queue, job.spec
         self.room.hold(spec, tasks, self.sharing.domain)
+        if self.preemption is not None:
+            self.preemption.take(job, tasks, self.sharing)
         charge = charge_of_tasks(tasks, {task.node: self._type_of(task) for task in tasks})
         beside = sum_of(shape for _, shape in tasks_with_shapes(msgspec.structs.replace(job, placement=tuple(tasks))))
         caps = self.shares.users
@@ -152,6 +245,18 @@ class NarrowWorld:
 
     def _type_of(self, task: TaskPlacement) -> GpuType:
         return self.room.nodes[self.room.index[task.node]].gpu_type
+
+
+def without_steps_of(plan: Plan, undone: Collection[JobName]) -> Plan:
+    """A plan of which something did not come about: who was to leave for these jobs, and what these were to have but starts."""
+    steps = (
+        step for step in plan.steps if not (isinstance(step, Evict | Shrink | Nominate | Grow) and step.job in undone)
+    )
+    return msgspec.structs.replace(plan, steps=tuple(steps)) if undone else plan
+
+
+def _names_of(starts: Iterable[JobStart]) -> set[JobName]:
+    return {start.candidate.job.name for start in starts}
 
 
 def _prepared(snapshot: Snapshot, policy: Policy) -> Snapshot:

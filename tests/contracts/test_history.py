@@ -112,7 +112,7 @@ def test_a_summary_counts_what_the_plan_said(stores: Stores) -> None:
 def narrow_record(base: int, *came: str) -> NarrowRecord:
     jobs = tuple(Job(JobName(name), NOW, SPEC, "ada") for name in came)
     steps = (Bind(jobs[0].name, 1, claim_of("a", "n1/0").tasks, Duration(300_000)),)
-    return NarrowRecord(0, NOW, "abc", base, (), (), jobs, steps, {"narrow": 2.0}, "sha256:said")
+    return NarrowRecord(0, NOW, "abc", base, (), (), jobs, steps, {"narrow": 2.0}, verdicts="sha256:said")
 
 
 def test_what_was_started_alone_is_read_with_the_round_that_it_was_based_on(stores: Stores) -> None:
