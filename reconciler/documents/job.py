@@ -57,7 +57,9 @@ def _read_alike(raw: bytes) -> NamedJob | None:
     except ValueError:
         return None
     metadata = value.get("metadata") if isinstance(value, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict):
+        return None
+    name = metadata.get("name")
     if not isinstance(name, str) or not _name_validator().is_valid(name):
         return None
     spec = _spec_of(msgspec.json.encode({**value, "metadata": {**metadata, "name": _ANY_NAME}}))

@@ -189,7 +189,7 @@ def test_a_service_has_one_role() -> None:
 
 def _as_json(name: str = "llama", **fields: object) -> dict[str, object]:
     groups = [{"name": "worker", "replicas": 4, "shape": {"gpus": 8, "cpu": 1.5, "memory": "1Ti"}}]
-    spec = {"queue": "research", "taskGroups": groups, "command": ["python", "t\tr\"ain.py"], **fields}
+    spec = {"queue": "research", "taskGroups": groups, "command": ["python", 't\tr"ain.py'], **fields}
     return {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
@@ -216,7 +216,9 @@ SENT: dict[str, bytes] = {
     "not ASCII": json.dumps(_as_json(env={"A": "\N{NEXT LINE}ä"}), ensure_ascii=False).encode(),
     "escaped": json.dumps(_as_json(env={"A": "ä\n"})).encode(),
     "escaped in halves": json.dumps(_as_json(env={"A": "\N{ROCKET}"})).encode(),
-    "a float for a number": json.dumps(_as_json(priorityClass="a")).replace('"replicas": 4', '"replicas": 4.0').encode(),
+    "a float for a number": json.dumps(_as_json(priorityClass="a"))
+    .replace('"replicas": 4', '"replicas": 4.0')
+    .encode(),
     "a key twice": json.dumps(_as_json()).replace('"replicas": 4', '"replicas": 4, "replicas": 4').encode(),
     "too large a number": json.dumps(_as_json()).replace("1.5", "1e999").encode(),
     "too long a number": json.dumps(_as_json()).replace("1.5", "1" * 30).encode(),
