@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -20,8 +20,9 @@ from reconciler.api.problems import NotReadyError, RequestRefusedError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import JobViews, help_of, job_view, job_viewer, words_of
+from reconciler.api.views import NOTHING_HELD, JobViews, help_of, job_view, job_viewer, words_of
 from reconciler.documents.job import read_job
+from reconciler.documents.json_text import BYTES_MAX
 from reconciler.model.job_groups import NewJob, Submission
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import offset_after
@@ -83,13 +84,21 @@ async def bounded_body(request: Request) -> bytes:
     return bytes(body)
 
 
+class _Sent(NamedTuple):
+    """A submission as it came."""
+
+    request: Request
+    body: bytes
+    idempotency_key: str
+
+
 class JobRoutes:
     """The endpoints; `router` has them all."""
 
     def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
-        self._submissions = Batches(self._take_in, TOGETHER_MAX)
+        self._submissions = Batches(self._judge_and_take_in, TOGETHER_MAX)
         self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
         add = self.router.add_api_route
         submitted = answers(JobView, refuses(409, 413))
@@ -111,7 +120,9 @@ class JobRoutes:
         idempotency_key: Annotated[str, Header(max_length=200)] = "",
     ) -> Response:
         """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
-        asked = await run_in_threadpool(self._judged, request, body, idempotency_key)
+        sent = _Sent(request, body, idempotency_key)
+        # Others do not wait until a large one is read.
+        asked = sent if len(body) <= BYTES_MAX else await run_in_threadpool(self._judged, sent)
         record, view = await self._submissions(asked)
         # The same key from another user finds a job that is not theirs.
         self._authority.require(request, "see-job", record.spec.queue, record)
@@ -119,8 +130,20 @@ class JobRoutes:
         self._services.wake()
         return answer(readable_view(view, request.state.rights))
 
-    def _judged(self, request: Request, body: bytes, idempotency_key: str) -> Submission:
+    def _judge_and_take_in(self, asked: Sequence[_Sent | Submission]) -> list[tuple[JobRecord, JobView] | Exception]:
+        """What came of each: judged here where it is not yet, and all that pass taken in together."""
+        judged: list[Submission | Exception] = []
+        for each in asked:
+            try:
+                judged.append(self._judged(each) if isinstance(each, _Sent) else each)
+            except Exception as error:  # noqa: BLE001  (raised again by the one that asked)
+                judged.append(error)
+        taken_in = iter(self._take_in([each for each in judged if isinstance(each, Submission)]))
+        return [next(taken_in) if isinstance(each, Submission) else each for each in judged]
+
+    def _judged(self, sent: _Sent) -> Submission:
         """What is asked for, if nothing is against it. Raises RequestRefusedError."""
+        request, body, idempotency_key = sent
         name, spec = read_job(body, "job")
         self._authority.require(request, "submit", spec.queue)
         if spec.array is not None:
@@ -135,6 +158,8 @@ class JobRoutes:
 
     def _take_in(self, asked: Sequence[Submission]) -> list[tuple[JobRecord, JobView] | DuplicateJobError]:
         """Accept jobs that came together: one write, one for what is told of them, and one reading for all answers."""
+        if not asked:
+            return []
         became = self._services.jobs.submit_each(asked)
         accepted = [each for each in became if isinstance(each, AcceptedJob)]
         new = [each.record for each in accepted if each.is_new]
@@ -144,7 +169,8 @@ class JobRoutes:
         records = [each.record for each in accepted]
         # One that was known may have begun, and ended, before it is looked at.
         all_new = len(new) == len(records)
-        view = job_viewer(self._services, records) if all_new else JobViews(self._services).of(records)
+        views = JobViews(self._services)
+        view = job_viewer(self._services, records, NOTHING_HELD) if all_new else views.of(records)
         return [each if isinstance(each, DuplicateJobError) else (each.record, view(each.record)) for each in became]
 
     def list(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -35,6 +36,9 @@ from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.round.advice import help_for
 
+NOTHING_HELD: Final = JobHoldings({}, (), (), {})
+"""Of jobs that were accepted just now."""
+
 
 def job_view(services: Services, record: JobRecord) -> JobView:
     """One job. No other is read for it but where it may be the turn of others in its array: thousands may live."""
@@ -59,10 +63,18 @@ class JobViews:
         return lambda record: view(newer.get(record.name, record))
 
 
-def job_viewer(services: Services, of: Sequence[JobRecord] | None = None) -> Callable[[JobRecord], JobView]:
-    """Views of jobs under one reading of the stores and one look at the backend. `of`: of which jobs; None: of all that live."""
+def job_viewer(
+    services: Services, of: Sequence[JobRecord] | None = None, held: JobHoldings | None = None
+) -> Callable[[JobRecord], JobView]:
+    """Views of jobs under one reading of the stores and one look at the backend. `of`: of which jobs; None: of all that live.
+
+    `held`: what they hold, where that is known.
+    """
     records, sighted = services.jobs.live_jobs() if of is None else of, services.sighted()
-    holds = holdings_of_all(services.ledger) if of is None else services.ledger.of([each.name for each in of])
+    if held is not None:
+        holds = held
+    else:
+        holds = holdings_of_all(services.ledger) if of is None else services.ledger.of([each.name for each in of])
     claims, reservations, attempts = holds.claims, holds.reservations, holds.attempts
     asked = by_job(holds.intents)
     now, by_hand = services.clock.now(), services.interventions.in_force()

@@ -17,7 +17,7 @@ from solver.policy.harm import Evictable
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.preemption.departures import convergence_of, departures
-from solver.quota.entitlement import shares_of
+from solver.quota.entitlement import queue_limits_of, use_by_line
 
 
 class BrokenLimit(Document, frozen=True, omit_defaults=False):
@@ -38,9 +38,10 @@ class BrokenLimit(Document, frozen=True, omit_defaults=False):
 def broken_limits(snapshot: Snapshot, policy: Policy) -> Iterator[BrokenLimit]:
     """Every one, by queue and GPU type; twice where a limit was lowered again before its time was over."""
     tree = QueueTree.of(policy)
-    shares = shares_of(snapshot, tree)
-    for line, queue_max in sorted(shares.max.items()):
-        held = MilliGpu(shares.used.get(line, 0))
+    limits = queue_limits_of(tree)
+    used = use_by_line(snapshot, tree) if limits else {}
+    for line, queue_max in sorted(limits.items()):
+        held = MilliGpu(used.get(line, 0))
         if held <= queue_max:
             continue
         evict = convergence_of(policy, tree, line.queue).evict

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+from jsonschema import Draft202012Validator
+from jsonschema.protocols import Validator
+
 from reconciler.documents.declarations import Declaration, declare
+from reconciler.documents.json_text import plain_json
 from reconciler.documents.reader import Located, read_yaml
+from reconciler.documents.schemas import resolve_reference, schema_of
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.model.indices import read_indices
 from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem, problem_at
@@ -21,6 +28,12 @@ LIMITED_FIX = "Delete nodes, and say with gpuTypes and topology what the tasks n
 _ENV_FIX: Final = "Put it into a file of the image, or write it so that it needs one line, as base64 does."
 
 
+ALIKE_MAX: Final = 1_000
+"""Documents that are remembered, each of at most 16 kB: many jobs that come differ in their names alone."""
+
+_ANY_NAME: Final = "job"
+
+
 class NamedJob(NamedTuple):
     """A job as its owner wrote it."""
 
@@ -29,7 +42,47 @@ class NamedJob(NamedTuple):
 
 
 def read_job(raw: bytes, file: str) -> NamedJob:
-    """The one job of a file, YAML or JSON; raises InvalidDocumentsError with everything that is wrong."""
+    """The one job of a file, YAML or JSON; raises InvalidDocumentsError with everything that is wrong.
+
+    Of JSON documents that differ in nothing but the name, the first is checked.
+    """
+    known = _read_alike(raw)
+    return _read_with_places(raw, file) if known is None else known
+
+
+def _read_alike(raw: bytes) -> NamedJob | None:
+    """The job of a JSON document; None where it is not JSON, or anything is wrong."""
+    try:
+        value = plain_json(raw)
+    except ValueError:
+        return None
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    if not isinstance(metadata, dict):
+        return None
+    name = metadata.get("name")
+    if not isinstance(name, str) or not _name_validator().is_valid(name):
+        return None
+    spec = _spec_of(msgspec.json.encode({**value, "metadata": {**metadata, "name": _ANY_NAME}}))
+    return None if spec is None else NamedJob(JobName(name), spec)
+
+
+@lru_cache(maxsize=ALIKE_MAX)
+def _spec_of(document: bytes) -> JobSpec | None:
+    """What a document asks for; None where anything is wrong with it."""
+    try:
+        return job_of(Located(msgspec.json.decode(document), {}, {}), "job").spec
+    except InvalidDocumentsError:
+        return None
+
+
+@cache
+def _name_validator() -> Validator:
+    metadata, file = resolve_reference(schema_of("Job")["properties"]["metadata"], "job.json")
+    name, _ = resolve_reference(metadata["properties"]["name"], file)
+    return Draft202012Validator(name)
+
+
+def _read_with_places(raw: bytes, file: str) -> NamedJob:
     documents = read_yaml(raw, file)
     if len(documents) != 1:
         found, fix = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import networkx
-
 from reconciler.documents.declarations import Declaration, declare
 from reconciler.documents.job import NamedJob, job_of, job_problems
 from reconciler.documents.reader import Located, read_yaml
@@ -72,6 +70,9 @@ def _reference_problems(pipeline: Declaration[PipelineSpec]) -> Iterator[Problem
 
 
 def _cycle_problems(pipeline: Declaration[PipelineSpec]) -> Iterator[Problem]:
+    # Every process that takes jobs in would load it before it begins, and few take pipelines.
+    import networkx
+
     waits: networkx.DiGraph[str] = networkx.DiGraph()
     for job in pipeline.value.jobs:
         waits.add_edges_from((job.name, dependency.job) for dependency in job.depends_on)

@@ -15,7 +15,7 @@ from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
 from reconciler.store.database import Database
-from reconciler.store.rows import NAMES_MAX, Unchanged, pieces
+from reconciler.store.rows import NAMES_MAX, Alike, Unchanged, pieces
 from reconciler.store.tables import failures, groups, jobs, nominations, reservations
 from solver.model.document import encode
 from solver.model.quantities import Instant
@@ -28,6 +28,7 @@ class SqlJobSource:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._live = Unchanged(self._record)
+        self._specs = Alike(lambda stored: database.read_document(stored, JobSpec))
 
     def accepts(self) -> None:
         """They are."""
@@ -232,7 +233,7 @@ class SqlJobSource:
     def _record(self, row: Row[tuple[object, ...]], failed: tuple[Failure, ...]) -> JobRecord:
         return JobRecord(
             name=JobName(row.name),
-            spec=self._database.read_document(row.spec, JobSpec),
+            spec=self._specs.read(row.spec),
             user=row.user,
             submitted_at=Instant(row.submitted_at),
             cancel_requested_by=row.cancel_requested_by,

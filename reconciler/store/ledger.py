@@ -66,6 +66,7 @@ class SqlLedger:
         self.partitionings = PartitionTable(database)
         self._database = database
         self._claims = Unchanged[Claim, None](lambda row, _: read_claim(database, row))
+        self._standings: tuple[int, dict[JobStanding, int]] | None = None
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
@@ -217,7 +218,14 @@ class SqlLedger:
         return JobHoldings({claim.job: claim for claim in held}, tuple(found), tuple(reserved), last)
 
     def standings(self) -> dict[JobStanding, int]:
-        """Counted by the database, which asks nothing of the interpreter meanwhile."""
+        """Counted by the database, which asks nothing of the interpreter meanwhile, and once until something is written."""
+        written, known = self.written(), self._standings
+        if known is None or known[0] != written:
+            # What is written from here on is counted, too, or counted again: never less than was written by then.
+            self._standings = known = written, self._counted_standings()
+        return dict(known[1])
+
+    def _counted_standings(self) -> dict[JobStanding, int]:
         columns = (
             (jobs.c.suspended_by != "").label("suspended"),
             (nominations.c.job.is_not(None) | reservations.c.holder.is_not(None)).label("promised"),

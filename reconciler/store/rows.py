@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import Connection, Row, delete, insert, select
@@ -16,12 +17,34 @@ Beside = TypeVar("Beside")
 NAMES_MAX: Final = 500
 """In one statement: SQLite took no more than 999 parameters for long."""
 
+ALIKE_MAX: Final = 4_096
+ALIKE_CHARACTERS_MAX: Final = 4_096
+"""Of texts that are remembered, so that they take at most some ten megabytes."""
+
 
 def pieces(names: Collection[Name]) -> Iterator[Sequence[Name]]:
     """Each name once, sorted, in as few statements as may be."""
     ordered = sorted(set(names))
     for start in range(0, len(ordered), NAMES_MAX):
         yield ordered[start : start + NAMES_MAX]
+
+
+class Alike(Generic[Value]):
+    """What was made of texts, most of which occur again and again: of equal ones the value is the same. Threads may share it."""
+
+    def __init__(self, make: Callable[[str], Value]) -> None:
+        """`make`: a value that never changes, of a text alone."""
+        self._make = make
+        self._known = lru_cache(maxsize=ALIKE_MAX)(make)
+
+    def read(self, text: str) -> Value:
+        """What is made of it."""
+        return self._known(text) if len(text) <= ALIKE_CHARACTERS_MAX else self._make(text)
+
+    @property
+    def remembered(self) -> int:
+        """How many texts are."""
+        return self._known.cache_info().currsize
 
 
 class Unchanged(Generic[Value, Beside]):

@@ -110,12 +110,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
     return Shares(
         tree,
         guaranteed,
-        {
-            QuotaLine(queue.name, entry.gpu_type): entry.max
-            for queue in tree.by_name.values()
-            for entry in queue.quota
-            if entry.max is not None
-        },
+        queue_limits_of(tree),
         used,
         user_caps_of(snapshot, tree),
         inside_lines(tree, guaranteed, used),
@@ -123,6 +118,16 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         lending=lending_of(snapshot, tree, guaranteed),
         served=served_order_of(snapshot, tree),
     )
+
+
+def queue_limits_of(tree: QueueTree) -> dict[QuotaLine, int]:
+    """What each line that has a `max` may hold, in milli-GPU."""
+    return {
+        QuotaLine(queue.name, entry.gpu_type): entry.max
+        for queue in tree.by_name.values()
+        for entry in queue.quota
+        if entry.max is not None
+    }
 
 
 def served_order_of(snapshot: Snapshot, tree: QueueTree) -> dict[QueueName, ServedOrder]:

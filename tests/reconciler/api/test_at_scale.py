@@ -10,17 +10,21 @@ from typing import Any
 import msgspec
 import pytest
 from sqlalchemy import event
+from starlette.requests import Request
 
+from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
-from reconciler.api.job_routes import JobRoutes
+from reconciler.api.job_routes import JobRoutes, _Sent
 from reconciler.client import Client
 from reconciler.control.queue_use import LatestQueueUses
 from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
 from reconciler.model.job_record import ArrayElement, JobOutcome
+from reconciler.model.problem import InvalidDocumentsError
 from reconciler.protocols.history import Event
+from reconciler.protocols.job_source import DuplicateJobError
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
-from solver.model.document import encode
+from solver.model.document import API_VERSION, encode
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import JobName, TaskPlacement
 from solver.round.solve import standing
@@ -102,7 +106,7 @@ def test_of_many_events_the_jobs_are_read_at_once(crowded: Site, client: Client)
     assert len(sent) < 50
 
 
-SOLE = 18
+SOLE = 12
 """Statements for a submission that comes alone; the first of a transaction is counted, too."""
 
 
@@ -183,3 +187,29 @@ def statements_of(site: Site) -> Iterator[list[str]]:
     event.listen(site.store.database.engine, "before_cursor_execute", keep)
     yield sent
     event.remove(site.store.database.engine, "before_cursor_execute", keep)
+
+
+def test_submissions_that_come_together_are_judged_each_for_itself(crowded: Site) -> None:
+    """Each was a turn of a thread of its own before it could join the others; one that is refused is none of theirs."""
+    services = crowded.services()
+    authority = Authorisation(services)
+    routes = JobRoutes(services, authority)
+    document = {"apiVersion": API_VERSION, "kind": "Job", "spec": spec()}
+    sent = [
+        _Sent(request_of(authority), encode({**document, "metadata": {"name": name}}), "")
+        for name in ("good-1", "Not A Name", "job-00", "good-2")
+    ]
+    with statements_of(crowded) as together:
+        found = routes._judge_and_take_in(sent)
+    kinds = [type(each) for each in found]
+    assert kinds == [tuple, InvalidDocumentsError, DuplicateJobError, tuple]
+    assert [record.name for record, _ in (each for each in found if isinstance(each, tuple))] == ["good-1", "good-2"]
+    # What is known is read with its failures.
+    assert len(together) <= SOLE + 1
+
+
+def request_of(authority: Authorisation) -> Request:
+    """As guard and authority leave it."""
+    request = Request({"type": "http", "headers": []})
+    request.state.user, request.state.rights = "alice", authority.rights(Caller("alice", owner=True))
+    return request

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
-from reconciler.documents.job import read_job
+import reconciler.documents.job as job_module
+from reconciler.documents.job import NamedJob, read_job
+from reconciler.documents.reader import Located
+from reconciler.documents.shape import shape_problems
 from reconciler.documents.snapshot import read_snapshot
-from reconciler.model.problem import InvalidDocumentsError
+from reconciler.model.problem import InvalidDocumentsError, Problem
 from solver.model.document import encode
 from solver.model.quantities import Cpu, Memory
 from tests.reconciler.documents.repository import codes
@@ -181,3 +185,68 @@ def test_a_service_starts_with_one_replica_unless_it_says_more() -> None:
 
 def test_a_service_has_one_role() -> None:
     assert problems(JOB.replace("spec:\n", "spec:\n  type: service\n")) == ["11:7 one-role"]
+
+
+def _as_json(name: str = "llama", **fields: object) -> dict[str, object]:
+    groups = [{"name": "worker", "replicas": 4, "shape": {"gpus": 8, "cpu": 1.5, "memory": "1Ti"}}]
+    spec = {"queue": "research", "taskGroups": groups, "command": ["python", 't\tr"ain.py'], **fields}
+    return {"apiVersion": "quorate.dev/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def test_of_documents_that_differ_in_their_names_one_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checking one against the schema takes longer than writing it to the store."""
+    checked: list[Located] = []
+
+    def noted(document: Located, kind: str, file: str) -> list[Problem]:
+        checked.append(document)
+        return shape_problems(document, kind, file)
+
+    monkeypatch.setattr(job_module, "shape_problems", noted)
+    command = {"command": ["echo", "differs in their names alone"]}
+    found = [read_job(json.dumps(_as_json(f"llama-{number}", **command)).encode(), "job") for number in range(50)]
+    assert [job.name for job in found] == [f"llama-{number}" for number in range(50)]
+    assert len(checked) == 1
+    read_job(json.dumps(_as_json("llama-50", **command, priorityClass="training")).encode(), "job")
+    assert len(checked) == 2
+
+
+SENT: dict[str, bytes] = {
+    "plain": json.dumps(_as_json()).encode(),
+    "indented": json.dumps(_as_json(), indent=2).encode(),
+    "not ASCII": json.dumps(_as_json(env={"A": "\N{NEXT LINE}ä"}), ensure_ascii=False).encode(),
+    "escaped": json.dumps(_as_json(env={"A": "ä\n"})).encode(),
+    "escaped in halves": json.dumps(_as_json(env={"A": "\N{ROCKET}"})).encode(),
+    "a float for a number": json.dumps(_as_json(priorityClass="a"))
+    .replace('"replicas": 4', '"replicas": 4.0')
+    .encode(),
+    "a key twice": json.dumps(_as_json()).replace('"replicas": 4', '"replicas": 4, "replicas": 4').encode(),
+    "too large a number": json.dumps(_as_json()).replace("1.5", "1e999").encode(),
+    "too long a number": json.dumps(_as_json()).replace("1.5", "1" * 30).encode(),
+    "not a number": json.dumps(_as_json()).replace("1.5", "NaN").encode(),
+    "no such field": json.dumps(_as_json(ququ=1)).encode(),
+    "a wrong name": json.dumps(_as_json("Not A Name")).encode(),
+    "too long a name": json.dumps(_as_json("a" * 300)).encode(),
+    "no name": json.dumps(_as_json()).replace('"name": "llama"', "").encode(),
+    "a number as its name": json.dumps(_as_json()).replace('"llama"', "7").encode(),
+    "a label beside its name": json.dumps(_as_json()).replace('"llama"', '"llama", "label": "x"').encode(),
+    "two of one group": json.dumps(_as_json(taskGroups=[{"name": "a", "replicas": 1, "shape": {}}] * 2)).encode(),
+    "another kind": json.dumps({**_as_json(), "kind": "Queue"}).encode(),
+    "a list": b"[1]",
+    "deep": b"[" * 5_000 + b"]" * 5_000,
+    "control characters": json.dumps(_as_json(env={"A": "\x7f"})).encode(),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("sent", SENT)
+def test_json_means_what_it_means_as_yaml(sent: str) -> None:
+    """Also where the same was read before, and remembered."""
+
+    def read_by(read: Callable[[bytes, str], NamedJob]) -> object:
+        try:
+            return read(SENT[sent], "job.json")
+        except InvalidDocumentsError as error:
+            return error.problems
+
+    as_yaml = read_by(job_module._read_with_places)
+    assert [read_by(read_job), read_by(read_job)] == [as_yaml, as_yaml]

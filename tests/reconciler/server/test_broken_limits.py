@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from reconciler.control.broken_limits import BrokenLimit, broken_limits
 from solver.model.quantities import Instant, MilliGpu
+from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
+from solver.policy.policy import Queue, policy_of
+from solver.policy.tree import QueueTree, QuotaLine
+from solver.quota.entitlement import use_by_line
 from tests.solver.preemption.test_departures import HOUR, H, Q, clock, policy, world
 
 
@@ -33,3 +39,18 @@ def test_where_nobody_is_evicted_there_is_no_deadline() -> None:
 def test_after_the_deadline_it_is_told_who_is_next() -> None:
     (broken,) = broken_limits(world(30, 9, (clock("a", 8, 24),)), policy(8))
     assert broken.jobs == ("j",)
+
+
+def test_where_no_queue_has_a_max_no_job_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 30,000 jobs whoever asked first after a pass waited for that."""
+    counted: list[Snapshot] = []
+
+    def noted(seen: Snapshot, tree: QueueTree) -> dict[QuotaLine, int]:
+        counted.append(seen)
+        return use_by_line(seen, tree)
+
+    monkeypatch.setattr("reconciler.control.broken_limits.use_by_line", noted)
+    assert list(broken_limits(world(5, 9), policy_of((Queue(Q),)))) == []
+    assert not counted
+    assert list(broken_limits(world(5, 9), policy(8)))
+    assert counted

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from sqlalchemy import event
 
 from reconciler.model.job_record import JobOutcome
+from reconciler.store.database import Database
 from reconciler.store.jobs import SqlJobSource
+from reconciler.store.rows import ALIKE_CHARACTERS_MAX
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration, Instant
-from solver.model.workload import JobName
+from solver.model.workload import JobName, JobSpec
 from tests.reconciler.api.conftest import spec
 
 NOW = Instant(1_000)
+T = TypeVar("T")
 A, B, C = JobName("a"), JobName("b"), JobName("c")
 
 
@@ -40,3 +45,43 @@ def test_what_is_gone_is_forgotten(store: SqlStore) -> None:
     store.jobs.finish(epoch, C, JobOutcome("cancelled", NOW))
     assert [record.name for record in store.jobs.live_jobs()] == [A, B]
     assert sorted(store.jobs._live._latest) == [A, B]
+
+
+def test_specs_that_are_alike_are_read_once(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30,000 jobs with which a control plane begins most are asked for in the same words as others."""
+    read: list[type] = []
+    as_before = Database.read_document
+
+    def noted(database: Database, stored: str | bytes, kind: type[T]) -> T:
+        read.append(kind)
+        return as_before(database, stored, kind)
+
+    monkeypatch.setattr(Database, "read_document", noted)
+    began = SqlJobSource(store.jobs._database)
+    assert [record.spec for record in began.live_jobs()] == [spec()] * 3
+    assert read == [JobSpec]
+    store.jobs.submit(JobName("d"), spec(command=("false",)), "ada", NOW, "")
+    assert began.job(JobName("d")).spec == spec(command=("false",))
+    assert read == [JobSpec, JobSpec]
+
+
+def test_what_is_too_large_to_be_remembered_is_read_all_the_same(store: SqlStore) -> None:
+    large = spec(command=("a" * ALIKE_CHARACTERS_MAX,))
+    store.jobs.submit(JobName("d"), large, "ada", NOW, "")
+    assert [store.jobs.job(JobName("d")).spec for _ in range(2)] == [large, large]
+    assert store.jobs._specs.remembered == 0
+
+
+def test_standings_are_counted_once_until_something_is_written(store: SqlStore) -> None:
+    counted: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        counted.extend([statement] if "count(*)" in statement else ())
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    first = store.ledger.standings()
+    assert [store.ledger.standings() for _ in range(5)] == [first] * 5
+    assert len(counted) == 1
+    store.jobs.request_suspend(A, "ada")
+    assert sorted(store.ledger.standings().values()) == [1, 2]
+    assert len(counted) == 2
