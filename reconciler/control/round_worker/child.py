@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -125,7 +126,11 @@ class RoundDecider:
 
 
 def serve(decider: RoundDecider, questions: IO[bytes], answers: AnswerStream) -> None:
-    """Answer until the other side closes the stream. Raises WireError for what it says that makes no sense."""
+    """Answer until the other side closes the stream. Raises WireError for what it says that makes no sense.
+
+    A SIGTERM to all processes of a service is for the control plane to hear, which still finishes its pass.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         try:
             frame = read_frame(questions)

@@ -38,6 +38,11 @@ def endless(message: RoundMessage) -> RoundMessage:
     return message
 
 
+def slow(message: RoundMessage) -> RoundMessage:
+    time.sleep(6)
+    return message
+
+
 def with_plan(**changes: object) -> Callable[[RoundMessage], RoundMessage]:
     def other(message: RoundMessage) -> RoundMessage:
         assert isinstance(message, RoundPart)
@@ -62,6 +67,7 @@ ACTS: dict[str, tuple[int, Callable[[RoundMessage], RoundMessage]]] = {
     "killed": (0, killed),
     "stopped": (0, stopped),
     "endless": (0, endless),
+    "slow": (0, slow),
     "other-snapshot": (0, with_plan(snapshot="sha256:other")),
     "other-policy": (0, with_plan(policy="sha256:other")),
     "unknown-job": (0, of_unknown_job),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -258,6 +259,22 @@ def test_the_worker_is_started_before_a_round_needs_it(site: Site, working: Work
     until(lambda: len(begun) == 1)
     assert passed(site, worker).fault == ""
     assert len(begun) == 1
+
+
+def test_a_worker_that_takes_long_says_that_it_lives(site: Site, working: Working, begun: list[int]) -> None:
+    worker = working("slow", silent_s=4.0)
+    assert passed(site, worker).fault == ""
+    assert len(begun) == 1
+
+
+def test_when_it_ends_is_for_the_control_plane_to_say(site: Site, working: Working, begun: list[int]) -> None:
+    worker = working()
+    assert passed(site, worker).fault == ""
+    (pid,) = begun
+    assert os.getpgid(pid) != os.getpgid(0), "Ctrl-C reaches all processes of a group"
+    os.kill(pid, signal.SIGTERM)
+    assert passed(site, worker).fault == ""
+    assert begun == [pid]
 
 
 def test_a_worker_ends_with_its_control_plane_in_the_middle_of_a_round(tmp_path: Path) -> None:
