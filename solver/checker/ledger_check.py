@@ -208,6 +208,8 @@ class LedgerCheck:
     ) -> tuple[Violation, ...]:
         """What a job that waits would break if it were promised this now, for which others leave; () where it may."""
         found = list[Violation]()
+        if self._intents(job.name) or job.name in self._since:
+            found.append(Violation("S11", job.name, "has been promised something before"))
         self._charge((job.name,), -1)
         try:
             with self.leaving(eviction.job for eviction in evictions):

@@ -119,7 +119,6 @@ class NarrowPreemption:
             and all(
                 victim.means in ("reclaim", "preempt")
                 and victim.holder.gpus > 0
-                and (victim.means == "preempt" or victim.holder.priority_class.preemptible)
                 and owner_of(victim.name) == victim.name
                 and len(whole[victim.name]) == 1
                 for victim in found.victims
