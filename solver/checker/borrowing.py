@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import itemgetter
 
 from solver.checker.case import Charge, JudgedPlan
 from solver.model.cluster import GpuType
@@ -30,6 +29,7 @@ class Borrowing:
     _in_line: dict[QuotaLine, Mapping[JobName, str]] = field(default_factory=dict)
     _turns: dict[QuotaLine, list[tuple[int, _Member]]] = field(default_factory=dict)
     _gpus: dict[JobName, Charge] = field(default_factory=dict)
+    _of_queue: dict[QueueName, Mapping[GpuType, Sequence[_Member]]] = field(default_factory=dict)
 
     def towards(self, victim: Job, preemptor: Job) -> str:
         """Inside, straddling or borrowed: the worst of the lines that the victim's queue does not share with the preemptor's."""
@@ -82,7 +82,7 @@ class Borrowing:
     def _in_turn(self, line: QuotaLine) -> list[tuple[int, _Member]]:
         """Who stands in a line: who lies inside the guarantee of the next queue on its way down before whoever does not."""
         if line not in self._turns:
-            turns = [(0, member) for member in self._members.get(line, ())]
+            turns = [(0, member) for member in self._members(line)]
             for queue in self.case.lookup.siblings.get(line.queue, ()):
                 below = QuotaLine(queue, line.gpu_type)
                 stands = self._standings(below)
@@ -91,28 +91,38 @@ class Borrowing:
             self._turns[line] = turns
         return self._turns[line]
 
-    @cached_property
-    def _members(self) -> Mapping[tuple[QueueName, GpuType], Sequence[_Member]]:
-        """By line, the jobs of the queue itself that stand in it, in its order: not preemptible ones, then by value and by start.
+    def _members(self, line: QuotaLine) -> Sequence[_Member]:
+        """The jobs of the queue itself that stand in a line, in its order: not preemptible ones, then by value and by start."""
+        if line.queue not in self._of_queue:
+            self._of_queue[line.queue] = self._standing_in(line.queue)
+        return self._of_queue[line.queue].get(line.gpu_type, ())
+
+    def _standing_in(self, queue: QueueName) -> Mapping[GpuType, Sequence[_Member]]:
+        """By type, the jobs of one queue.
 
         A gang that shrinks stands there as what it will be, and none that a rule has leave.
         """
-        departing = {name for name, step in self.case.parted.steps.items() if step.beneficiary is None}
-        leaving, found = self.case.stopping | departing | self.gone, list[tuple[tuple[bool, int, int, str, str], Job]]()
-        for job in self.case.parted.jobs.values():
-            if job.phase == "running" and leaving.isdisjoint((job.name, owner_of(job.name))):
+        leaving, members = self._leaving, defaultdict[GpuType, list[_Member]](list)
+        for job in self.case.parts_of_queue(queue):
+            if job.phase == "running" and job.name not in leaving and (owner := owner_of(job.name)) not in leaving:
                 known = self.case.lookup.class_of(job)
                 preemptible, value = (known.preemptible, known.value) if known else (True, 0)
-                found.append(((preemptible, -value, job.started_at or 0, owner_of(job.name), job.name), job))
-        members = defaultdict[tuple[QueueName, GpuType], list[_Member]](list)
-        for number, ((preemptible, *_), job) in enumerate(sorted(found, key=itemgetter(0))):
-            for gpu_type, milli in self.gpus(job).items():
-                if milli:
-                    members[job.spec.queue, gpu_type].append((number, job.name, milli, preemptible))
+                place = preemptible, -value, job.started_at or 0, owner, job.name
+                for gpu_type, milli in self.gpus(job).items():
+                    if milli:
+                        members[gpu_type].append((place, job.name, milli, preemptible))
         return members
 
+    @cached_property
+    def _leaving(self) -> frozenset[JobName]:
+        departing = {name for name, step in self.case.parted.steps.items() if step.beneficiary is None}
+        return self.case.stopping | departing | self.gone
 
-_Member = tuple[int, JobName, int, bool]
-"""Its place among all that run, who it is, what it holds of the type, and whether it is preemptible."""
+
+_Place = tuple[bool, int, int, str, str]
+"""Whether it is preemptible, its priority (negative), its start, its gang and its name: in this order jobs stand in line."""
+
+_Member = tuple[_Place, JobName, int, bool]
+"""Its place in line, who it is, what it holds of the type, and whether it is preemptible."""
 
 _ORDER = {"inside": 0, "straddles": 1, "borrowed": 2}

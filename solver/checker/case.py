@@ -7,7 +7,7 @@ the whole judgement takes time in proportion to the snapshot and the plan.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self, TypeVar, cast
@@ -20,7 +20,7 @@ from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, Node
 from solver.model.inflight import Intent
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
@@ -146,6 +146,18 @@ class JudgedPlan:
     def parted(self) -> Parted:
         """The same in parts: what elastic gangs hold beyond their minima, task by task."""
         return parted(self.snapshot, self.lookup, self.plan)
+
+    @cached_property
+    def of_queue(self) -> Mapping[QueueName, Sequence[Job]]:
+        """Live jobs by their own queue."""
+        found: dict[QueueName, list[Job]] = {}
+        for job in self.snapshot.jobs:
+            found.setdefault(job.spec.queue, []).append(job)
+        return found
+
+    def parts_of_queue(self, queue: QueueName) -> Iterator[Job]:
+        """The same in parts."""
+        return (part for job in self.of_queue.get(queue, ()) for part in self.parted.jobs.of(job.name))
 
     @cached_property
     def lives(self) -> Lives:

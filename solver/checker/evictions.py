@@ -43,6 +43,7 @@ class _Evictions:
     host: HostClaims
     _known_inside: dict[JobName, bool] = field(default_factory=dict)
     _promised: dict[JobName, Charge] = field(default_factory=dict)
+    _held_by: dict[QueueName, Counter[GpuType]] = field(default_factory=dict)
 
     @cached_property
     def steps(self) -> dict[JobName, Evict | Shrink]:
@@ -128,7 +129,7 @@ class _Evictions:
                 for gpu_type, milli in self.standing.gpus(self.jobs[name]).items():
                     left[QuotaLine(queue, gpu_type)] += milli
         for line, milli in sorted(left.items()):
-            most = max(0, min(lacking[line], self.case.guaranteed.get(line, 0) - self._held[line]))
+            most = max(0, min(lacking[line], self.case.guaranteed.get(line, 0) - self._held(line)))
             if milli > most:
                 problem = f"{MilliGpu(milli)} {line.gpu_type} leave for gangs that may grow by {MilliGpu(most)}"
                 yield Violation("S4", line.queue, problem)
@@ -226,28 +227,40 @@ class _Evictions:
                 for gpu_type, gpus in self._promised_to(preemptor.name).items()
             }
             self._known_inside[preemptor.name] = all(
-                self._held[line] + gpus <= self.case.guaranteed.get(line, 0) for line, gpus in wanted.items()
+                self._held(line) + gpus <= self.case.guaranteed.get(line, 0) for line, gpus in wanted.items()
             )
         return self._known_inside[preemptor.name]
 
-    @cached_property
-    def _held(self) -> Mapping[tuple[QueueName, GpuType], int]:
-        """What jobs of each queue itself hold once those evicted have left, and who moves has moved."""
-        moved = self.case.moving
-        leaving = self.case.sent_back | {name for name in self.case.parted.leaving if owner_of(name) not in moved}
-        apart = {owner_of(name) for name in leaving} | {i.job for i in self.case.intents if i.kind == "shrink"}
+    def _held(self, line: QuotaLine) -> int:
+        """What jobs of a queue itself hold of a type once those evicted have left, and who moves has moved."""
+        if line.queue not in self._held_by:
+            self._held_by[line.queue] = self._staying_in(line.queue)
+        return self._held_by[line.queue][line.gpu_type]
+
+    def _staying_in(self, queue: QueueName) -> Counter[GpuType]:
+        leaving, apart = self._leaving, self._apart
         # A gang of which nothing leaves holds what all its parts do.
-        whole = (job for name, job in self.case.jobs.items() if name not in apart)
-        parts = (job for name, job in self.jobs.items() if owner_of(name) in apart) if apart else ()
-        held = Counter[tuple[QueueName, GpuType]]()
-        promised = self.case.promised.keys() - self.case.withdrawn
+        whole = (job for job in self.case.of_queue.get(queue, ()) if job.name not in apart)
+        gangs = (job.name for job in self.case.of_queue.get(queue, ()) if job.name in apart)
+        parts = (part for gang in gangs for part in self.case.parted.jobs.of(gang))
+        held, promised = Counter[GpuType](), self.case.promised.keys() - self.case.withdrawn
         for job in (*whole, *parts):
             goes_on = job.phase != "pending" and job.name not in leaving
             if goes_on or job.name in promised:
-                gpus = self.standing.gpus(job) if goes_on else self._count(self.case.promised[job.name])
-                for gpu_type, milli in gpus.items():
-                    held[job.spec.queue, gpu_type] += milli
+                held.update(self.standing.gpus(job) if goes_on else self._count(self.case.promised[job.name]))
         return held
+
+    @cached_property
+    def _leaving(self) -> frozenset[JobName]:
+        """Every part that leaves; who moves holds as much elsewhere."""
+        moved = self.case.moving
+        return self.case.sent_back | {name for name in self.case.parted.leaving if owner_of(name) not in moved}
+
+    @cached_property
+    def _apart(self) -> frozenset[JobName]:
+        """Gangs of which anything leaves."""
+        shrinking = {intent.job for intent in self.case.intents if intent.kind == "shrink"}
+        return frozenset(owner_of(name) for name in self._leaving) | shrinking
 
     def _limits(self) -> Iterator[Violation]:
         limits = self.case.policy.scheduling.evictions
