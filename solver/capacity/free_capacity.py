@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -67,10 +69,13 @@ class FreeCapacity(FreeResources):
         partitions = MigPartitions.of(snapshot.nodes, mig, broken_too=False)
         room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
         specs, held = {job.name: job.spec for job in snapshot.jobs}, defaultdict[int, list[Held]](list)
-        for name, task in held_in(snapshot, leaving):
-            node = room.index.get(task.node)
-            if node is not None:  # a node that has left the inventory gives nothing away
-                held[node].append(room._held_by(specs.get(name), task, domain_of))
+        for name, tasks in groupby(held_in(snapshot, leaving), key=itemgetter(0)):
+            spec = specs.get(name)
+            shapes = _shapes_of(spec)
+            for _, task in tasks:
+                node = room.index.get(task.node)
+                if node is not None:  # a node that has left the inventory gives nothing away
+                    held[node].append(room._held_by(spec, shapes, task, domain_of))
         room._hold_all(held, (RoundCache() if kept is None else kept).results("left on nodes", mig.rules))
         room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
@@ -158,18 +163,20 @@ class FreeCapacity(FreeResources):
 
     def hold(self, spec: JobSpec, tasks: Iterable[TaskPlacement], domain_of: DomainOf) -> None:
         """A job has these tasks, on nodes of this room, as if it had had them before the room was made."""
+        shapes = _shapes_of(spec)
         for task in tasks:
             node = self.index[task.node]
             self.changes.gain()
-            self._hold(node, *self._held_by(spec, task, domain_of), is_new=False)
+            self._hold(node, *self._held_by(spec, shapes, task, domain_of), is_new=False)
 
-    def _held_by(self, spec: JobSpec | None, task: TaskPlacement, domain_of: DomainOf) -> Held:
-        groups, domain = spec.task_groups if spec else (), NO_DOMAIN
-        shape = next((group.shape for group in groups if group.name == task.group), NO_SHAPE)
-        if task.share is not None:
-            pool = self.nodes[self.index[task.node]].pool
-            domain = domain_of(pool, spec.queue if spec else QueueName(""))
-        return task, shape, domain
+    def _held_by(
+        self, spec: JobSpec | None, shapes: Mapping[str, Shape], task: TaskPlacement, domain_of: DomainOf
+    ) -> Held:
+        shape = shapes.get(task.group, NO_SHAPE)
+        if task.share is None:
+            return task, shape, NO_DOMAIN
+        pool = self.nodes[self.index[task.node]].pool
+        return task, shape, domain_of(pool, spec.queue if spec else QueueName(""))
 
     def set_aside(self, pledged: Pledged) -> None:
         """These GPUs will be partitioned anew for a job: no other gets anything of them before."""
@@ -308,3 +315,8 @@ class FreeCapacity(FreeResources):
         if held:
             self.free_devices[node] = [device for device in self.free_devices[node] if device not in held]
             self.free_gpus[node] = len(self.free_devices[node]) * bool(self.open_nodes[node])
+
+
+def _shapes_of(spec: JobSpec | None) -> dict[str, Shape]:
+    """What a task of each group takes."""
+    return {group.name: group.shape for group in reversed(spec.task_groups)} if spec else {}

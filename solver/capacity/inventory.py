@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
+from solver.model.quantities import Memory
 from solver.model.topology import Topology, topology_of
 
 
@@ -31,6 +34,13 @@ class NodeInventory:
     whole: tuple[list[DeviceId], ...]
     healthy: tuple[list[DeviceId], ...]
     near: dict[str, Mask]
+
+
+class TypeInventory(NamedTuple):
+    """By GPU type the pools that have nodes of it, sorted, and the memory of its smallest GPU."""
+
+    pools: Mapping[GpuType, tuple[str, ...]]
+    memory: Mapping[GpuType, Memory]
 
 
 class _Same:
@@ -76,3 +86,20 @@ def _inventory(same: _Same) -> NodeInventory:
         tuple([device for device in devices if device not in broken] for devices in whole) if broken else whole,
         near,
     )
+
+
+def types_of(nodes: tuple[Node, ...]) -> TypeInventory:
+    """The GPU types of some nodes."""
+    return _types(_Same(nodes))
+
+
+@lru_cache(maxsize=2)
+def _types(same: _Same) -> TypeInventory:
+    pools: dict[GpuType, dict[str, None]] = {}
+    memory: dict[GpuType, Memory] = {}
+    for node in same.nodes:
+        if node.gpus:
+            pools.setdefault(node.gpu_type, {})[node.pool] = None
+            least = min([gpu.memory for gpu in node.gpus])
+            memory[node.gpu_type] = min(memory.get(node.gpu_type, least), least)
+    return TypeInventory({gpu_type: tuple(sorted(names)) for gpu_type, names in pools.items()}, memory)

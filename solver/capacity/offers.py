@@ -137,12 +137,10 @@ class Offers:
         """Count what the usable nodes offer, and keep it."""
         if len(self._known) == KEPT_MAX:
             del self._known[next(iter(self._known))]
-        if need.parts is None:
-            slots = self._limits(need, slice(None)) * usable
-        else:
+        if need.parts is not None:
             usable = usable & need.parts.possible(self.parts)
-            slots, nodes = np.zeros(len(usable), dtype=np.int64), np.flatnonzero(usable)
-            slots[nodes] = self._among(need, nodes)
+        slots, nodes = np.zeros(len(usable), dtype=np.int64), np.flatnonzero(usable)
+        slots[nodes] = self._among(need, nodes)
         offer = Offer(slots, self.topology)
         self._known[need] = _Kept(offer, usable, len(self.changes.nodes))
         return offer
@@ -181,9 +179,9 @@ class Offers:
         slots = self._limits(need, nodes)
         return slots if need.parts is None else np.minimum(slots, need.parts.among(self.parts, nodes))
 
-    def _limits(self, need: TaskDemand, nodes: Ints | slice) -> Ints:
+    def _limits(self, need: TaskDemand, nodes: Ints) -> Ints:
         """How many tasks some nodes take, but for what they need in parts."""
-        count = np.full(len(self.gpus[nodes]), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
+        count = np.full(len(nodes), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
         for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
             if each:
                 np.minimum(count, np.maximum(free[nodes], 0) // each, out=count)

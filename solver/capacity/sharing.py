@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from solver.capacity.inventory import types_of
 from solver.model.cluster import GpuType, Node
 from solver.model.mig import cost_milli_gpu, mig_model
 from solver.model.mig_layout import find_profile
@@ -86,23 +87,16 @@ class Sharing:
         return TrustDomain(named if named is not None else f"/{path[-1] if path else queue}")
 
 
-def sharing_of(policy: Policy, tree: QueueTree, nodes: Iterable[Node]) -> Sharing:
+def sharing_of(policy: Policy, tree: QueueTree, nodes: tuple[Node, ...]) -> Sharing:
     """Index the sharing policies over an inventory."""
-    pools: dict[GpuType, dict[str, None]] = {}
-    memory: dict[GpuType, Memory] = {}
-    for node in nodes:
-        if node.gpus:
-            pools.setdefault(node.gpu_type, {})[node.pool] = None
-            least = min(gpu.memory for gpu in node.gpus)
-            memory[node.gpu_type] = min(memory.get(node.gpu_type, least), least)
+    pools, memory = types_of(nodes)
     partitioned = {known.pool: known.model for known in policy.mig}
     # A GPU is divided by MPS or by MIG: a pool that may be partitioned shares none of its GPUs.
     of_pool = {pool: known for known in policy.sharing for pool in known.pools if pool not in partitioned}
-    by_type = {gpu_type: tuple(sorted(names)) for gpu_type, names in pools.items()}
     models = {
-        gpu_type: partitioned[pool] for gpu_type, names in by_type.items() for pool in names if pool in partitioned
+        gpu_type: partitioned[pool] for gpu_type, names in pools.items() for pool in names if pool in partitioned
     }
-    return Sharing(tree, of_pool, by_type, memory, models)
+    return Sharing(tree, of_pool, pools, memory, models)
 
 
 def _may_share(policy: SharingPolicy, slo_class: SloClass) -> bool:

@@ -169,9 +169,9 @@ def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, int]:
     type_of = snapshot.gpu_types
     own: dict[tuple[QueueName, GpuType], int] = {}
     for job, tasks in charged(snapshot):
-        for task in tasks:
-            line = job.spec.queue, type_of.get(task.node, GpuType(""))
-            own[line] = own.get(line, 0) + task.gpus
+        for gpu_type, milli in charge_of_tasks(tasks, type_of).items():
+            line = job.spec.queue, gpu_type
+            own[line] = own.get(line, 0) + milli
     used: dict[QuotaLine, int] = {}
     for (queue, gpu_type), milli in own.items():
         for line in tree.lines(queue, gpu_type):

@@ -18,6 +18,7 @@ from solver.backfill.reservation_documents import document_reservations, kept_fr
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.model.arrays import Mask
+from solver.model.cluster import Level
 from solver.model.parts import missing_part, owner_of
 from solver.model.shape import kept_to
 from solver.model.snapshot import Snapshot
@@ -71,7 +72,7 @@ def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
 def _may_be_larger(job: Job) -> bool:
     """Some tasks are missing, and where new ones go is settled by the rest: bundles have to be whole for that."""
     groups = job.spec.task_groups
-    if len(job.placement) >= sum(group.replicas for group in groups):
+    if len(job.placement) >= sum([group.replicas for group in groups]):
         return False
     counts = Counter([task.group for task in job.placement])
     if all(counts[group.name] >= group.replicas for group in groups):
@@ -125,13 +126,17 @@ def missing_tasks(
     return [task for number, gang in enumerate(gangs) for task in _tasks_of(gang, number, headroom, room)]
 
 
-def with_domains(snapshot: Snapshot, room: FreeCapacity) -> FreeCapacity:
-    """The room, which knows the domains in which running gangs have to stay as they grow, as sets of nodes."""
+def kept_to_domains(snapshot: Snapshot) -> list[tuple[Job, Level]]:
+    """Running gangs that are not at their full size and have to stay in one domain, each with its level."""
+    larger = [job for job in snapshot.jobs if job.phase == "running" and _may_be_larger(job)]
+    levels = ((job, job.spec.effective_topology.required) for job in larger)
+    return [(job, level) for job, level in levels if level is not None]
+
+
+def with_domains(gangs: Iterable[tuple[Job, Level]], room: FreeCapacity) -> FreeCapacity:
+    """The room, which knows the domains in which these gangs have to stay as they grow, as sets of nodes."""
     sets = dict(room.sets)
-    for job in snapshot.jobs:
-        level = job.spec.effective_topology.required
-        if level is None or job.phase != "running" or not _may_be_larger(job):
-            continue
+    for job, level in gangs:
         node = room.index.get(job.placement[0].node)
         if node is None:
             continue

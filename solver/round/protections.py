@@ -45,7 +45,7 @@ from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.quota.victims import ProtectionEnd, protected, protection_end
 from solver.round.decision import soon_free
-from solver.round.growing_gangs import missing_tasks, with_domains
+from solver.round.growing_gangs import kept_to_domains, missing_tasks, with_domains
 from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
 
@@ -190,7 +190,8 @@ class ProtectedWaits:
         """On what is left by a round."""
         snapshot, policy = left.snapshot, left.policy
         sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
-        room, soon = (with_domains(snapshot, room) for room in (left.room.copy(), left.soon(sharing)))
+        gangs = kept_to_domains(snapshot)
+        room, soon = (with_domains(gangs, room) for room in (left.room.copy(), left.soon(sharing)))
         return cls(snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program, left.kept)
 
     def __post_init__(self) -> None:

@@ -51,7 +51,7 @@ from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
-from solver.round.growing_gangs import fit_beside, in_gangs, missing_tasks, with_domains
+from solver.round.growing_gangs import fit_beside, in_gangs, kept_to_domains, missing_tasks, with_domains
 from solver.round.unneeded_evictions import spared
 
 SPARED_PROMISES_MAX = 100
@@ -252,7 +252,8 @@ class RoundState:
         All that starts inside a guarantee comes before, all that lies beyond one after.
         """
         ground = self.ground
-        self.room, self.soon = (with_domains(ground.snapshot, room) for room in (self.room, self.soon))
+        gangs = kept_to_domains(ground.snapshot)
+        self.room, self.soon = with_domains(gangs, self.room), with_domains(gangs, self.soon)
         making = self._making_room()
         missing = missing_tasks(
             ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
