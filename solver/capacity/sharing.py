@@ -93,9 +93,7 @@ def sharing_of(policy: Policy, tree: QueueTree, nodes: tuple[Node, ...]) -> Shar
     partitioned = {known.pool: known.model for known in policy.mig}
     # A GPU is divided by MPS or by MIG: a pool that may be partitioned shares none of its GPUs.
     of_pool = {pool: known for known in policy.sharing for pool in known.pools if pool not in partitioned}
-    models = {
-        gpu_type: partitioned[pool] for gpu_type, names in pools.items() for pool in names if pool in partitioned
-    }
+    models = {gpu_type: partitioned[pool] for gpu_type, names in pools.items() for pool in names if pool in partitioned}
     return Sharing(tree, of_pool, pools, memory, models)
 
 

@@ -53,7 +53,9 @@ class FairDivision:
         live = Counter[GpuType]()
         for node in self.case.ground.nodes:
             if node.gpus:
-                live[node.gpu_type] += MILLI_PER_GPU * sum(gpu.healthy for gpu in node.gpus) if node.ready else 0
+                live[node.gpu_type] += (
+                    MILLI_PER_GPU * [gpu.healthy for gpu in node.gpus].count(True) if node.ready else 0
+                )
         return live
 
     def _divided(

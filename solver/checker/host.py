@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
-from solver.model.cluster import NodeName
+from solver.model.cluster import Node, NodeName
 from solver.model.parts import owner_of
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobName, TaskPlacement
@@ -170,9 +170,11 @@ class HostClaims:
     def per_gpu(self) -> Mapping[str, Beside]:
         """By pool: what policy says that one GPU carries, else an equal part of all nodes that have some."""
         said = {known.pool: known for known in self.case.policy.scheduling.host_share}
-        found: dict[str, Beside] = {}
-        for pool in {node.pool for node in self.case.ground.nodes if node.gpus}:
-            nodes = [node for node in self.case.ground.nodes if node.pool == pool and node.gpus]
+        found, in_pool = dict[str, Beside](), defaultdict[str, list[Node]](list)
+        for node in self.case.ground.nodes:
+            if node.gpus:
+                in_pool[node.pool].append(node)
+        for pool, nodes in in_pool.items():
             gpus, known = sum(len(node.gpus) for node in nodes), said.get(pool)
             cpu = known.cpu if known else None
             memory = known.memory if known else None

@@ -52,9 +52,11 @@ class JobStart:
     @property
     def beside(self) -> HostUse:
         """CPU and memory of all its tasks."""
-        counted = zip(self.option.shapes, self.tasks, strict=True)
-        total = [(int(shape.cpu) * count, int(shape.memory) * count) for shape, count in counted]
-        return HostUse(sum(cpu for cpu, _ in total), sum(memory for _, memory in total))
+        cpu = memory = 0
+        for shape, count in zip(self.option.shapes, self.tasks, strict=True):
+            cpu += int(shape.cpu) * count
+            memory += int(shape.memory) * count
+        return HostUse(cpu, memory)
 
     @property
     def inside_only(self) -> bool:

@@ -8,7 +8,7 @@ Whether work of another queue may be taken back depends on the two queues alone,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
@@ -25,7 +25,7 @@ from solver.model.workload import QueueName
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.released_capacity import ReleasedCapacity
 from solver.quota.allocation_table import AllocationTable
-from solver.quota.victims import BORROWED, MEANS, STRADDLES, Holder, PreemptorJob, Victim, protected, unsaved_ms
+from solver.quota.victims import BORROWED, MEANS, STRADDLES, PreemptorJob, Victim, protected, unsaved_ms
 
 RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
 
@@ -78,16 +78,16 @@ class EvictionCandidates:
         """By number, who may be evicted at all, and who is protected for a while."""
         rules, gangs, gang = self.rules, self.allocations.bases, self.allocations.gang
 
-        def by_holder(judge: Callable[[Holder], bool]) -> Mask:
-            found: Mask = np.array([judge(holder) for holder in gangs], dtype=bool)[gang]
+        def by_holder(judged: Sequence[bool]) -> Mask:
+            found: Mask = np.array(judged, dtype=bool)[gang]
             return found
 
-        lifted = "disruptionBudget" in rules.without
-        leaves = by_holder(lambda holder: holder.job.leaves != "not" or lifted)
-        leaves &= by_holder(lambda holder: holder.job.name not in rules.staying)
-        self._preemptible = leaves & by_holder(lambda holder: holder.priority_class.preemptible)
-        self._evictable = leaves & by_holder(lambda holder: holder.evictable)
-        self._protected = by_holder(lambda holder: protected(holder.job, rules.protection(holder), rules.now))
+        lifted, staying = "disruptionBudget" in rules.without, rules.staying
+        jobs, classes = [holder.job for holder in gangs], [holder.priority_class for holder in gangs]
+        leaves = by_holder([(lifted or job.leaves != "not") and job.name not in staying for job in jobs])
+        self._preemptible = leaves & by_holder([known.preemptible for known in classes])
+        self._evictable = leaves & by_holder([holder.evictable for holder in gangs])
+        self._protected = by_holder([protected(holder.job, rules.protection(holder), rules.now) for holder in gangs])
 
     def under(self, rules: EvictionRules) -> EvictionCandidates:
         """The same by other protections, those of another time: what evictions cost stays as it is."""

@@ -16,16 +16,16 @@ from solver.checker.parts import PartsByName
 from solver.checker.policy_index import PolicyIndex
 from solver.model.parts import in_parts
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job
+from solver.model.workload import Job, JobName
 from solver.plan.plan import Evict, Nominate
 from solver.policy.policy import Policy
 from solver.round.solve import solve
 from tests.solver.worlds import policies, snapshots
 
 
-def everything(snapshot: Snapshot, lookup: PolicyIndex) -> dict[str, Job]:
+def everything(snapshot: Snapshot, lookup: PolicyIndex) -> dict[JobName, Job]:
     """All parts of all jobs, worked out one after the other; nothing is in flight."""
-    found: dict[str, Job] = {}
+    found: dict[JobName, Job] = {}
     for job in snapshot.jobs:
         known = lookup.class_of(job)
         divisible = job.phase == "running" and known is not None and known.preemptible
@@ -46,7 +46,7 @@ def test_parts_are_those_of_all_jobs_whoever_is_asked_for_first(
     }
     assert list(found.items()) == list(expected.items())
     assert len(found) == len(expected)
-    assert "nobody/worker/000001" not in found
+    assert JobName("nobody/worker/000001") not in found
 
 
 def test_one_eviction_takes_few_gangs_apart(monkeypatch: pytest.MonkeyPatch) -> None:

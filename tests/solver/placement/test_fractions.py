@@ -73,7 +73,7 @@ def test_what_is_placed_is_what_the_next_round_finds_taken(snapshot: Snapshot, p
 
 
 def test_a_divided_gpu_is_whole_again_when_the_last_part_is_given_back() -> None:
-    sharing = sharing_of(POLICY, QueueTree.of(POLICY), [NODE])
+    sharing = sharing_of(POLICY, QueueTree.of(POLICY), (NODE,))
     room = FreeCapacity.empty((NODE,))
     half = sharing.served(Shape(gpu_fraction=MilliGpu(500)), GpuType("H100"), QueueName("a"), "standard")
     first, second = (
