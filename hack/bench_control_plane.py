@@ -32,8 +32,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     Latencies: from a request to the order that the cluster is given for it; of an urgent job, to the first victim that it needs.
     `idle_pass_ms`: CPU time of a second in which nothing happens, which is a look of the loop; `idle_solves`: rounds solved
     in it. `restart_s`: from the start of
-    the process until it leads and has decided a round. `memory_mb`: peaks of its processes, added up. `narrow_share`: of arrivals
-    and ends that were decided without a complete round.
+    the process until it leads and has decided a round. `memory_mb`: peaks of its processes, added up. `narrow_share`: of arrivals,
+    urgent ones too, that were decided without a complete round.
     """
 
     gpus: int
@@ -116,7 +116,9 @@ def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
             raise click.ClickException("The control plane does not start. See above.")
         rests = _or_none("passes without anything to do", lambda: idle(plane, load.idle_s, limit_s)) or Idle(None, None)
         answers = _or_none("reads", lambda: read(plane, load.watchers, load.reads, limit_s)) or {}
+        before = plane.arrivals()
         orders = _or_none("arrivals", lambda: arrive(plane, load.arrivals, load.apart_s, limit_s))
+        came = {kind: count - before[kind] for kind, count in plane.arrivals().items()}
         arrived = orders or Latencies(NOTHING, NOTHING, NOTHING)
         taken = _or_none("submissions", lambda: submit(plane, load.submit_s, limit_s))
         in_arrays = _or_none("arrays", lambda: submit_arrays(plane, load.arrays, limit_s))
@@ -140,6 +142,7 @@ def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
         idle_solves=rests.solves,
         restart_s=round(started, 2),
         memory_mb=memory,
+        narrow_share=round(came["narrow"] / max(1, sum(came.values())), 3),
     )
 
 

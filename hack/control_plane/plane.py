@@ -29,6 +29,9 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PASSES: Final = re.compile(r'^quorate_round_phase_seconds_count\{phase="(sight|solve)"\} (\S+)$', re.MULTILINE)
 
 
+_ARRIVALS: Final = re.compile(r'^quorate_arrivals_total\{decided="(\w+)"\} (\S+)$', re.MULTILINE)
+
+
 class PlaneFailedError(Exception):
     """The process ended, or did not get to where it was waited for."""
 
@@ -114,6 +117,11 @@ class SimulatedPlane:
         """How many passes it has taken (`sight`), and rounds decided (`solve`)."""
         text = self.caller().get("/metrics").decode()
         return {"sight": 0, "solve": 0} | {name: int(float(count)) for name, count in _PASSES.findall(text)}
+
+    def arrivals(self) -> dict[str, int]:
+        """How many jobs came that were started alone (`narrow`), or left to complete rounds (`complete`)."""
+        text = self.caller().get("/metrics").decode()
+        return {"narrow": 0, "complete": 0} | {name: int(float(count)) for name, count in _ARRIVALS.findall(text)}
 
     def cpu_s(self) -> float:
         """CPU seconds of its processes so far."""

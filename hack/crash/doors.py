@@ -40,7 +40,7 @@ WRITES = {
     ),
     "partitionings": ("begin", "end"),
     "checkpoints": ("record", "judge", "doubt", "resume"),
-    "history": ("record_round", "record_event", "record_events"),
+    "history": ("record_round", "record_narrow", "record_event", "record_events"),
     "backend": ("submit", "partition", "forget_all"),
 }
 """Every call by which the loop changes something outside itself. Submitting and cancelling jobs are the users'."""

@@ -31,11 +31,12 @@ from reconciler.backends.simulated.behaviour import KIND, UNKIND
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.control.control import ControlPlane
 from reconciler.control.ledger_site import one_pass
+from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.recording import solver_with
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.clock import SIMULATION_START, VirtualClock
-from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
+from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
@@ -45,6 +46,8 @@ from solver.model.workload import JobName
 PASS_PAUSE_MS = 2_000
 LEASE = Duration(4_000)
 """Short, so that a control plane can die many times before faults stop."""
+ALONE_EVERY = 3
+"""In so many seeds jobs that come are started alone, beside complete rounds."""
 TOLD_EVERY = 5
 """In so many seeds gangs are told things: it takes from the world's chance, and the others have more of what else can go wrong."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
@@ -83,6 +86,7 @@ class Run:
     gates_passed: int = 0
     planes_made: int = 0
     paused: bool = False
+    epoch: Epoch | None = None
     problems: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -97,8 +101,9 @@ class Run:
         self.keeping = random.Random(f"checkpoints of {self.seed}")
         self.sizes, self.words = random.Random(f"sizes of {self.seed}"), random.Random(f"words of {self.seed}")
         self.told: Numbers = {}
+        self.came: list[JobName] = []
         self.store = _open(self.path)
-        self.plane = self._new_plane(self.store)
+        self._begin()
 
     def to_the_end(self) -> Outcome:
         """Run until everything has ended, and judge."""
@@ -134,6 +139,7 @@ class Run:
         name = JobName(happening.subject)
         if happening.kind == "submit" and happening.spec is not None:
             self.store.jobs.submit(name, happening.spec, "ada", self.clock.now(), f"key-of-{name}")
+            self.came.append(name)
         elif happening.kind == "cancel":
             self.store.jobs.request_cancel(name, "ada")
         elif happening.kind == "suspend":
@@ -158,7 +164,11 @@ class Run:
     def _pass(self) -> None:
         self.passes += 1
         try:
-            done = one_pass(self.plane)
+            came, self.came = self.came, []
+            if self.narrow is not None and came:
+                self.narrow.start(came)
+            done = one_pass(self.plane, self.narrow)
+            self.epoch = done.epoch
             leader = PlanExecutor(self.plane, done.epoch)
             if self.clock.now() < FAULTS_UNTIL or any(i.kind == "grow" for i in self.store.ledger.intents()):
                 resize(leader, self.sizes, [self.cluster.node(node.name) for node in NODES])
@@ -168,7 +178,7 @@ class Run:
         except Killed:
             self.kills += 1
             self.store.close()  # it remembers nothing but its connections, and makes new ones
-            self.plane = self._new_plane(self.store)
+            self._begin()
         except NotLeaderError as other:
             self.clock.advance(max(0, other.until - self.clock.now()))
         except StaleEpochError:
@@ -177,6 +187,12 @@ class Run:
             pass  # the next pass asks again
         except Exception as error:  # noqa: BLE001  (whatever it is, the loop should have survived it)
             self.problems.append(f"the loop died: {type(error).__name__}: {error}")
+
+    def _begin(self) -> None:
+        """A control plane, which knows nothing but what is in the store."""
+        self.plane, self.epoch = self._new_plane(self.store), None
+        alone = self.seed % ALONE_EVERY == 1
+        self.narrow = NarrowRounds(self.plane, lambda: self.epoch, self.problems.append, 0.0) if alone else None
 
     def _new_plane(self, store: SqlStore) -> ControlPlane:
         self.planes_made += 1

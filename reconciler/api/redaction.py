@@ -60,7 +60,18 @@ def readable_snapshot(snapshot: Snapshot, rights: Rights) -> Snapshot:
 
 def readable_round(record: RoundRecord, rights: Rights) -> RoundRecord:
     """The same for a round. One with something left out solves to the same steps, under another digest of its snapshot."""
-    return msgspec.structs.replace(record, snapshot=readable_snapshot(record.snapshot, rights))
+    readable = _readable_job(rights)
+    narrow = (
+        msgspec.structs.replace(
+            each,
+            taken=tuple(map(readable, each.taken)),
+            waited=tuple(map(readable, each.waited)),
+            came=tuple(map(readable, each.came)),
+        )
+        for each in record.narrow
+    )
+    snapshot = readable_snapshot(record.snapshot, rights)
+    return msgspec.structs.replace(record, snapshot=snapshot, narrow=tuple(narrow))
 
 
 def readable_interventions(

@@ -9,9 +9,10 @@ import click
 import msgspec
 
 from reconciler.cli.connection import api_client, server_option
-from reconciler.cli.output import output_option, print_json
+from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.phrases import short_revision
 from reconciler.cli.solve import plan_lines
+from reconciler.cli.steps import step_line
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.protocols.rounds import RoundRecord, RoundSummary
@@ -42,7 +43,8 @@ def rounds(number: int | None, limit: int, output: str, server: str | None) -> N
         else:
             print_fields(_fields(found))
             click.echo()
-            click.echo("\n".join(plan_lines(found.plan)))
+            lines = [printable(step_line(step)) for step in found.narrow[-1].steps] if found.narrow else None
+            click.echo("\n".join(lines or plan_lines(found.plan)))
     elif output == "json":
         print_json(found)
     else:
@@ -63,8 +65,12 @@ def _row(line: RoundSummary) -> list[str]:
 
 
 def _fields(record: RoundRecord) -> Iterator[tuple[str, str]]:
+    last = record.narrow[-1] if record.narrow else record
     yield "Round", str(record.number)
-    yield "Time", local(record.time)
+    yield "Time", local(last.time)
     yield "Policy", record.revision
-    yield "Plan", record.plan.digest
-    yield "Took", ", ".join(f"{phase} {took:.0f} ms" for phase, took in record.phase_ms.items())
+    if record.narrow:
+        yield "Decided on", f"what round {record.narrow[-1].base} left, of these jobs alone"
+    else:
+        yield "Plan", record.plan.digest
+    yield "Took", ", ".join(f"{phase} {took:.0f} ms" for phase, took in last.phase_ms.items())

@@ -99,12 +99,14 @@ class NarrowGround:
             self.world.change(names)
             self.changed += sorted(names)
 
-    def on_record(self, now: Instant, came: Sequence[Job], steps: Sequence[NarrowStep], keeps: bool) -> NarrowRecord:
-        """What is decided now, with what has come about since the record before. `keeps`: nobody might leave any more."""
+    def on_record(
+        self, now: Instant, came: Sequence[Job], steps: Sequence[NarrowStep], *, keeps: bool, owed: bool
+    ) -> NarrowRecord:
+        """What is decided now, with what has come about since the record before. `keeps`, `owed`: as they were before it."""
         record, served = self.record, {step.job for step in steps}
         found = NarrowRecord(
             *(0, now, record.revision, self.number or 0, tuple(self.taken), tuple(self.waited), tuple(came)),
-            *(tuple(steps), {}, record.summary.verdicts),
+            *(tuple(steps), {}, owed, record.summary.verdicts),
             evicted=tuple(self.evicted),
             changed=tuple(self.changed),
             undone=self.undone,

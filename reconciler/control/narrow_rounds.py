@@ -149,7 +149,7 @@ class NarrowRounds:
             ground, check = self._ground, self._check
             if ground is None or check is None or not came:
                 return None
-            keeps = not ground.world.evicts
+            keeps, owed = not ground.world.evicts, ground.world.owed
             steps = tuple(ground.world.decide(came, now).steps(ground.record.policy))
             if not self._are_right(steps, {job.name: job for job in came}, now, ground, check):
                 return None
@@ -162,7 +162,7 @@ class NarrowRounds:
                 ground.waited += came
                 return None
             self._number_ground(ground)
-            return ground.on_record(now, came, steps, keeps)
+            return ground.on_record(now, came, steps, keeps=keeps, owed=owed)
 
     def _are_right(
         self,

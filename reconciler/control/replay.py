@@ -56,6 +56,7 @@ def _replay_narrow(record: RoundRecord) -> Replayed:
         for job in each.taken:
             world.take(job, job.placement)
         world.wait(each.waited)
+        world.owed = each.owed
         if each.keeps:
             world.end_evictions()
         steps = tuple(world.decide(each.came, each.time).steps(record.policy))

@@ -18,7 +18,8 @@ class NarrowRecord(Document, frozen=True):
 
     Since the record before of the same base: `taken`: jobs with what others gave them; `waited`: jobs that came and found no place;
     `evicted`: jobs that were asked to leave for others that came; `changed`: jobs that hold less than before, or are to.
-    `undone`: jobs of which the base said what did not come about, since others came between; `keeps`: nobody leaves any more.
+    `undone`: jobs of which the base said what did not come about, since others came between; `keeps`: nobody leaves any more;
+    `owed`: a job waits for its own, so nothing is lent.
     `came`: the jobs that it is about, and `steps`: who of them starts, or is promised something, and who leaves for it.
     """
 
@@ -31,6 +32,7 @@ class NarrowRecord(Document, frozen=True):
     came: tuple[Job, ...]
     steps: tuple[Bind | Evict | Nominate, ...]
     phase_ms: dict[str, float]
+    owed: bool = False
     verdicts: str = ""
     """Of the plan of `base`: it says the same of all other jobs."""
     evicted: tuple[JobName, ...] = ()

@@ -31,6 +31,7 @@ from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.disk import StateDisks
 from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
 from reconciler.server.history_log import LoggedHistory
+from reconciler.server.narrow_starts import NarrowStarts
 from reconciler.server.parts import Parts, ServerThread
 from reconciler.server.policy_follower import PolicyFollower
 from reconciler.server.policy_side import policy_side
@@ -67,25 +68,19 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, optimiser, clock)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
-    metrics = _metrics(store, disks)
-    narrow = NarrowRounds(
-        plane,
-        lambda: runner.epoch(),  # noqa: PLW0108
-        lambda why: log.error("narrow-rounds-stopped", message=why),
-    )
+    narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
+    starts = NarrowStarts(narrow)
+    metrics = _metrics(store, disks, starts)
     runner = _runner(plane, narrow, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     cancellations = Cancellations(plane, runner.epoch)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
-
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(
-            *known, place.unstartable, place.agents, disks=disks, cancelled=cancellations.tell, submitted=narrow.tell
-        ),
+        services_of(*known, place.unstartable, place.agents, None, (disks, starts), cancellations.tell, narrow.tell),
         (
             ServerThread("loop", partial(_decide, optimiser, runner), runner.stop),
             ServerThread("cancellations", cancellations.run, cancellations.stop),
@@ -107,10 +102,11 @@ def _decide(optimiser: KillableOptimiser, runner: Runner) -> None:
     runner.run()
 
 
-def _metrics(store: SqlStore, disks: StateDisks) -> Metrics:
+def _metrics(store: SqlStore, disks: StateDisks, starts: NarrowStarts) -> Metrics:
     """Those of rounds, of disks, and what is read from the store."""
     metrics = Metrics()
     metrics.add(disks)
+    metrics.add(starts)
     metrics.add(WebhookFigures(store.alerts))
     metrics.add(HealthFigures(store.health))
     return metrics

@@ -35,7 +35,6 @@ from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
-from reconciler.server.disk import StateDisks
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
@@ -104,6 +103,13 @@ class ClusterStanding(Protocol):
         """Whether that is far enough, and what of the policy is not kept there."""
 
 
+class ConditionSource(Protocol):
+    """A part of the server that has something to say of how it fares, now and then."""
+
+    def conditions(self) -> Iterator[Condition]:
+        """What is out of order with it now."""
+
+
 class Loop(Protocol):
     """Whatever takes its passes."""
 
@@ -126,12 +132,12 @@ def services_of(
     unstartable: Callable[[JobSpec, str], Unstartable | None],
     agents: AgentDesk | None = None,
     cluster: ClusterStanding | None = None,
-    disks: StateDisks | None = None,
+    watched: Sequence[ConditionSource] = (),
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
-    watch = ControlPlaneView(plane, standing, runner, following, cluster, disks)
+    watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     return Services(
         plane.jobs,
         plane.ledger,
@@ -173,10 +179,10 @@ class ControlPlaneView:
         runner: Loop,
         following: GitServices,
         cluster: ClusterStanding | None = None,
-        disks: StateDisks | None = None,
+        watched: Sequence[ConditionSource] = (),
     ) -> None:
         self._cluster = cluster
-        self._disks = disks
+        self._watched = watched
         self._plane = plane
         self._standing = standing
         self._runner = runner
@@ -228,7 +234,7 @@ class ControlPlaneView:
         if self._cluster is not None:
             conditions += self._cluster.conditions()
         conditions += health_conditions(self._plane.health.all())
-        conditions += self._disks.conditions() if self._disks else ()
+        conditions += tuple(known for source in self._watched for known in source.conditions())
         conditions += shortfall_conditions(loop.last.shortfalls if loop.last else ())
         leading = Condition(LEADING, loop.condition == "leading", loop.condition, loop.message)
         return Status(

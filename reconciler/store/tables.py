@@ -210,8 +210,8 @@ rounds = Table(
     # The round of whose record this one says only what is new, 0 of one that says all. Before: all, in another packing.
     Column("keyframe", Number, info=since(14, rows=True)),
     # The complete round on which jobs were started alone; absent of a complete one. Such a record is packed by itself.
-    Column("base", Number, info=since(15, rows=True)),
-    Index("rounds_base", "base", "number", info=since(15)),
+    Column("base", Number, info=since(14, rows=True)),
+    Index("rounds_base", "base", "number"),
 )
 
 events = Table(

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 
 import msgspec
 
+from solver.model.cluster import DeviceId
 from solver.model.inflight import Intent, Repartitioning, Reservation
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Reserve, Shrink, Unreserve, Withdraw
+
+IN_TIME_MS = 3_600_000
+"""By when a GPU that is partitioned anew has become what it is to be: later than anything that is asked of this world."""
 
 
 def acted_on(snapshot: Snapshot, plan: Plan) -> Snapshot:
@@ -32,7 +36,7 @@ def acted_on(snapshot: Snapshot, plan: Plan) -> Snapshot:
         snapshot.in_flight,
         intents=(*_kept_intents(snapshot, plan), *_asked(plan, now)),
         reservations=tuple(_reserved(snapshot, plan).values()),
-        repartitions=(*snapshot.in_flight.repartitions, *_repartitions(plan, now)),
+        repartitions=tuple(_repartitions(snapshot, plan).values()),
     )
     return snapshot_of(now, snapshot.nodes, map(after, snapshot.jobs), in_flight, snapshot.node_sets)
 
@@ -72,8 +76,11 @@ def _reserved(snapshot: Snapshot, plan: Plan) -> dict[JobName, Reservation]:
     return reserved
 
 
-def _repartitions(plan: Plan, now: Instant) -> Iterator[Repartitioning]:
-    """As if each GPU were made at once: what is bound on it waits for that by itself."""
+def _repartitions(snapshot: Snapshot, plan: Plan) -> dict[DeviceId, Repartitioning]:
+    """What GPUs are to become, as if each were made in time: what is bound on it waits for that by itself."""
+    known = {asked.device: asked for asked in snapshot.in_flight.repartitions}
     for step in plan.steps:
         if isinstance(step, Repartition):
-            yield Repartitioning(step.node, step.device, 0, now, Instant(now + 1), step.instances)
+            until = Instant(snapshot.time + IN_TIME_MS)
+            known[step.device] = Repartitioning(step.node, step.device, 0, snapshot.time, until, step.instances)
+    return known

@@ -41,7 +41,7 @@ from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.manner import with_manners
 from solver.queueing.pools import PoolLimits, with_pool_limits
-from solver.quota.entitlement import Shares, charge_of_tasks, shares_of, with_past_use, with_type_weights
+from solver.quota.entitlement import QuotaHeadroom, Shares, charge_of_tasks, shares_of, with_past_use, with_type_weights
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.round.admission import Gate
 from solver.round.decision import soon_free
@@ -72,7 +72,8 @@ class NarrowWorld:
     """What is left, and who waits. Mutable: what is given is taken from it.
 
     `room`: without what reservations keep, and as if nothing had been given back since. `lines`: the strict queues in which jobs
-    wait. `preemption`: who may leave, None where nobody may.
+    wait. `preemption`: who may leave, None where nobody may. `owed`: a job has come that waits inside its guarantees, so that
+    nothing is lent before a complete round has seen it.
     """
 
     policy: Policy
@@ -84,6 +85,7 @@ class NarrowWorld:
     lines: set[QueueName]
     fit: Fit | None
     preemption: NarrowPreemption | None = None
+    owed: bool = False
 
     @classmethod
     def after(cls, snapshot: Snapshot, policy: Policy, plan: Plan, kept: RoundCache | None = None) -> Self:
@@ -124,17 +126,21 @@ class NarrowWorld:
         """
         came = [self._settled(job) for job in jobs]
         starts = self._started(self._candidates(came, now))
-        self._wait_but(came, {start.candidate.job.name for start in starts})
+        self._wait_but(came, _names(starts))
         return starts
 
     def decide(self, jobs: Iterable[Job], now: Instant) -> NarrowDecision:
         """The same, and for which of the others that are urgent jobs leave."""
         came = [self._settled(job) for job in jobs]
-        candidates = self._candidates(came, now)
+        candidates, was_owed = self._candidates(came, now), self.owed
+        owing = self._owing(candidates)
         starts = self._started(candidates)
-        begun = {start.candidate.job.name for start in starts}
+        begun = _names(starts)
         promises = tuple(self._promised([known for known in candidates if known.job.name not in begun]))
-        self._wait_but(came, begun | {promise.job.name for promise in promises})
+        served = begun | {promise.job.name for promise in promises}
+        # What was promised its own waits for nothing that is lent.
+        self.owed = was_owed or (self.owed and not owing <= served)
+        self._wait_but(came, served)
         return NarrowDecision(starts, promises)
 
     def _candidates(self, came: Sequence[Job], now: Instant) -> Sequence[StartCandidate]:
@@ -143,8 +149,10 @@ class NarrowWorld:
         return in_order(able, self.policy, self.shares, now)
 
     def _started(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
-        with self.room.trying():
-            starts = greedy(candidates, self.room, self.shares, fit=self.fit)
+        starts = self._decided(candidates)
+        if not self.owed and not self._owing(candidates) <= _names(starts):
+            self.owed = True
+            starts = self._decided(candidates)
         for start in starts:
             self.take(start.candidate.job, start.placed.tasks)
         return starts
@@ -191,6 +199,23 @@ class NarrowWorld:
         queues = {job.spec.queue for job in jobs}
         self.lines |= {queue for queue in queues if tree.is_leaf(queue) and ordering_of(tree, queue).in_line}
 
+    def _decided(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
+        allowed = [replace(candidate, inside_only=True) for candidate in candidates] if self.owed else candidates
+        with self.room.trying():
+            return greedy(allowed, self.room, self.shares, fit=self.fit)
+
+    def _owing(self, candidates: Iterable[StartCandidate]) -> set[JobName]:
+        """Those that lie inside their guarantees: one that waits may take back in the next round what is lent now."""
+        inside = QuotaHeadroom(self.shares).entitled
+        return {
+            candidate.job.name
+            for candidate in candidates
+            if any(
+                any(option.charge.values()) and inside.holds(candidate.job.spec.queue, option.charge)
+                for option in candidate.options
+            )
+        }
+
     def take(self, job: Job, tasks: Collection[TaskPlacement]) -> None:
         """A job has these from now on, whoever decided that."""
         queue, spec = job.spec.queue, job.spec
@@ -219,6 +244,10 @@ class NarrowWorld:
 
     def _type_of(self, task: TaskPlacement) -> GpuType:
         return self.room.nodes[self.room.index[task.node]].gpu_type
+
+
+def _names(starts: Iterable[JobStart]) -> set[JobName]:
+    return {start.candidate.job.name for start in starts}
 
 
 def without_steps_of(plan: Plan, undone: Collection[JobName]) -> Plan:

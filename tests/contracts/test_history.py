@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.history import Event
-from reconciler.protocols.rounds import RoundRecord
+from reconciler.protocols.rounds import NarrowRecord, RoundRecord
 from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import GpuType
 from solver.model.document import encode
@@ -107,6 +107,55 @@ def test_a_summary_counts_what_the_plan_said(stores: Stores) -> None:
     assert (summary.starts, summary.waits, summary.inadmissible) == (1, 1, 1)
     assert (summary.stage, summary.duration_ms, summary.time) == ("mip", 1.75, NOW)
     assert summary.verdicts.startswith("sha256:")
+
+
+def narrow_record(base: int, *came: str) -> NarrowRecord:
+    jobs = tuple(Job(JobName(name), NOW, SPEC, "ada") for name in came)
+    steps = (Bind(jobs[0].name, 1, claim_of("a", "n1/0").tasks, Duration(300_000)),)
+    return NarrowRecord(0, NOW, "abc", base, (), (), jobs, steps, {"narrow": 2.0}, verdicts="sha256:said")
+
+
+def test_what_was_started_alone_is_read_with_the_round_that_it_was_based_on(stores: Stores) -> None:
+    epoch, history = lead(stores), stores.history
+    history.record_round(epoch, record_of("before"))
+    base, other = (history.record_round(epoch, record_of(revision)) for revision in ("abc", "other"))
+    first = history.record_narrow(epoch, narrow_record(base, "x"))
+    history.record_narrow(epoch, narrow_record(other, "of-other"))
+    second = history.record_narrow(epoch, narrow_record(base, "y", "z"))
+    stores.reopen()
+    found = stores.history.round(second)
+    assert (found.number, found.plan) == (second, record_of("abc").plan)
+    kept = [narrow_record(base, "x"), narrow_record(base, "y", "z")]
+    numbered = [msgspec.structs.replace(one, number=at) for one, at in zip(kept, (first, second), strict=True)]
+    assert list(found.narrow) == numbered
+    assert stores.history.round(first).narrow == tuple(numbered[:1])
+    assert stores.history.round(base).narrow == ()
+    line = stores.history.rounds(limit=1)[0]
+    assert (line.number, line.stage, line.starts, line.waits, line.verdicts) == (second, "narrow", 1, 1, "sha256:said")
+    with pytest.raises(KeyError, match="there is no round 99"):
+        stores.history.record_narrow(epoch, narrow_record(99, "x"))
+
+
+def test_only_the_leader_keeps_what_was_started_alone(stores: Stores) -> None:
+    stale = lead(stores)
+    base = stores.history.record_round(stale, record_of())
+    lead(stores, "second", NOW.after(LEASE))
+    with pytest.raises(StaleEpochError):
+        stores.history.record_narrow(stale, narrow_record(base, "x"))
+    assert len(stores.history.rounds()) == 1
+
+
+def test_a_round_is_pruned_no_earlier_than_what_was_started_alone_on_it(stores: Stores) -> None:
+    epoch, history = lead(stores), stores.history
+    old = history.record_round(epoch, record_of())
+    late = msgspec.structs.replace(narrow_record(old, "x"), time=NOW.after(10))
+    number = history.record_narrow(epoch, late)
+    newest = history.record_round(lead(stores, "second", NOW.after(LEASE)), record_of("y"))
+    epoch = lead(stores, "second", NOW.after(LEASE))
+    assert history.prune_rounds(epoch, NOW.after(5)) == 0
+    assert len(history.round(number).narrow) == 1
+    assert history.prune_rounds(epoch, NOW.after(11)) == 2
+    assert [line.number for line in history.rounds()] == [newest]
 
 
 def test_an_unknown_round_is_an_error(stores: Stores) -> None:

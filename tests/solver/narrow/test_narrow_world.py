@@ -17,12 +17,13 @@ from solver.model.workload import Job, JobName, QueueName
 from solver.narrow.acted_on import acted_on
 from solver.narrow.narrow_world import NarrowWorld
 from solver.placement.starts import JobStart
-from solver.plan.plan import Certificate, Plan, Reserve
+from solver.plan.plan import Bind, Certificate, Evict, Nominate, Plan, Reserve, Shrink
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.round.solve import solve
 from solver.round.steps import bind_of
 from tests.drawn import worlds
+from tests.solver.aftermath import victims_gone
 from tests.solver.round.test_mig import partitioned
 from tests.solver.worlds import job, jobs, node, policies, quota_of, sharing_policies, snapshots, with_fractions
 
@@ -95,6 +96,40 @@ def test_taken_one_by_one_the_room_is_that_of_the_world_in_which_they_run(
     assert {line: milli for line, milli in kept.shares.inside.items() if milli} == {
         line: milli for line, milli in anew.shares.inside.items() if milli
     }
+
+
+@worlds(300)
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True), arrivals(), st.booleans())
+def test_no_job_that_waits_is_worse_off_for_it(
+    snapshot: Snapshot, policy: Policy, came: list[Job], victims_leave: bool
+) -> None:
+    """The next complete round starts, or promises devices to, each job that it would have without those that came."""
+    plan = solve(snapshot, policy, None)
+    starts = NarrowWorld.after(snapshot, policy, plan).start(came, LATER)
+    begun = {start.candidate.job.name for start in starts}
+    before = with_jobs_that_came(snapshot, plan, ())
+    after = with_jobs_that_came(snapshot, plan, [one for one in came if one.name in begun])
+    after = acted_on(after, plan_of(after, policy, starts))
+    if victims_leave:
+        before, after = victims_gone(before), victims_gone(after)
+    served, still_served = (
+        {step.job for step in solve(world, policy, None).steps if isinstance(step, Bind | Nominate)}
+        for world in (before, after)
+    )
+    assert served <= still_served
+
+
+@worlds(300)
+@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True), arrivals())
+def test_the_next_round_evicts_none_of_them(snapshot: Snapshot, policy: Policy, came: list[Job]) -> None:
+    """At most it moves one, so that another that came with it fits as well."""
+    plan = solve(snapshot, policy, None)
+    starts = NarrowWorld.after(snapshot, policy, plan).start(came, LATER)
+    world = with_jobs_that_came(snapshot, plan, came)
+    following = solve(acted_on(world, plan_of(world, policy, starts)), policy, None)
+    begun = {start.candidate.job.name for start in starts}
+    leaving = [step for step in following.steps if isinstance(step, Evict | Shrink) and step.job in begun]
+    assert all(step.means == "move" for step in leaving)
 
 
 GPUS = GpuType("H100")

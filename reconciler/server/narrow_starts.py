@@ -1,0 +1,40 @@
+"""How jobs are started beside complete rounds: as figures, and as a condition where that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from reconciler.api.payloads import Condition
+from reconciler.control.narrow_rounds import NarrowRounds
+
+STOPPED: Final = "NarrowRoundsStopped"
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowStarts(Collector):
+    """Asked anew each time."""
+
+    narrow: NarrowRounds
+
+    def conditions(self) -> Iterator[Condition]:
+        """One, once a start that was decided alone was found to break a rule."""
+        if self.narrow.fault:
+            message = (
+                f"{self.narrow.fault}. Jobs wait for complete rounds until this process is started anew: report it"
+            )
+            yield Condition(STOPPED, status=True, reason="RuleBroken", message=message)
+
+    def collect(self) -> Iterator[Metric]:
+        """Jobs that came, by which kind of round they were left to."""
+        came = CounterMetricFamily(
+            "quorate_arrivals", "Jobs that came: started alone, or left to complete rounds.", labels=["decided"]
+        )
+        came.add_metric(["narrow"], self.narrow.counts.started)
+        came.add_metric(["complete"], self.narrow.counts.left)
+        yield came
