@@ -72,8 +72,8 @@ class NarrowWorld:
     """What is left, and who waits. Mutable: what is given is taken from it.
 
     `room`: without what reservations keep, and as if nothing had been given back since. `lines`: the strict queues in which jobs
-    wait. `owed`: a job has come that waits inside its guarantees, so that nothing is lent before a complete round has seen it.
-    `preemption`: who may leave, None where nobody may.
+    wait. `preemption`: who may leave, None where nobody may. `owed`: a job has come that waits inside its guarantees, so that
+    nothing is lent before a complete round has seen it.
     """
 
     policy: Policy
@@ -84,8 +84,8 @@ class NarrowWorld:
     limits: PoolLimits
     lines: set[QueueName]
     fit: Fit | None
-    owed: bool = False
     preemption: NarrowPreemption | None = None
+    owed: bool = False
 
     @classmethod
     def after(cls, snapshot: Snapshot, policy: Policy, plan: Plan, kept: RoundCache | None = None) -> Self:
@@ -109,7 +109,7 @@ class NarrowWorld:
             PoolLimits(policy, world.nodes, world.node_sets),
             set(),
             fit_for(world, room, sharing, policy.scheduling.solver, None),
-            preemption=NarrowPreemption.after(world, policy, plan, shares, soon, sharing, kept),
+            NarrowPreemption.after(world, policy, plan, shares, soon, sharing, kept),
         )
         made.wait(world.pending)
         return made
@@ -124,30 +124,22 @@ class NarrowWorld:
 
         The others wait for a complete round, as if they had not been asked for.
         """
-        return self._decide(jobs, now, evicts=False).starts
+        came = [self._settled(job) for job in jobs]
+        starts = self._started(self._candidates(came, now))
+        self._wait_but(came, _names(starts))
+        return starts
 
     def decide(self, jobs: Iterable[Job], now: Instant) -> NarrowDecision:
         """The same, and for which of the others that are urgent jobs leave."""
-        return self._decide(jobs, now, evicts=True)
-
-    def _decide(self, jobs: Iterable[Job], now: Instant, *, evicts: bool) -> NarrowDecision:
         came = [self._settled(job) for job in jobs]
-        candidates, served = self._candidates(came, now), set[JobName]()
-
-        def left() -> list[StartCandidate]:
-            return [known for known in candidates if known.job.name not in served]
-
-        found = self._found(candidates, lends=not self.owed)
-        is_owed = self._is_owed(known for known in candidates if known.job.name not in _names_of(found))
-        starts = self._started(self._found(candidates, lends=False) if is_owed else found)
-        served |= _names_of(starts)
-        promises = tuple(self._promised(left())) if evicts else ()
-        served |= {promise.job.name for promise in promises}
-        if is_owed and not self.owed:
-            # Once all others have theirs, the rest may be lent after all.
-            self.owed = self._is_owed(left())
-            starts += () if self.owed else self._started(self._found(left(), lends=True))
-            served |= _names_of(starts)
+        candidates, was_owed = self._candidates(came, now), self.owed
+        owing = self._owing(candidates)
+        starts = self._started(candidates)
+        begun = _names(starts)
+        promises = tuple(self._promised([known for known in candidates if known.job.name not in begun]))
+        served = begun | {promise.job.name for promise in promises}
+        # What was promised its own waits for nothing that is lent.
+        self.owed = was_owed or (self.owed and not owing <= served)
         self._wait_but(came, served)
         return NarrowDecision(starts, promises)
 
@@ -156,24 +148,14 @@ class NarrowWorld:
         able = [(job, admission.options) for job, admission in admitted if admission.options and not admission.holds]
         return in_order(able, self.policy, self.shares, now)
 
-    def _found(self, candidates: Sequence[StartCandidate], *, lends: bool) -> tuple[JobStart, ...]:
-        allowed = candidates if lends else [replace(candidate, inside_only=True) for candidate in candidates]
-        with self.room.trying():
-            return greedy(allowed, self.room, self.shares, fit=self.fit)
-
-    def _started(self, starts: tuple[JobStart, ...]) -> tuple[JobStart, ...]:
+    def _started(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
+        starts = self._decided(candidates)
+        if not self.owed and not self._owing(candidates) <= _names(starts):
+            self.owed = True
+            starts = self._decided(candidates)
         for start in starts:
             self.take(start.candidate.job, start.placed.tasks)
         return starts
-
-    def _is_owed(self, waiting: Iterable[StartCandidate]) -> bool:
-        """Whether one of these lies inside its guarantees: it may take back in the next round what is lent now."""
-        inside = QuotaHeadroom(self.shares).entitled
-        return any(
-            any(option.charge.values()) and inside.holds(candidate.job.spec.queue, option.charge)
-            for candidate in waiting
-            for option in candidate.options
-        )
 
     def _promised(self, waiting: Sequence[StartCandidate]) -> Iterator[NewNomination]:
         urgent = [known for known in waiting if is_urgent(known.job, self.policy)]
@@ -217,6 +199,23 @@ class NarrowWorld:
         queues = {job.spec.queue for job in jobs}
         self.lines |= {queue for queue in queues if tree.is_leaf(queue) and ordering_of(tree, queue).in_line}
 
+    def _decided(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
+        allowed = [replace(candidate, inside_only=True) for candidate in candidates] if self.owed else candidates
+        with self.room.trying():
+            return greedy(allowed, self.room, self.shares, fit=self.fit)
+
+    def _owing(self, candidates: Iterable[StartCandidate]) -> set[JobName]:
+        """Those that lie inside their guarantees: one that waits may take back in the next round what is lent now."""
+        inside = QuotaHeadroom(self.shares).entitled
+        return {
+            candidate.job.name
+            for candidate in candidates
+            if any(
+                any(option.charge.values()) and inside.holds(candidate.job.spec.queue, option.charge)
+                for option in candidate.options
+            )
+        }
+
     def take(self, job: Job, tasks: Collection[TaskPlacement]) -> None:
         """A job has these from now on, whoever decided that."""
         queue, spec = job.spec.queue, job.spec
@@ -247,16 +246,16 @@ class NarrowWorld:
         return self.room.nodes[self.room.index[task.node]].gpu_type
 
 
+def _names(starts: Iterable[JobStart]) -> set[JobName]:
+    return {start.candidate.job.name for start in starts}
+
+
 def without_steps_of(plan: Plan, undone: Collection[JobName]) -> Plan:
     """A plan of which something did not come about: who was to leave for these jobs, and what these were to have but starts."""
     steps = (
         step for step in plan.steps if not (isinstance(step, Evict | Shrink | Nominate | Grow) and step.job in undone)
     )
     return msgspec.structs.replace(plan, steps=tuple(steps)) if undone else plan
-
-
-def _names_of(starts: Iterable[JobStart]) -> set[JobName]:
-    return {start.candidate.job.name for start in starts}
 
 
 def _prepared(snapshot: Snapshot, policy: Policy) -> Snapshot:
