@@ -212,7 +212,7 @@ def test_it_resigns_so_that_another_can_lead_at_once(site: Site) -> None:
 
 
 def test_who_leads_and_can_not_act_resigns_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: ControlPlane) -> None:
+    def refused(*_: object) -> None:
         raise PlanRefusedError(())
 
     runner = Runner(plane_of(site), Pace(poll_s=0.01))
