@@ -33,8 +33,11 @@ class NarrowStarts(Collector):
     def collect(self) -> Iterator[Metric]:
         """Jobs that came, by which kind of round they were left to."""
         came = CounterMetricFamily(
-            "quorate_arrivals", "Jobs that came: started alone, or left to complete rounds.", labels=["decided"]
+            "quorate_arrivals",
+            "Jobs that came: started or promised a place alone, or left to complete rounds.",
+            labels=["decided"],
         )
-        came.add_metric(["narrow"], self.narrow.counts.started)
-        came.add_metric(["complete"], self.narrow.counts.left)
+        counts = self.narrow.counts
+        came.add_metric(["narrow"], counts.started + counts.promised)
+        came.add_metric(["complete"], counts.left)
         yield came
