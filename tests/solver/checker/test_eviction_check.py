@@ -88,7 +88,7 @@ def promises(draw: st.DrawFn, world: Snapshot, policy: Policy, job: Job) -> tupl
     return Nominate(job.name, job.attempt + 1, tasks, Duration(600_000)), steps
 
 
-@worlds(600)
+@worlds(300)
 @given(st.data())
 def test_it_refuses_what_the_checker_of_whole_plans_refuses(data: st.DataObject) -> None:
     """In a world that came about by a round or two, of which it heard as of changes."""

@@ -60,7 +60,7 @@ def candidates_in(world: Snapshot) -> list[Job]:
     return [job for job in world.jobs if job.phase == "pending"]
 
 
-@worlds(400)
+@worlds(250)
 @given(st.data())
 def test_it_finds_what_the_checker_of_whole_plans_finds(data: st.DataObject) -> None:
     """In a world that came about by a round or two, of which it heard as of changes."""

@@ -41,7 +41,7 @@ def beginning(world: Snapshot, plan: Plan) -> Snapshot:
     return snapshot_of(world.time, world.nodes, jobs, world.in_flight, world.node_sets)
 
 
-@worlds(500)
+@worlds(250)
 @given(crowded(), crowded_policies(), urgent(SOON))
 def test_who_leaves_for_jobs_that_come_leaves_by_every_rule(
     snapshot: Snapshot, policy: Policy, came: Sequence[Job]

@@ -53,7 +53,7 @@ def plan_of(world: Snapshot, policy: Policy, starts: Sequence[JobStart]) -> Plan
     return Plan(world.digest, policy.digest, steps, (), Certificate("greedy", (), 0.0, "greedy", 0))
 
 
-@worlds(300)
+@worlds(150)
 @given(snapshots(elastic=True, close=True), policies() | policies(keeping=True), arrivals())
 def test_what_starts_keeps_every_rule(snapshot: Snapshot, policy: Policy, came: list[Job]) -> None:
     plan = solve(snapshot, policy, None)
@@ -98,7 +98,7 @@ def test_taken_one_by_one_the_room_is_that_of_the_world_in_which_they_run(
     }
 
 
-@worlds(300)
+@worlds(150)
 @given(snapshots(elastic=True, close=True), policies() | policies(keeping=True), arrivals(), st.booleans())
 def test_no_job_that_waits_is_worse_off_for_it(
     snapshot: Snapshot, policy: Policy, came: list[Job], victims_leave: bool
@@ -119,7 +119,7 @@ def test_no_job_that_waits_is_worse_off_for_it(
     assert served <= still_served
 
 
-@worlds(300)
+@worlds(150)
 @given(snapshots(elastic=True, close=True), policies() | policies(keeping=True), arrivals())
 def test_the_next_round_evicts_none_of_them(snapshot: Snapshot, policy: Policy, came: list[Job]) -> None:
     """At most it moves one, so that another that came with it fits as well."""
