@@ -6,23 +6,32 @@ What goes wrong only where hundreds wait for much that is scattered shows here, 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
+from reconciler.control.recording import NO_CLOCK_S
 from solver.checker.check import violations
 from solver.milp.highs import optimise
-from solver.milp.optimiser import Optimiser
+from solver.milp.optimiser import Effort, Optimiser, Program, Solution
+from solver.model.arrays import Floats
 from solver.model.document import encode
 from solver.model.round_cache import RoundCache
 from solver.round.solve import solve
 from tests.disturbed.drawn_policies import DrawnPolicies, maybe
 from tests.drawn import DRAWING
 
+
+def unhurried(program: Program, start: Floats, effort: Effort) -> Solution | None:
+    """The program, without a clock: on a busy machine that cuts it, and the rounds that follow are others from run to run."""
+    return optimise(program, start, replace(effort, time_limit_s=NO_CLOCK_S))
+
+
 ROUNDS = 6
 SEEDS = range(100 if DRAWING.everything else 4)
-NOT_YET = {(24, None), (3, optimise)}
+NOT_YET = {(24, None), (3, unhurried)}
 """Rounds that are known to break a rule, and by what: a GPU in MIG mode is promised as what it may not become; and two jobs of a
 queue take from others, though it holds more than its guarantee by the time that the second does.
 """
@@ -50,7 +59,7 @@ def hold_rounds(seed: int, optimiser: Optimiser | None) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("by", [None, optimise], ids=["greedy", "program"])
+@pytest.mark.parametrize("by", [None, unhurried], ids=["greedy", "program"])
 @pytest.mark.parametrize("chunk", range(2))
 def test_rounds_of_large_clusters_are_lawful(by: Optimiser | None, chunk: int) -> None:
     for seed in (*BROKE, *SEEDS)[chunk::2]:
