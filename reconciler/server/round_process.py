@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.optimiser import KillableOptimiser
-from reconciler.control.round_worker import RoundWorker
+from reconciler.control.round_worker import FROM_GPUS, RoundWorker
 from reconciler.model.clock import Clock
 from reconciler.server.settings import Settings
 
@@ -19,6 +19,5 @@ def round_worker(settings: Settings, clock: Clock, log: FilteringBoundLogger, cl
         log.warning("optimiser", message=message)
 
     optimiser = closing.enter_context(KillableOptimiser(report=report))
-    if settings.round_worker_from is None:
-        return closing.enter_context(RoundWorker(optimiser, clock, report=report))
-    return closing.enter_context(RoundWorker(optimiser, clock, settings.round_worker_from, report=report))
+    from_gpus = FROM_GPUS if settings.round_worker_from is None else settings.round_worker_from
+    return closing.enter_context(RoundWorker(optimiser, clock, from_gpus, report=report))

@@ -64,9 +64,7 @@ Message = TypeVar("Message", RoundPart, RoundJudgement)
 class AskedRound:
     """A round that a worker is asked for: what it has said of it, and when it was last heard of.
 
-    `deed`: the part that came first.
-
-    `is_judged`: it was judged there.
+    `deed`: the part that came first; `is_judged`: it was judged there.
     """
 
     snapshot: Snapshot
