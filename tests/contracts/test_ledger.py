@@ -249,16 +249,16 @@ def test_asking_again_keeps_the_first_intent(stores: Stores) -> None:
     claim = claim_of("a", "g1")
     take(stores, epoch, claim)
     asked = intent_of(claim, "stop")
-    stores.ledger.ask(epoch, asked)
+    assert stores.ledger.ask(epoch, asked)
     later = claim_of("a", "g1")
-    stores.ledger.ask(epoch, intent_of(later, "stop"))
+    assert stores.ledger.ask(epoch, intent_of(later, "stop"))
     assert stores.ledger.intents() == (intent_of(claim), asked)
 
 
 def test_asking_to_stop_what_holds_nothing_leaves_nothing_behind(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)
-    stores.ledger.ask(epoch, intent_of(claim_of("a"), "stop"))
+    assert not stores.ledger.ask(epoch, intent_of(claim_of("a"), "stop"))
     assert stores.ledger.intents() == ()
 
 

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from reconciler.control.cancellations import Cancellations
+from reconciler.control.event_settler import EventSettler
 from reconciler.control.control import Solved
 from reconciler.control.ledger_site import one_pass
 from reconciler.protocols.backend import Epoch
@@ -53,7 +53,7 @@ def test_it_is_told_before_the_round_is_decided_and_once(busy: Site) -> None:
     def cancelled(epoch: Epoch) -> None:
         busy.store.jobs.request_cancel(RUNS, "ada")
         for _ in range(2):
-            Cancellations(busy.only_plane, lambda: epoch).settle([RUNS])
+            EventSettler(busy.only_plane, lambda: epoch).cancel([RUNS])
         assert stops(busy, RUNS) == 1
         assert busy.state(RUNS) == "stopping"
 
@@ -69,7 +69,7 @@ def test_one_that_a_round_starts_meanwhile_is_stopped_by_the_next_pass(busy: Sit
 
     def cancelled(epoch: Epoch) -> None:
         busy.store.jobs.request_cancel(late, "ada")
-        Cancellations(busy.only_plane, lambda: epoch).settle([late])
+        EventSettler(busy.only_plane, lambda: epoch).cancel([late])
         assert stops(busy, late) == 0
 
     during_the_round(busy, cancelled)
@@ -79,16 +79,16 @@ def test_one_that_a_round_starts_meanwhile_is_stopped_by_the_next_pass(busy: Sit
 
 def test_nothing_is_done_to_others_nor_without_the_lead(busy: Site) -> None:
     epoch = busy.store.ledger.epoch_of("only")
-    ours = Cancellations(busy.only_plane, lambda: epoch)
-    ours.settle([RUNS, WAITS, JobName("unknown")])
+    ours = EventSettler(busy.only_plane, lambda: epoch)
+    ours.cancel([RUNS, WAITS, JobName("unknown")])
     busy.store.jobs.request_suspend(RUNS, "ada")
-    ours.settle([RUNS])
+    ours.cancel([RUNS])
     assert stops(busy, RUNS) == 0
     for name in (RUNS, WAITS):
         busy.store.jobs.request_cancel(name, "ada")
-    Cancellations(busy.only_plane, lambda: None).settle([RUNS])
+    EventSettler(busy.only_plane, lambda: None).cancel([RUNS])
     assert stops(busy, RUNS) == 0
-    ours.settle([RUNS, WAITS])
+    ours.cancel([RUNS, WAITS])
     assert (stops(busy, RUNS), stops(busy, WAITS)) == (1, 0)
 
 
@@ -96,7 +96,7 @@ def test_the_thread_leaves_to_the_leader_what_it_may_not_do_any_more(busy: Site)
     epoch = busy.store.ledger.epoch_of("only")
     assert epoch is not None
     epochs = [Epoch(epoch - 1), epoch]
-    thread_of = Cancellations(busy.only_plane, lambda: epochs.pop(0))
+    thread_of = EventSettler(busy.only_plane, lambda: epochs.pop(0))
     busy.store.jobs.request_cancel(RUNS, "ada")
     thread = Thread(target=thread_of.run)
     thread_of.tell([RUNS])
