@@ -1,8 +1,8 @@
-"""Settles what happens while a round is decided, which takes seconds in a large cluster: gangs that are cancelled, begin to run, end
-or fail, nodes that are not well any more, and what people do by hand.
+"""Settles what happens while a round is decided, which takes seconds in a large cluster: gangs that are cancelled, begin to run,
+end or fail, nodes that are not well any more, and what people do by hand.
 
-What is done is what the next pass would do first, by the same decisions and in the same order: on record, then told. The round that is
-being decided meanwhile may want something else of such a gang; the ledger refuses it, or knows the stop already.
+What is done is what the next pass would do first, by the same decisions and in the same order: on record, then told. The round
+that is being decided meanwhile may want something else of such a gang; the ledger refuses it, or knows the stop already.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ POLL_S: Final = 0.1
 """Between two looks at what the backend reports. A round that is decided sooner is followed by a pass that looks."""
 
 REST_PER_LOOK: Final = 9
-"""So many times what a look took is the least rest after it: a tenth of one CPU at most goes into looking."""
+"""So many times what a look took is the rest after it, up to REST_S_MAX: about a tenth of one CPU at most goes into looking."""
+
+REST_S_MAX: Final = 2.0
 
 
 class EventSettler:
@@ -92,7 +94,7 @@ class EventSettler:
             ):
                 continue
             finally:
-                self._rest_s = max(POLL_S, REST_PER_LOOK * (clock.monotonic_s() - began_s))
+                self._rest_s = min(REST_S_MAX, max(POLL_S, REST_PER_LOOK * (clock.monotonic_s() - began_s)))
 
     def _next(self) -> Collection[JobName] | None:
         """What is told, as soon as anything is; nothing once it is time to look; None once stopped."""

@@ -39,7 +39,7 @@ class LeaderActions:
     epoch: Epoch
 
     def stop(self, intent: Intent, cause: str) -> None:
-        """Ask a gang to stop; one that goes on later saves its work first, if it can. Of one that has ended since nothing is asked."""
+        """Ask a gang to stop; one that goes on later saves its work first, if it can. One that holds nothing is not asked."""
         if intent.sends_back and self._saves(intent):
             intent = msgspec.structs.replace(intent, stage="waits-to-save")
         if not self.plane.ledger.ask(self.epoch, intent):
@@ -57,7 +57,7 @@ class LeaderActions:
         return claim is not None and claim.running_since is not None
 
     def ask_to_leave(self, intent: Intent, cause: str) -> None:
-        """Ask some tasks to leave a gang that goes on without them. Of one that has ended since nothing is asked."""
+        """Ask some tasks to leave a gang that goes on without them. One that holds nothing is not asked."""
         if not self.plane.ledger.ask(self.epoch, intent):
             return
         self.note("asked-to-shrink", intent.job, f"{names_of(intent.tasks)} leave: {cause}")

@@ -1,21 +1,28 @@
-"""A gang that is cancelled is told to stop while a round is still being decided; and no more is done to it than a pass would."""
+"""What happens while a round is decided is settled beside it; and no more is done than a pass would do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from threading import Thread
 
 import pytest
+from sqlalchemy import event
 
-from reconciler.control.event_settler import EventSettler
 from reconciler.control.control import Solved
+from reconciler.control.event_settler import EventSettler
 from reconciler.control.ledger_site import one_pass
+from reconciler.control.narrow_ground import UNPROVEN
+from reconciler.control.plan_executor import PlanExecutor
 from reconciler.protocols.backend import Epoch
+from solver.model.inflight import Intent
+from solver.model.quantities import Duration, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
+from solver.plan.plan import Evict, Plan, Release
 from solver.policy.policy import Policy
 from tests.reconciler.control.plane import Site
+from tests.reconciler.control.test_interventions import by_hand
 from tests.reconciler.control.test_runner import until
 
 RUNS, WAITS = JobName("runs"), JobName("waits")
@@ -31,7 +38,7 @@ def busy(site: Site) -> Site:
     return site
 
 
-def during_the_round(site: Site, happens: Callable[[Epoch], object]) -> None:
+def during_the_round(site: Site, happens: Callable[[Epoch], object], events: EventSettler | None = None) -> None:
     """A pass, in the midst of whose round something happens."""
     plane, epoch = site.only_plane, site.store.ledger.epoch_of("only")
     assert epoch is not None
@@ -42,7 +49,7 @@ def during_the_round(site: Site, happens: Callable[[Epoch], object]) -> None:
         return found
 
     site.clock.advance(1_000)
-    one_pass(replace(plane, solve=solve))
+    one_pass(replace(plane, solve=solve), events=events)
 
 
 def stops(site: Site, name: JobName) -> int:
@@ -108,3 +115,178 @@ def test_the_thread_leaves_to_the_leader_what_it_may_not_do_any_more(busy: Site)
     thread.join(60)
     assert not thread.is_alive()
     assert stops(busy, RUNS) == 1
+
+
+def beside(site: Site, ended: Callable[[Collection[JobName]], None] = lambda _: None) -> EventSettler:
+    return EventSettler(site.only_plane, lambda: site.store.ledger.epoch_of("only"), ended)
+
+
+def after_s(site: Site, seconds: int, events: EventSettler) -> Callable[[Epoch], None]:
+    """So much later in the round, what is reported is settled."""
+
+    def happens(_: Epoch) -> None:
+        site.clock.advance(seconds * 1_000)
+        events.settle()
+
+    return happens
+
+
+def test_a_gang_that_ends_during_a_round_has_given_back_before_the_round_acts(site: Site) -> None:
+    told = list[Collection[JobName]]()
+    events, brief = beside(site, told.append), site.submit("brief", ("sleep", "20s"))
+    site.until(brief, "running")
+
+    def ends(epoch: Epoch) -> None:
+        after_s(site, 30, events)(epoch)
+        assert site.state(brief) == "succeeded"
+        assert site.store.ledger.held_by(brief) is None
+        events.settle()
+
+    during_the_round(site, ends, events)
+    assert told == [(brief,)]
+    site.rest()
+    assert site.events(brief).count("succeeded") == site.events(brief).count("released") == 1
+    assert site.sighted().attempts == {}
+
+
+def test_a_gang_that_begins_to_run_is_confirmed_and_one_that_fails_is_to_begin_again(site: Site) -> None:
+    events, runs = beside(site), site.submit(RUNS, ("sleep", "forever"))
+    fails = site.submit("fails", ("fail", "3", "20s"))
+    site.one_pass()
+    assert site.state(runs) == "starting"
+
+    def begins(epoch: Epoch) -> None:
+        after_s(site, 5, events)(epoch)
+        assert (site.state(runs), site.state(fails)) == ("running", "running")
+        after_s(site, 30, events)(epoch)
+        assert site.store.jobs.job(fails).outcome is not None or site.store.jobs.job(fails).failures
+
+    during_the_round(site, begins, events)
+
+
+def test_of_a_gang_that_has_ended_meanwhile_nothing_is_asked(site: Site) -> None:
+    """The round that was decided before would have it leave for another."""
+    evict = Evict(JobName("brief"), 1, "preempt", Duration(1_000), MilliGpu(1_000), 0.0, JobName("other"))
+    leave = Plan("", "", (evict,), (), UNPROVEN)
+    events, brief = beside(site), site.submit("brief", ("sleep", "20s"))
+    site.until(brief, "running")
+    epoch = site.store.ledger.epoch_of("only")
+    assert epoch is not None
+    events.follow(site.sighted())
+    after_s(site, 30, events)(epoch)
+    PlanExecutor(site.only_plane, epoch).act(leave)
+    assert site.events(brief)[-1] == "released"
+    assert site.store.ledger.intents() == ()
+    assert site.sighted().attempts == {}
+
+
+def test_a_gang_that_became_ready_meanwhile_is_not_released(site: Site) -> None:
+    events, runs, seen = beside(site), site.submit(RUNS, ("sleep", "forever")), site.sighted()
+    site.one_pass()
+    epoch = site.store.ledger.epoch_of("only")
+    assert epoch is not None
+    events.follow(seen)
+    after_s(site, 10, events)(epoch)
+    assert site.state(runs) == "running"
+    leader, late = PlanExecutor(site.only_plane, epoch), Plan("", "", (Release(runs, 1),), (), UNPROVEN)
+    assert leader.act(late) == 1
+    assert stops(site, runs) == 0
+    # Of an attempt before, or one that is still to begin, it is what it was.
+    waits = site.submit("slow", ("sleep", "forever"))
+    site.one_pass()
+    assert leader.act(Plan("", "", (Release(waits, 1),), (), UNPROVEN)) == 0
+    assert stops(site, waits) == 1
+
+
+def test_a_node_that_dies_takes_its_gangs_with_it_at_once(busy: Site) -> None:
+    events = beside(busy)
+    claim = busy.store.ledger.held_by(RUNS)
+    assert claim is not None
+
+    def dies(epoch: Epoch) -> None:
+        busy.cluster.fail_node(claim.tasks[0].node, busy.clock.now(), Duration(600_000))
+        after_s(busy, 5, events)(epoch)
+        assert busy.store.jobs.job(RUNS).failures
+
+    during_the_round(busy, dies, events)
+
+
+def test_what_people_do_takes_back_a_promise_at_once(site: Site) -> None:
+    """A job that is held by hand has nothing kept for it."""
+    events, held = beside(site), site.submit("held", ("sleep", "forever"))
+    epoch = site.store.ledger.lead("only", site.clock.now(), site.only_plane.lease)
+    now = site.clock.now()
+    site.store.ledger.nominate(epoch, Intent("nominate", held, 1, now, now.after(Duration(60_000)), ()))
+    events.follow(site.sighted())
+    events.settle()
+    assert site.store.ledger.intents()
+    by_hand(site, "hold", "job", held)
+    events.settle()
+    assert site.store.ledger.intents() == ()
+    assert site.events(held)[-1] == "withdrawn"
+
+
+def test_a_gang_that_saves_its_work_waits_for_its_turn_in_a_pass(site: Site) -> None:
+    events, brief = beside(site), site.submit("brief", ("sleep", "20s"))
+    site.until(brief, "running")
+    epoch = site.store.ledger.epoch_of("only")
+    assert epoch is not None
+    now = site.clock.now()
+    stop = Intent("stop", brief, 1, now, now.after(Duration(60_000)), purpose="evict", stage="waits-to-save")
+    site.store.ledger.ask(epoch, stop)
+    events.follow(site.sighted())
+    after_s(site, 30, events)(epoch)
+    assert site.store.ledger.intents() == (stop,)
+    assert site.store.ledger.held_by(brief) is not None
+
+
+def test_nothing_is_settled_while_a_pass_looks_nor_after_it(site: Site) -> None:
+    events, brief = beside(site), site.submit("brief", ("sleep", "20s"))
+    site.until(brief, "running")
+    during_the_round(site, lambda _: None, events)
+    site.clock.advance(30_000)
+    events.settle()
+    assert site.state(brief) == "running"
+    site.rest()
+    assert site.state(brief) == "succeeded"
+
+
+def test_what_one_end_asks_of_the_store_does_not_grow_with_the_jobs(site: Site) -> None:
+    def asked(others: int) -> int:
+        for number in range(others):
+            site.submit(f"waits-{others}-{number}", ("sleep", "forever"), gpus=4, tasks=9)
+        brief = site.submit(f"brief-{others}", ("sleep", "20s"))
+        site.until(brief, "running")
+        events, statements = beside(site), list[str]()
+        events.follow(site.sighted())
+        site.clock.advance(30_000)
+
+        def keep(_c: object, _u: object, statement: str, *_: object) -> None:
+            statements.append(statement)
+
+        event.listen(site.store.database.engine, "before_cursor_execute", keep)
+        events.settle()
+        event.remove(site.store.database.engine, "before_cursor_execute", keep)
+        assert site.state(brief) == "succeeded"
+        events.hold()
+        return len(statements)
+
+    assert asked(1) == asked(20)
+
+
+def test_the_thread_settles_what_is_reported_while_a_round_is_decided(site: Site) -> None:
+    told = list[Collection[JobName]]()
+    events, brief = beside(site, told.append), site.submit("brief", ("sleep", "20s"))
+    site.until(brief, "running")
+    thread = Thread(target=events.run)
+    thread.start()
+
+    def ends(_: Epoch) -> None:
+        site.clock.advance(30_000)
+        until(lambda: bool(told))
+
+    during_the_round(site, ends, events)
+    events.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert told == [(brief,)]
