@@ -19,11 +19,13 @@ from reconciler.control.partition import GpuPartitioner
 from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.settler import Settler
 from reconciler.lifecycle.health.effects import drained_places
+from reconciler.lifecycle.health.signs import signs_of
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.lifecycle.jobs.gang_stop import asked_by_people
+from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.intervention_record import Intervention
-from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
+from reconciler.protocols.backend import BackendChanges, BackendUnreachableError, Epoch, StaleEpochError
 from reconciler.protocols.store_errors import StoreFullError, StoreUnreachableError
 from solver.model.workload import JobName
 
@@ -148,7 +150,7 @@ class EventSettler:
         changes = plane.backend.changes(before.cursor)
         self._seen = seen = before.after(changes)
         names = {job for job, _ in BackendReports.of(changes).attempts}
-        if changes.nodes:
+        if operations.health is not None and _is_unwell(changes, seen, operations.health):
             Ward(plane, epoch).settle(seen, operations.health, declared)
             names |= self._drained()
         if changes.partitioned:
@@ -168,3 +170,9 @@ class EventSettler:
             for claim in self._plane.ledger.claims()
             if any(task.node in drained or gpus_of((task,)) & drained.keys() for task in claim.tasks)
         }
+
+
+def _is_unwell(changes: BackendChanges, seen: BackendReports, policy: HealthPolicy) -> bool:
+    """Whether anything speaks against a node of which something new is told. That one is well again is left to passes."""
+    told = {*(node.name for node in changes.nodes), *(facts.node for facts in changes.facts)}
+    return any(any(signs_of(seen.nodes.get(name), seen.facts.get(name), (), policy)) for name in told)

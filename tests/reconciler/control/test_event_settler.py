@@ -6,15 +6,19 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from threading import Thread
 
+import msgspec
 import pytest
 from sqlalchemy import event
 
+from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.control.control import Solved
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.narrow_ground import UNPROVEN
 from reconciler.control.plan_executor import PlanExecutor
-from reconciler.protocols.backend import Epoch
+from reconciler.documents.operations import Operations
+from reconciler.model.health_policy import HealthPolicy
+from reconciler.protocols.backend import BackendChanges, Cursor, Epoch
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.snapshot import Snapshot
@@ -22,7 +26,10 @@ from solver.model.workload import JobName
 from solver.plan.plan import Evict, Plan, Release
 from solver.policy.policy import Policy
 from tests.reconciler.control.plane import Site
+from tests.reconciler.control.test_health import tell
 from tests.reconciler.control.test_interventions import by_hand
+from tests.reconciler.control.test_partition import changing
+from tests.reconciler.control.test_partition import submit as submit_part
 from tests.reconciler.control.test_runner import until
 
 RUNS, WAITS = JobName("runs"), JobName("waits")
@@ -209,6 +216,83 @@ def test_a_node_that_dies_takes_its_gangs_with_it_at_once(busy: Site) -> None:
         assert busy.store.jobs.job(RUNS).failures
 
     during_the_round(busy, dies, events)
+
+
+def test_a_gang_on_a_gpu_that_is_not_well_is_asked_to_leave_at_once(busy: Site) -> None:
+    busy.operations = Operations(health=HealthPolicy())
+    busy.one_pass()
+    events = beside(busy)
+    claim = busy.store.ledger.held_by(RUNS)
+    assert claim is not None
+
+    def falls_ill(epoch: Epoch) -> None:
+        tell(busy, claim.tasks[0].node, 48, gpu=claim.tasks[0].devices[0])
+        after_s(busy, 1, events)(epoch)
+        assert stops(busy, RUNS) == 1
+
+    during_the_round(busy, falls_ill, events)
+
+
+def test_a_gpu_that_is_partitioned_is_free_for_what_waits_for_it_at_once(site: Site) -> None:
+    changing(site, 2)
+    site.faults(effect_delay=Duration(20_000))
+    events, small, seen = beside(site), submit_part(site, "small"), site.sighted()
+    site.one_pass()
+    assert site.store.ledger.partitionings.in_flight()
+    site.clock.advance(30_000)
+    events.follow(seen)
+    events.settle()
+    assert site.store.ledger.partitionings.in_flight() == ()
+    assert site.events("n1/0") == ["partitions", "partitioned"]
+    assert site.state(small) == "starting"
+
+
+def test_what_a_gang_has_used_counts_though_it_ends_beside_a_round(site: Site) -> None:
+    half_life = msgspec.structs.replace(site.policy.scheduling, usage_half_life=Duration(3_600_000))
+    site.policy = msgspec.structs.replace(site.policy, scheduling=half_life)
+    events, brief = beside(site), site.submit("brief", ("sleep", "3600s"))
+    site.until(brief, "running")
+
+    def ends(epoch: Epoch) -> None:
+        after_s(site, 3_600, events)(epoch)
+        (used,) = site.store.ledger.past_use().usage
+        # One GPU for an hour under a half-life of an hour: 1 / ln 2 * (1 - 1/2) GPU-hours.
+        assert used.gpu_hours == pytest.approx(0.5 / 0.693147, rel=1e-2)
+
+    during_the_round(site, ends, events)
+
+
+def test_a_gang_of_which_one_task_ends_after_the_other_has_ended_with_the_last(site: Site) -> None:
+    events, brief = beside(site), site.submit("brief", ("sleep", "forever"), tasks=2)
+    site.until(brief, "running")
+
+    def ends(_: Epoch) -> None:
+        for number, interval in enumerate(site.cluster.intervals):
+            assert site.state(brief) == "running", interval
+            site.clock.advance(1_000)
+            site.cluster.end(number, "succeeded", site.clock.now(), 0, "")
+            events.settle()
+        assert site.state(brief) == "succeeded"
+
+    during_the_round(site, ends, events)
+
+
+def test_a_pass_looks_and_settles_alone(site: Site) -> None:
+    """Also after one that was broken off in the midst of its round."""
+    events, brief = beside(site), site.submit("brief", ("sleep", "20s"))
+    site.until(brief, "running")
+    events.follow(site.sighted())
+    site.clock.advance(30_000)
+
+    class Looking(SimulatedBackend):
+        def changes(self, since: Cursor) -> BackendChanges:
+            if since == Cursor(0):
+                events.settle()
+                assert site.state(brief) == "running"
+            return super().changes(since)
+
+    one_pass(replace(site.only_plane, backend=Looking(site.cluster)), events=events)
+    assert site.state(brief) == "succeeded"
 
 
 def test_what_people_do_takes_back_a_promise_at_once(site: Site) -> None:
