@@ -1,8 +1,8 @@
-"""Settles what happens while a round is decided, which takes seconds in a large cluster: gangs that are cancelled, begin to run,
-end or fail, nodes that are not well any more, and what people do by hand.
+"""Settles beside a round what happens while it is decided, as the next pass would first of all.
 
-What is done is what the next pass would do first, by the same decisions and in the same order: on record, then told. The round
-that is being decided meanwhile may want something else of such a gang; the ledger refuses it, or knows the stop already.
+A round of a large cluster takes seconds. Meanwhile gangs are cancelled, begin to run, end and fail, nodes are not well any more,
+and people do something by hand. What follows is put on record, then told, by the same decisions as in a pass. The round may want
+something else of such a gang; the ledger refuses it, or knows the stop already.
 """
 
 from __future__ import annotations
