@@ -442,7 +442,7 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
     claim = claim_of("a", "g1")
     take(stores, stale, claim)
     lead(stores, "second", NOW.after(LEASE))
-    writes: tuple[Callable[[], None], ...] = (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: take(stores, stale, claim_of("b", "g2")),
         lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),
