@@ -17,7 +17,7 @@ from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.tokens import UserTokenFile, hash_of
 from reconciler.model.clock import Clock
-from reconciler.protocols.sessions import Proof, Session, Sessions
+from reconciler.protocols.sessions import ConsoleSession, Proof, Sessions
 from solver.model.quantities import Duration
 
 SESSION_MAX: Final = Duration(24 * 3_600_000)
@@ -40,13 +40,13 @@ class SessionKeeper:
     tokens: UserTokenFile | None
     identify: Authenticator
 
-    def begin(self, token: str) -> tuple[str, Session]:
+    def begin(self, token: str) -> tuple[str, ConsoleSession]:
         """The secret of a new session, and the session. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""
         caller, proof = self._proven(token)
         secret, now = secrets.token_urlsafe(_SECRET_BYTES), self.clock.now()
         until = now.after(SESSION_MAX) if caller.until is None else min(now.after(SESSION_MAX), caller.until)
         shown = "" if proof == "issuer" else hash_of(token)
-        session = Session(hash_of(secret), caller.user, tuple(sorted(caller.groups)), proof, shown, now, until)
+        session = ConsoleSession(hash_of(secret), caller.user, tuple(sorted(caller.groups)), proof, shown, now, until)
         self.sessions.begin(session)
         return secret, session
 
@@ -74,7 +74,7 @@ class SessionKeeper:
         caller = self.identify(token)
         return caller, "file" if self._in_file(hash_of(token)) else "issuer"
 
-    def _still_proven(self, session: Session) -> Caller | None:
+    def _still_proven(self, session: ConsoleSession) -> Caller | None:
         if session.proof == "owner":
             is_same = self.token is not None and secrets.compare_digest(session.token_hash, hash_of(self.token))
             return Caller(self.owner, owner=True) if is_same else None

@@ -11,7 +11,7 @@ Proof = Literal["owner", "file", "issuer"]
 """By what a user has signed in: the token of the server's state folder, one of its token file, a token of an identity provider."""
 
 
-class Session(Document, frozen=True):
+class ConsoleSession(Document, frozen=True):
     """A browser that sends the secret of this `secret_hash` speaks for `user`, of these `groups`, before `until`.
 
     `token_hash`: of the token that was shown, for as long as which is there the session counts; "" of an issuer's.
@@ -29,14 +29,14 @@ class Session(Document, frozen=True):
 class Sessions(Protocol):
     """Any control plane on the store may write."""
 
-    def begin(self, session: Session) -> None:
+    def begin(self, session: ConsoleSession) -> None:
         """Remember a session, and forget those that are over when it begins."""
 
-    def find(self, secret_hash: str) -> Session | None:
+    def find(self, secret_hash: str) -> ConsoleSession | None:
         """The session of a secret, also one that is over; None: there is none, or none any more."""
 
     def end(self, secret_hash: str) -> None:
         """Forget a session. Idempotent."""
 
-    def all(self) -> tuple[Session, ...]:
+    def all(self) -> tuple[ConsoleSession, ...]:
         """Every session that is remembered, the oldest first."""

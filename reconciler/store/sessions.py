@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from reconciler.protocols.sessions import Session
+from reconciler.protocols.sessions import ConsoleSession
 from reconciler.store.database import Database
 from reconciler.store.tables import sessions
 from solver.model.document import encode
@@ -19,27 +19,27 @@ class SqlSessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, session: Session) -> None:
+    def begin(self, session: ConsoleSession) -> None:
         """One row, and those go that are over."""
         values = {"secret_hash": session.secret_hash, "until": session.until, "session": encode(session).decode()}
         with self._database.writing(counted=False) as connection:
             connection.execute(delete(sessions).where(sessions.c.until <= session.at))
             connection.execute(insert(sessions).values(values))
 
-    def find(self, secret_hash: str) -> Session | None:
+    def find(self, secret_hash: str) -> ConsoleSession | None:
         """By the key."""
         with self._database.reading() as connection:
             stored = connection.execute(_OF_SECRET, {"secret_hash": secret_hash}).scalar_one_or_none()
-        return None if stored is None else self._database.read_document(stored, Session)
+        return None if stored is None else self._database.read_document(stored, ConsoleSession)
 
     def end(self, secret_hash: str) -> None:
         """The row goes."""
         with self._database.writing(counted=False) as connection:
             connection.execute(delete(sessions).where(sessions.c.secret_hash == secret_hash))
 
-    def all(self) -> tuple[Session, ...]:
+    def all(self) -> tuple[ConsoleSession, ...]:
         """By when they began."""
         with self._database.reading() as connection:
             stored = connection.execute(select(sessions.c.session)).scalars().all()
-        found = (self._database.read_document(text, Session) for text in stored)
+        found = (self._database.read_document(text, ConsoleSession) for text in stored)
         return tuple(sorted(found, key=lambda session: (session.at, session.secret_hash)))

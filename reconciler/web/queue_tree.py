@@ -15,7 +15,7 @@ BAR_WIDTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class QueueBar:
     """What a queue holds, as lengths: inside its guarantee, borrowed, and where guarantee and fair share lie."""
 
     inside: float
@@ -35,7 +35,7 @@ class GpuTotals:
     fair_share: int
     waiting: int
     max: int | None
-    bar: Bar
+    bar: QueueBar
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +84,5 @@ def _totals(gpu_type: str, lines: Sequence[QueueLine], scale: float) -> GpuTotal
     borrowed, fair = sum(line.borrowed for line in lines), sum(line.fair_share for line in lines)
     ceilings = [line.max for line in lines if line.max is not None]
     highest = sum(ceilings) if len(ceilings) == len(lines) else None
-    bar = Bar((held - borrowed) * scale, borrowed * scale, guaranteed * scale, fair * scale)
+    bar = QueueBar((held - borrowed) * scale, borrowed * scale, guaranteed * scale, fair * scale)
     return GpuTotals(gpu_type, guaranteed, held, borrowed, fair, sum(line.waiting for line in lines), highest, bar)

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse
 
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.session_keeper import SessionKeeper
-from reconciler.api.guard import SESSION_COOKIE, is_loopback
+from reconciler.api.guard import SESSION_COOKIE
 from reconciler.api.problems import RequestRefusedError
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page
@@ -69,9 +69,7 @@ def _set_cookie(answer: Response, value: str, lasts_s: int) -> None:
 def _form(
     request: Request, wanted: str, status: int = HTTPStatus.OK, problem: str = "", *, is_over: bool = False
 ) -> Response:
-    # Browsers take a Secure cookie over HTTPS, and from this machine.
-    is_taken = request.url.scheme == "https" or is_loopback(request.url.hostname or "")
-    return page(request, "sign-in.html", status, next=wanted, problem=problem, is_over=is_over, is_taken=is_taken)
+    return page(request, "sign-in.html", status, next=wanted, problem=problem, is_over=is_over)
 
 
 def _place(wanted: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.protocols.sessions import Session
+from reconciler.protocols.sessions import ConsoleSession
 from tests.contracts.stores import NOW, Stores
 
-ADA = Session("sha256:aa", "ada", ("ml",), "file", "sha256:token", NOW, NOW.after(1_000))
+ADA = ConsoleSession("sha256:aa", "ada", ("ml",), "file", "sha256:token", NOW, NOW.after(1_000))
 
 
 def test_a_session_is_found_by_its_secret_also_after_a_restart(stores: Stores) -> None:
