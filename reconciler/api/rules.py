@@ -77,6 +77,7 @@ RULES: Final[Mapping[str, Rule]] = {
 
 PAGES: Final[Mapping[str, Rule]] = {
     "GET /": "look",
+    "GET /map.json": "look",
     "GET /queues": "look",
     "GET /sign-in": "stranger",
     "POST /sign-in": "stranger",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+from reconciler.web.natural_order import natural
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import MILLI_PER_GPU, Instant
 from solver.model.snapshot import Snapshot
@@ -55,7 +56,7 @@ class ClusterSummary:
             snapshot.time,
             _added_up("all", by_type),
             by_type,
-            tuple(_added_up(name, racks[name]) for name in sorted(racks, key=_natural)),
+            tuple(_added_up(name, racks[name]) for name in sorted(racks, key=natural)),
             sum(bool(job.placement) for job in snapshot.jobs),
             len(snapshot.pending),
         )
@@ -95,20 +96,3 @@ def _added_up(name: str, counts: Sequence[GpuCount]) -> GpuCount:
         sum(count.held for count in counts),
         sum(count.unusable for count in counts),
     )
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """By words and numbers, so that b10 follows b2."""
-    parts, word = list[tuple[int, int, str]](), ""
-    for is_digit, run in _runs(name):
-        word = run
-        parts.append((0, int(word), "") if is_digit else (1, 0, word))
-    return parts
-
-
-def _runs(name: str) -> Iterable[tuple[bool, str]]:
-    begun = 0
-    for place in range(1, len(name) + 1):
-        if place == len(name) or name[place].isdecimal() != name[begun].isdecimal():
-            yield name[begun].isdecimal(), name[begun:place]
-            begun = place

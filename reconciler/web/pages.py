@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,6 +22,9 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Content Security Policy Level 3 and Trusted Types (W3C): a page runs this server's modules, and makes no markup of text."""
+
+_PACKED_FROM: Final = 2_000
+"""Bytes of a page."""
 
 _NAVIGATION: Final = (("/", "Cluster"), ("/queues", "Queues"))
 
@@ -47,4 +51,9 @@ def page(request: Request, template: str, status: int = HTTPStatus.OK, /, **valu
     text = _TEMPLATES.get_template(template).render(
         navigation=_NAVIGATION, path=request.url.path, user=caller.user if caller else "", **values
     )
-    return Response(text, status, {**HEADERS, "Cache-Control": "no-store"}, media_type="text/html; charset=utf-8")
+    headers = {**HEADERS, "Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+    body = text.encode()
+    # There is no secret in it that what somebody else chose could be compared with.
+    if "gzip" in request.headers.get("accept-encoding", "") and len(body) > _PACKED_FROM:
+        body, headers["Content-Encoding"] = gzip.compress(body, 5), "gzip"
+    return Response(body, status, headers, media_type="text/html; charset=utf-8")
