@@ -69,6 +69,9 @@ def problem_of(error: Exception) -> tuple[int, ApiProblem] | None:
     """How a refusal of this kind is told, with its status; None: it is none, and the server has failed."""
     if isinstance(error, RequestRefusedError):
         return error.status, error.problem
+    if isinstance(error, RequestValidationError | WebSocketRequestValidationError):
+        told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return 422, ApiProblem(code="invalid-parameter", detail=told, fix="See /v1/openapi.json.")
     for kind, status, code, fix in _ALWAYS:
         if isinstance(error, kind):
             return status, ApiProblem(code=code, detail=_message(error) or code, fix=fix)
@@ -88,8 +91,8 @@ def install(app: FastAPI) -> None:
     answers: dict[type[Exception], _Answer] = {
         RequestRefusedError: _refused,
         InvalidDocumentsError: _invalid_document,
-        RequestValidationError: _invalid_parameter,
-        WebSocketRequestValidationError: _invalid_parameter,
+        RequestValidationError: _known,
+        WebSocketRequestValidationError: _known,
         HTTPException: _by_status,
         JobsAreElsewhereError: _elsewhere,
         **dict.fromkeys((kind for kind, *_ in _ALWAYS), _known),
@@ -143,14 +146,6 @@ def _elsewhere(request: HTTPConnection, error: JobsAreElsewhereError) -> Respons
 def _invalid_document(request: HTTPConnection, error: InvalidDocumentsError) -> Response:
     first = error.problems[0]
     problem = ApiProblem(code="invalid-document", detail=str(first), fix=first.fix, problems=error.problems)
-    return problem_answer(request, problem, 422)
-
-
-def _invalid_parameter(
-    request: HTTPConnection, error: RequestValidationError | WebSocketRequestValidationError
-) -> Response:
-    told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-    problem = ApiProblem(code="invalid-parameter", detail=told, fix="See /v1/openapi.json.")
     return problem_answer(request, problem, 422)
 
 

@@ -77,6 +77,8 @@ RULES: Final[Mapping[str, Rule]] = {
 
 PAGES: Final[Mapping[str, Rule]] = {
     "GET /": "look",
+    "GET /jobs": "look",
+    "GET /jobs/{name}": "see-job",
     "GET /map.json": "look",
     "GET /queues": "look",
     "GET /sign-in": "stranger",

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from solver.model.quantities import MilliGpu
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Queue, Quota, policy_of
 from tests.console.conftest import Browser
-from tests.reconciler.api.conftest import H100, TOKEN
+from tests.reconciler.api.conftest import H100, TOKEN, spec
 from tests.reconciler.web.conftest import Console
 
 pytestmark = pytest.mark.console
 
 EVIL = ("<img src=x onerror=alert(1)>", "<svg onload=alert(2)>", "'\"><script>alert(3)</script>", "{{ 7 * 7 }}")
-PAGES = ("/", "/queues", "/sign-in")
+PAGES = ("/", "/queues", "/jobs", "/jobs/waits", "/sign-in")
 
 
 def texts(browser: Browser, selector: str) -> list[str]:
@@ -84,11 +84,27 @@ def test_a_name_stays_a_name(browser: Browser, console: Console, name: str) -> N
     assert any(name in text for text in texts(browser, "li"))
 
 
+def test_from_the_list_to_a_job_that_waits_and_why(browser: Browser, console: Console) -> None:
+    for name, gpus in (("waits", 5), ("other", 1)):
+        console.site.store.jobs.submit(JobName(name), spec(gpus), "ada", console.clock.now(), f"key-of-{name}")
+    browser.open("/jobs")
+    browser.sign_in(TOKEN)
+    browser.page.get_by_label("Name begins with").fill("wa")
+    browser.page.get_by_role("button", name="Show").click()
+    assert texts(browser, "tbody th") == ["waits"]
+    browser.picture("jobs")
+    browser.page.get_by_role("link", name="waits").click()
+    browser.page.wait_for_selector(".words li")
+    assert texts(browser, "h1") == ["waits"]
+    browser.picture("job")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280, 2560])
-def test_everybody_can_use_it(browser: Browser, scheme: str, width: int) -> None:
+def test_everybody_can_use_it(browser: Browser, console: Console, scheme: str, width: int) -> None:
     """By the rules of axe-core; and nothing is to be scrolled for sideways."""
     axe: Any = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    console.site.store.jobs.submit(JobName("waits"), spec(5), "ada", console.clock.now(), "key")
     browser.page.emulate_media(color_scheme=scheme)
     browser.page.set_viewport_size({"width": width, "height": 800})
     browser.open("/")
