@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -137,9 +137,11 @@ class LedgerSite:
         return (*self.plane.interventions.in_force(), *cordons(self.plane.health.all()))
 
 
-def one_pass(plane: ControlPlane, narrow: NarrowRounds | None = None) -> Pass:
-    """Take one pass in this thread. `narrow`: starts jobs beside it. Raises as `take_pass`."""
-    done, _ = _completed(take_pass(LedgerSite(plane, narrow)))
+def one_pass(
+    plane: ControlPlane, narrow: NarrowRounds | None = None, hear: Callable[[Pass], None] = lambda _: None
+) -> Pass:
+    """Take one pass in this thread. `narrow`: starts jobs beside it. `hear`, and what it raises: as `take_pass`."""
+    done, _ = _completed(take_pass(LedgerSite(plane, narrow), hear))
     return done
 
 

@@ -6,7 +6,7 @@ what one kind of cluster tells, the other tells too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -98,9 +98,10 @@ class Site(Protocol[LookT]):
         """What people have put in force."""
 
 
-async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
+async def take_pass(site: Site[LookT], hear: Callable[[Pass], None] = lambda _: None) -> tuple[Pass, LookT]:
     """Take one step towards what Git wants. It may be killed anywhere and called again.
 
+    `hear` is told of the pass as soon as all of it is known, before anything is made ready for jobs that come next.
     Raises what the parts of the site do, and NoPolicyError (try again).
     """
     laps = Laps(site.clock)
@@ -130,12 +131,13 @@ async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
     await site.keep_free(plan, look)
     laps.end("keep-free")
     await site.tell(plan, snapshot, look)
-    if whole.is_whole:
-        site.stand_on(record(number or 0, plan, whole.solution, is_whole=True), number)
     done = Pass(
         *(epoch, in_force.revision, look.policy, snapshot, plan, number, settled, refused),
         *(laps.phase_ms, look.sighted, site.by_hand(look), fault, whole.shortfalls),
     )
+    hear(done)
+    if whole.is_whole:
+        site.stand_on(record(number or 0, plan, whole.solution, is_whole=True), number)
     return done, look
 
 

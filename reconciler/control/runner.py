@@ -185,14 +185,18 @@ class Runner:
                 return self.status
             with lease_renewal(self._plane, self._renewed):
                 self._quietness.begin()
-                done = one_pass(self._plane, self._narrow)
+                done = one_pass(self._plane, self._narrow, self._hear)
             self._quietness.end(done)
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.
             return LoopStatus("standing-by", str(other))
         except INTERRUPTIONS as error:
             return status_after(self.status, error)
-        return LoopStatus("leading", done.fault, done)
+        return self.status
+
+    def _hear(self, done: Pass) -> None:
+        """It is said at once how a pass went: what is made ready for jobs that come next keeps no client waiting."""
+        self.status = LoopStatus("leading", done.fault, done)
 
 
 @contextmanager
