@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, select, update
 
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission, Tally
@@ -15,7 +15,7 @@ from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
 from reconciler.store.database import Database
-from reconciler.store.rows import NAMES_MAX, Alike, Unchanged, pieces
+from reconciler.store.rows import Alike, Unchanged, pieces
 from reconciler.store.tables import failures, groups, jobs, nominations, reservations
 from solver.model.document import encode
 from solver.model.quantities import Instant
@@ -27,7 +27,7 @@ class SqlJobSource:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._live = Unchanged(self._record)
+        self._live = Unchanged(self._live_rows, self._record)
         self._specs = Alike(lambda stored: database.read_document(stored, JobSpec))
 
     def accepts(self) -> None:
@@ -118,10 +118,7 @@ class SqlJobSource:
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
-            names = [row.name for row in rows]
-            failed = self._failures(connection, names)
-        return self._live.read((name, row, failed.get(name, ())) for name, row in zip(names, rows, strict=True))
+            return self._live.read(connection)
 
     def jobs(
         self, limit: int = 1000, after: JobName | None = None, query: JobQuery = ALL_JOBS
@@ -212,21 +209,25 @@ class SqlJobSource:
         for some in pieces(names):
             yield from self._records(connection, connection.execute(select(jobs).where(jobs.c.name.in_(some))).all())
 
+    def _live_rows(self, connection: Connection) -> Iterator[tuple[str, Row[Any], tuple[Failure, ...]]]:
+        rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
+        names = [row.name for row in rows]
+        # Those of jobs that have ended are many more, in time.
+        failed = self._failures(connection, select(jobs.c.name).where(jobs.c.ended_at.is_(None)))
+        return ((name, row, failed.get(name, ())) for name, row in zip(names, rows, strict=True))
+
     def _records(self, connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> tuple[JobRecord, ...]:
-        failed = self._failures(connection, [row.name for row in rows])
+        failed: dict[str, tuple[Failure, ...]] = {}
+        for some in pieces([row.name for row in rows]):
+            failed |= self._failures(connection, some)
         return tuple(self._record(row, failed.get(row.name, ())) for row in rows)
 
-    def _failures(self, connection: Connection, names: Sequence[str]) -> dict[str, tuple[Failure, ...]]:
+    def _failures(self, connection: Connection, of: Sequence[str] | Select[tuple[str]]) -> dict[str, tuple[Failure, ...]]:
         """The failures of some jobs, in the order of their attempts."""
-        if not names:
-            return {}
-        query = select(failures).order_by(
-            failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived
-        )
-        # A database takes only so many parameters; more jobs than that are asked for all together.
-        few = query.where(failures.c.job.in_(names)) if len(names) <= NAMES_MAX else query
+        query = select(failures).where(failures.c.job.in_(of))
+        in_order = query.order_by(failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived)
         found: defaultdict[str, tuple[Failure, ...]] = defaultdict(tuple)
-        for row in connection.execute(few):
+        for row in connection.execute(in_order):
             found[row.job] += (self._database.read_document(row.failure, Failure),)
         return found
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
-from reconciler.store.tables import kept
+from reconciler.store.tables import kept, leadership
 
 Name = TypeVar("Name", bound=str)
 Value = TypeVar("Value")
@@ -48,15 +48,32 @@ class Alike(Generic[Value]):
 
 
 class Unchanged(Generic[Value, Beside]):
-    """What the latest reading made of each row, and nothing older. Threads may share it: a reading takes the place of the last."""
+    """What the latest reading made of each row, and nothing older. Threads may share it: a reading takes the place of the last.
 
-    def __init__(self, make: Callable[[Row[Any], Beside], Value]) -> None:
-        """`make` may depend on nothing but a row, and what is read beside it."""
+    Rows are read again once anything has been written, or the lease was renewed: a pass begins with that, and so sees what a
+    process of a release that counted no writes has written before it.
+    """
+
+    def __init__(
+        self,
+        rows: Callable[[Connection], Iterable[tuple[str, Row[Any], Beside]]],
+        make: Callable[[Row[Any], Beside], Value],
+    ) -> None:
+        """`rows`: each with its key and what was read beside it. `make` may depend on nothing but these two."""
+        self._rows = rows
         self._make = make
         self._latest: dict[str, tuple[object, Value]] = {}
+        self._read: tuple[tuple[int, int], tuple[Value, ...]] | None = None
 
-    def read(self, rows: Iterable[tuple[str, Row[Any], Beside]]) -> tuple[Value, ...]:
-        """The values of rows, each with its key and what was read beside it; in their order."""
+    def read(self, connection: Connection) -> tuple[Value, ...]:
+        """The values of the rows, in their order, by a transaction that sees one state."""
+        written, until = connection.execute(select(leadership.c.written, leadership.c.until)).one()
+        known, stamp = self._read, (written, until)
+        if known is None or known[0] != stamp:
+            self._read = known = stamp, self._made(self._rows(connection))
+        return known[1]
+
+    def _made(self, rows: Iterable[tuple[str, Row[Any], Beside]]) -> tuple[Value, ...]:
         before, now = self._latest, dict[str, tuple[object, Value]]()
         for key, row, beside in rows:
             of, known = (tuple(row), beside), before.get(key)

@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import event
 
+from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobOutcome
 from reconciler.store.database import Database
 from reconciler.store.jobs import SqlJobSource
@@ -70,6 +71,59 @@ def test_what_is_too_large_to_be_remembered_is_read_all_the_same(store: SqlStore
     store.jobs.submit(JobName("d"), large, "ada", NOW, "")
     assert [store.jobs.job(JobName("d")).spec for _ in range(2)] == [large, large]
     assert store.jobs._specs.remembered == 0
+
+
+@pytest.fixture
+def statements(store: SqlStore) -> list[str]:
+    """Those that have been asked of the database since."""
+    asked: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        asked.append(statement)
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    return asked
+
+
+def test_rows_are_read_once_until_something_is_written_or_the_lease_is_renewed(
+    store: SqlStore, statements: list[str]
+) -> None:
+    """A pass settles by what it decides on later: between the two nothing has changed as a rule."""
+
+    def readings() -> list[int]:
+        return [sum(f"ORDER BY {column}" in one for one in statements) for column in ("jobs.name", "claims.job")]
+
+    store.ledger.lead("me", NOW, Duration(10_000))
+    jobs = store.jobs.live_jobs()
+    store.ledger.claims()
+    assert readings() == [1, 1]
+    assert [store.jobs.live_jobs() for _ in range(3)] == [jobs] * 3
+    assert store.ledger.claims() == ()
+    assert readings() == [1, 1]
+    store.jobs.request_suspend(A, "ada")
+    statements.clear()
+    assert {record.name: record.suspended_by for record in store.jobs.live_jobs()} == {A: "ada", B: "", C: ""}
+    store.ledger.lead("me", Instant(NOW + 1), Duration(10_000))
+    store.jobs.live_jobs()
+    store.ledger.claims()
+    assert readings() == [2, 1]
+
+
+def test_of_failures_only_those_of_live_jobs_are_read(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    epoch = store.ledger.lead("me", NOW, Duration(10_000))
+    for name in (A, B):
+        store.jobs.retry(epoch, name, Failure(1, "node", NOW, NOW))
+    store.jobs.finish(epoch, B, JobOutcome("cancelled", NOW))
+    read: list[type] = []
+    as_before = Database.read_document
+
+    def noted(database: Database, stored: str | bytes, kind: type[T]) -> T:
+        read.append(kind)
+        return as_before(database, stored, kind)
+
+    monkeypatch.setattr(Database, "read_document", noted)
+    assert [len(record.failures) for record in store.jobs.live_jobs()] == [1, 0]
+    assert read.count(Failure) == 1
 
 
 def test_standings_are_counted_once_until_something_is_written(store: SqlStore) -> None:
