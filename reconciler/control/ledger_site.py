@@ -98,6 +98,7 @@ class LedgerSite:
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """In this thread, which has nothing else to do."""
+        self.plane.ask(snapshot, policy)
         if self.narrow is not None:
             self.narrow.see(snapshot, policy)
         return decide(self.plane.solve, snapshot, policy, laps)

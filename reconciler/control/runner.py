@@ -192,11 +192,15 @@ class Runner:
             return LoopStatus("standing-by", str(other))
         except INTERRUPTIONS as error:
             return status_after(self.status, error)
-        return self.status
+        return LoopStatus("leading", done.fault, done)
 
     def _hear(self, done: Pass) -> None:
-        """It is said at once how a pass went: what is made ready for jobs that come next keeps no client waiting."""
-        self.status = LoopStatus("leading", done.fault, done)
+        """It is said at once how a pass went: what is made ready for jobs that come next keeps no client waiting.
+
+        One that was acted on, and has no reasons yet, takes the place of none that has: it is better than nothing.
+        """
+        if done.is_whole or self.status.last is None:
+            self.status = LoopStatus("leading", done.fault, done)
 
 
 @contextmanager

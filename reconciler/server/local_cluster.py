@@ -181,4 +181,5 @@ def _plane(
         solve=rounds,
         clock=clock,
         prepare=rounds.prepare,
+        ask=rounds.ask,
     )

@@ -222,7 +222,9 @@ class SqlJobSource:
             failed |= self._failures(connection, some)
         return tuple(self._record(row, failed.get(row.name, ())) for row in rows)
 
-    def _failures(self, connection: Connection, of: Sequence[str] | Select[tuple[str]]) -> dict[str, tuple[Failure, ...]]:
+    def _failures(
+        self, connection: Connection, of: Sequence[str] | Select[tuple[str]]
+    ) -> dict[str, tuple[Failure, ...]]:
         """The failures of some jobs, in the order of their attempts."""
         query = select(failures).where(failures.c.job.in_(of))
         in_order = query.order_by(failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived)
