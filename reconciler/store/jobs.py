@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, select, update
 
@@ -15,7 +15,7 @@ from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
 from reconciler.store.database import Database
-from reconciler.store.rows import Alike, Unchanged, pieces
+from reconciler.store.rows import NAMES_MAX, Alike, Unchanged, pieces
 from reconciler.store.tables import failures, groups, jobs, nominations, reservations
 from solver.model.document import encode
 from solver.model.quantities import Instant
@@ -27,7 +27,7 @@ class SqlJobSource:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._live = Unchanged(self._live_rows, self._record)
+        self._live = Unchanged(_live_stamps, self._live_records)
         self._specs = Alike(lambda stored: database.read_document(stored, JobSpec))
 
     def accepts(self) -> None:
@@ -205,16 +205,18 @@ class SqlJobSource:
             connection.execute(update(jobs).where(live & unless_done).values(**what))
             return self._read(connection, name)
 
-    def _named(self, connection: Connection, names: Collection[JobName]) -> Iterator[JobRecord]:
+    def _named(self, connection: Connection, names: Collection[str]) -> Iterator[JobRecord]:
         for some in pieces(names):
             yield from self._records(connection, connection.execute(select(jobs).where(jobs.c.name.in_(some))).all())
 
-    def _live_rows(self, connection: Connection) -> Iterator[tuple[str, Row[Any], tuple[Failure, ...]]]:
-        rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
-        names = [row.name for row in rows]
+    def _live_records(self, connection: Connection, names: Collection[str]) -> dict[str, JobRecord]:
+        """Those of these names. Of many all live ones are read: a database takes only so many parameters."""
+        if len(names) <= NAMES_MAX:
+            return {record.name: record for record in self._named(connection, names)}
+        rows = connection.execute(select(*_OF_A_RECORD).where(_LIVE)).all()
         # Those of jobs that have ended are many more, in time.
-        failed = self._failures(connection, select(jobs.c.name).where(jobs.c.ended_at.is_(None)))
-        return ((name, row, failed.get(name, ())) for name, row in zip(names, rows, strict=True))
+        failed = self._failures(connection, select(jobs.c.name).where(_LIVE))
+        return {row.name: self._record(row, failed.get(row.name, ())) for row in rows if row.name in names}
 
     def _records(self, connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> tuple[JobRecord, ...]:
         failed: dict[str, tuple[Failure, ...]] = {}
@@ -248,6 +250,23 @@ class SqlJobSource:
             array=self._database.read_document(row.array, ArrayElement) if row.array is not None else None,
             pipeline=row.pipeline or "",
         )
+
+
+_LIVE: Final = jobs.c.ended_at.is_(None)
+_OF_A_RECORD: Final[tuple[ColumnElement[Any], ...]] = (
+    *(jobs.c.name, jobs.c.spec, jobs.c.user, jobs.c.submitted_at, jobs.c.cancel_requested_by, jobs.c.outcome),
+    *(jobs.c.suspended_by, jobs.c.requeue_attempt, jobs.c.requeued_by, jobs.c.array, jobs.c.pipeline),
+)
+"""What is read of 30,000 jobs at once."""
+
+
+def _live_stamps(connection: Connection) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Of each live job, by name, what may change of it: how many failures it has had, and what was asked of it."""
+    failed = select(failures.c.job, func.count()).join(jobs, failures.c.job == jobs.c.name).where(_LIVE)
+    counts = {row.job: row[1] for row in connection.execute(failed.group_by(failures.c.job))}
+    asked = jobs.c.cancel_requested_by, jobs.c.suspended_by, jobs.c.requeue_attempt, jobs.c.requeued_by
+    rows = connection.execute(select(jobs.c.name, *asked).where(_LIVE).order_by(jobs.c.name)).all()
+    return ((name, (*asked_of_it, counts.get(name, 0))) for name, *asked_of_it in rows)
 
 
 def _rows_named(connection: Connection, names: Collection[JobName]) -> dict[JobName, Row[Any]]:

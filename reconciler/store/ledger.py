@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -65,7 +65,7 @@ class SqlLedger:
     def __init__(self, database: Database) -> None:
         self.partitionings = PartitionTable(database)
         self._database = database
-        self._claims = Unchanged[Claim, None](_claim_rows, lambda row, _: read_claim(database, row))
+        self._claims = Unchanged(_claim_rows, self._read_claims)
         self._standings: tuple[int, dict[JobStanding, int]] | None = None
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
@@ -108,6 +108,9 @@ class SqlLedger:
         """Every hold, sorted by job."""
         with self._database.reading() as connection:
             return self._claims.read(connection)
+
+    def _read_claims(self, _: Connection, rows: Mapping[str, Row[Any]]) -> dict[str, Claim]:
+        return {job: read_claim(self._database, row) for job, row in rows.items()}
 
     def intents(self) -> tuple[Intent, ...]:
         """Every intent not yet confirmed, sorted by id."""
@@ -456,9 +459,8 @@ class SqlLedger:
             return first_document(connection, TIED_TO, to)
 
 
-def _claim_rows(connection: Connection) -> Iterator[tuple[str, Row[Any], None]]:
-    rows = connection.execute(select(claims).order_by(claims.c.job)).all()
-    return ((row.job, row, None) for row in rows)
+def _claim_rows(connection: Connection) -> Iterator[tuple[str, Row[Any]]]:
+    return ((row.job, row) for row in connection.execute(select(claims).order_by(claims.c.job)).all())
 
 
 def _standing(row: Any) -> JobStanding:

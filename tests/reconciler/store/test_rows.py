@@ -9,10 +9,11 @@ import pytest
 from sqlalchemy import event
 
 from reconciler.model.failure import Failure
+from reconciler.model.job_groups import Submission
 from reconciler.model.job_record import JobOutcome
 from reconciler.store.database import Database
 from reconciler.store.jobs import SqlJobSource
-from reconciler.store.rows import ALIKE_CHARACTERS_MAX
+from reconciler.store.rows import ALIKE_CHARACTERS_MAX, NAMES_MAX
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, JobSpec
@@ -139,3 +140,38 @@ def test_standings_are_counted_once_until_something_is_written(store: SqlStore) 
     store.jobs.request_suspend(A, "ada")
     assert sorted(store.ledger.standings().values()) == [1, 2]
     assert len(counted) == 2
+
+
+def test_only_what_may_change_of_a_job_is_read_again(store: SqlStore, statements: list[str]) -> None:
+    """What was asked for stays as it is, and is most of a row: of 30,000 jobs it is neither read nor kept as text."""
+    before = {record.name: record for record in store.jobs.live_jobs()}
+    statements.clear()
+    store.jobs.request_suspend(B, "ada")
+    store.jobs.submit(JobName("d"), spec(), "ada", NOW, "")
+    statements.clear()
+    after = {record.name: record for record in store.jobs.live_jobs()}
+    whole = [one for one in statements if "jobs.spec" in one]
+    assert len(whole) == 1
+    assert "jobs.name IN" in whole[0]
+    assert after[A] is before[A]
+    assert after[B] == store.jobs.job(B) != before[B]
+    assert list(after) == [A, B, C, "d"]
+
+
+@pytest.mark.parametrize("more", [0, NAMES_MAX])
+def test_each_change_of_a_job_is_seen(store: SqlStore, more: int) -> None:
+    epoch = store.ledger.lead("me", NOW, Duration(10_000))
+    asked = [Submission(JobName(f"more-{number}"), spec(), "ada", NOW, "") for number in range(more)]
+    store.jobs.submit_each(asked)
+    for change in (
+        lambda: store.jobs.request_cancel(A, "ada"),
+        lambda: store.jobs.request_suspend(A, "ada"),
+        lambda: store.jobs.resume(A),
+        lambda: store.jobs.request_requeue(A, 1, "ada"),
+        lambda: store.jobs.retry(epoch, A, Failure(1, "node", NOW, NOW)),
+        lambda: store.jobs.retry(epoch, A, Failure(2, "node", NOW, NOW, outlived=1)),
+        lambda: store.jobs.finish(epoch, A, JobOutcome("cancelled", NOW)),
+    ):
+        change()
+        assert list(store.jobs.live_jobs()) == list(SqlJobSource(store.database).live_jobs())
+        assert all(store.jobs.job(record.name) == record for record in store.jobs.live_jobs()[:3])
