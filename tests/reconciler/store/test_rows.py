@@ -168,6 +168,7 @@ def test_each_change_of_a_job_is_seen(store: SqlStore, more: int) -> None:
         lambda: store.jobs.request_suspend(A, "ada"),
         lambda: store.jobs.resume(A),
         lambda: store.jobs.request_requeue(A, 1, "ada"),
+        lambda: store.jobs.request_requeue(A, 2, "ada"),
         lambda: store.jobs.retry(epoch, A, Failure(1, "node", NOW, NOW)),
         lambda: store.jobs.retry(epoch, A, Failure(2, "node", NOW, NOW, outlived=1)),
         lambda: store.jobs.finish(epoch, A, JobOutcome("cancelled", NOW)),
