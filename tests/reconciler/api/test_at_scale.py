@@ -106,7 +106,7 @@ def test_of_many_events_the_jobs_are_read_at_once(crowded: Site, client: Client)
     assert len(sent) < 50
 
 
-SOLE = 12
+SOLE = 10
 """Statements for a submission that comes alone; the first of a transaction is counted, too."""
 
 
