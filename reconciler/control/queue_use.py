@@ -49,7 +49,7 @@ class QueueUse(NamedTuple):
     gpus: tuple[QueueLine, ...]
 
 
-AWAITED_S: Final = 5.0
+AWAITED_S: Final = 2.0
 """So long it is waited for what is worked out beside a round: after that it is worked out here."""
 
 QueueUses = Future[tuple[QueueUse, ...] | None]
