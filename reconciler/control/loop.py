@@ -122,18 +122,9 @@ async def take_pass(site: Site[LookT], hear: Callable[[Pass], None] = lambda _: 
         return RoundRecord(number, *known, plan, laps.phase_ms, solution, is_whole)
 
     def passed(known: CheckedPlan, number: int | None) -> Pass:
-        return Pass(
-            *(epoch, in_force.revision, look.policy, snapshot, known.plan, number, settled, refused),
-            *(
-                dict(laps.phase_ms),
-                look.sighted,
-                by_hand,
-                known.fault,
-                known.shortfalls,
-                deed.solved.uses,
-                known.is_whole,
-            ),
-        )
+        of = epoch, in_force.revision, look.policy, snapshot, known.plan, number, settled, refused, dict(laps.phase_ms)
+        said = known.fault, known.shortfalls, deed.solved.uses, known.is_whole
+        return Pass(*of, look.sighted, by_hand, *said)
 
     # The record comes before the deed, so that no deed is ever without one.
     begun = site.keep_round(record(0, *deed.solved.deed, is_whole=False))
