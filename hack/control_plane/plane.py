@@ -25,6 +25,8 @@ from reconciler.server.folder import StateFolder
 from reconciler.supervisor.processes import read_of
 
 LOOK_EVERY_S: Final = 0.02
+READY_EVERY_S: Final = 0.1
+"""Each question takes CPU time of what begins."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PASSES: Final = re.compile(r'^quorate_round_phase_seconds_count\{phase="(sight|solve)"\} (\S+)$', re.MULTILINE)
 
@@ -73,7 +75,7 @@ class SimulatedPlane:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.until("it listens", lambda: self._said() > listened, limit_s)
-        self.until("it has decided a round", self._is_ready, limit_s)
+        self.until("it has decided a round", self._is_ready, limit_s, READY_EVERY_S)
         return time.monotonic() - began_s
 
     def stop(self) -> None:

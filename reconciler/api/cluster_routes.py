@@ -19,7 +19,6 @@ from reconciler.api.redaction import readable_interventions, readable_round, rea
 from reconciler.api.services import Services
 from reconciler.api.views import live_states, node_views, queue_views
 from reconciler.control.metrics import CONTENT_TYPE
-from reconciler.control.queue_use import LatestQueueUses
 from reconciler.lifecycle.health.effects import cordons
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.protocols.rounds import RoundRecord
@@ -34,7 +33,6 @@ class ClusterRoutes:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._uses = LatestQueueUses()
         self.router = APIRouter(tags=["cluster"])
         add = self.router.add_api_route
         add("/v1/queues", self.queues, responses=answers(QueueList))
@@ -50,9 +48,8 @@ class ClusterRoutes:
 
     def queues(self) -> Response:
         """The queue tree with what each queue is guaranteed, holds and waits for."""
-        _, policy = self._services.policy()
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
-        return answer(QueueList(items=queue_views(self._uses.of(self._services.snapshot(), policy), holds)))
+        return answer(QueueList(items=queue_views(self._services.queue_uses(), holds)))
 
     def nodes(self) -> Response:
         """Every node and the jobs that hold its devices."""

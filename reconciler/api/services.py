@@ -12,6 +12,7 @@ from reconciler.api.payloads import Status
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
+from reconciler.control.queue_use import QueueUse
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.checkpoint_policy import CheckpointPolicy
@@ -29,7 +30,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
-from solver.policy.policy import Policy
+from solver.policy.policy import Policy, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Services:
     """The stores, and functions that any thread may call.
 
     `admit` gives the reasons why a job could never run, () for one that could. `verdict` is the newest there is on a live
-    job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `sighted` is what the backend
+    job. `snapshot` is the world as last observed; it raises NotReadyError before there is one; `queue_uses` is what
+    queues hold and want in it, and raises as it does and `policy`; `sighted` is what the backend
     said for it, nothing before that. `policy`, `operations` and `admit` raise
     NoPolicyError. `ready`: whether rounds are decided here, or would be if this control plane led; it reads no store. `wake`
     tells the loop that there is something new. `access` is the AccessPolicy in force; None where there is none, or no policy
@@ -54,6 +56,7 @@ class Services:
     metrics: Metrics
     policy: Callable[[], tuple[str, Policy]]
     snapshot: Callable[[], Snapshot]
+    queue_uses: Callable[[], tuple[tuple[Queue, QueueUse], ...]]
     sighted: Callable[[], BackendReports]
     verdict: Callable[[JobName], Verdict | None]
     admit: Callable[[JobSpec], tuple[AnyReason, ...]]

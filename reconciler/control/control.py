@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from reconciler.control.queue_use import QueueUses
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import Clock
 from reconciler.model.task_log import Logs
@@ -52,11 +53,13 @@ class Solved(NamedTuple):
     """A round in two parts: what has to be known before it is acted on, and its whole plan, which takes as long again.
 
     `checker`: where the round has been decided in another process, which judges it, too; None: it is judged in this one.
+    `uses`: what that process says of queues, when all else is said; None: those work it out that ask.
     """
 
     deed: Concluded
     conclude: Callable[[], Concluded]
     checker: RoundChecker | None = None
+    uses: QueueUses | None = None
 
     @classmethod
     def at_once(cls, plan: Plan, solution: str = "") -> Solved:
@@ -104,7 +107,8 @@ class PolicySource(Protocol):
 class ControlPlane:
     """`holder` names this process in the lease: no two living ones may share it.
 
-    `prepare`: hears of the nodes for which a round is to be decided, before a pass looks at them.
+    `prepare`: hears of the nodes for which a round is to be decided, before a pass looks at them. `ask`: hears of that round as
+    soon as it is known, so that it may be begun beside what is done before `solve`.
     """
 
     holder: str
@@ -122,3 +126,4 @@ class ControlPlane:
     lease: Duration = LEASE
     terminals: Terminals = NO_TERMINALS
     prepare: Callable[[Collection[Node]], None] = lambda _: None
+    ask: Callable[[Snapshot, Policy], None] = lambda _, __: None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -104,6 +104,7 @@ class LedgerSite:
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """In this thread, which has nothing else to do."""
+        self.plane.ask(snapshot, policy)
         if self.narrow is not None:
             self.narrow.see(snapshot, policy)
         if self.events is not None:
@@ -145,12 +146,18 @@ class LedgerSite:
         return (*self.plane.interventions.in_force(), *cordons(self.plane.health.all()))
 
 
-def one_pass(plane: ControlPlane, narrow: NarrowRounds | None = None, events: EventSettler | None = None) -> Pass:
-    """Take one pass in this thread. `narrow`: starts jobs beside it; `events`: settles what happens beside its round. Raises as
-    `take_pass`.
+def one_pass(
+    plane: ControlPlane,
+    narrow: NarrowRounds | None = None,
+    events: EventSettler | None = None,
+    hear: Callable[[Pass], None] = lambda _: None,
+) -> Pass:
+    """Take one pass in this thread. `narrow`: starts jobs beside it; `events`: settles what happens beside its round.
+
+    `hear`, and what it raises: as `take_pass`.
     """
     try:
-        done, _ = _completed(take_pass(LedgerSite(plane, narrow, events)))
+        done, _ = _completed(take_pass(LedgerSite(plane, narrow, events), hear))
     finally:
         if events is not None:
             events.hold()

@@ -6,7 +6,7 @@ what one kind of cluster tells, the other tells too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -98,9 +98,11 @@ class Site(Protocol[LookT]):
         """What people have put in force."""
 
 
-async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
+async def take_pass(site: Site[LookT], hear: Callable[[Pass], None] = lambda _: None) -> tuple[Pass, LookT]:
     """Take one step towards what Git wants. It may be killed anywhere and called again.
 
+    `hear` is told of the pass once it was acted on, and again as soon as all of it is known, before anything is made ready for jobs
+    that come next.
     Raises what the parts of the site do, and NoPolicyError (try again).
     """
     laps = Laps(site.clock)
@@ -119,23 +121,28 @@ async def take_pass(site: Site[LookT]) -> tuple[Pass, LookT]:
         known = snapshot.time, in_force.revision, snapshot, look.policy
         return RoundRecord(number, *known, plan, laps.phase_ms, solution, is_whole)
 
+    def passed(known: CheckedPlan, number: int | None) -> Pass:
+        of = epoch, in_force.revision, look.policy, snapshot, known.plan, number, settled, refused, dict(laps.phase_ms)
+        said = known.fault, known.shortfalls, deed.solved.uses, known.is_whole
+        return Pass(*of, look.sighted, by_hand, *said)
+
     # The record comes before the deed, so that no deed is ever without one.
     begun = site.keep_round(record(0, *deed.solved.deed, is_whole=False))
     refused = await site.act(deed.plan, look)
     laps.end("act")
+    by_hand = site.by_hand(look)
+    hear(passed(CheckedPlan(*deed.solved.deed, deed.fault, is_whole=False), begun))
     # What takes as long again, and nobody has to wait for: why others wait, until when, and what is kept free for them.
     whole = await site.conclude(deed, snapshot, look.policy, laps)
-    plan, fault = whole.plan, whole.fault
+    plan = whole.plan
     number = site.keep_round(record(begun or 0, plan, whole.solution, is_whole=True)) if whole.is_whole else begun
     await site.keep_free(plan, look)
     laps.end("keep-free")
     await site.tell(plan, snapshot, look)
+    done = passed(whole, number)
+    hear(done)
     if whole.is_whole:
         site.stand_on(record(number or 0, plan, whole.solution, is_whole=True), number)
-    done = Pass(
-        *(epoch, in_force.revision, look.policy, snapshot, plan, number, settled, refused),
-        *(laps.phase_ms, look.sighted, site.by_hand(look), fault, whole.shortfalls),
-    )
     return done, look
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
+from operator import is_
 
 import msgspec
 
@@ -23,7 +24,7 @@ from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.ledger import Claim
 from solver.capacity.partitioning import HOUR_MS, mig_changes
-from solver.model.cluster import Node
+from solver.model.cluster import Gpu, Node
 from solver.model.inflight import InFlight, Intent
 from solver.model.node_sets import NodeSet
 from solver.model.quantities import Instant
@@ -127,19 +128,21 @@ def join(declared: Node, observed: Node | None, unfit: Container[str] = ()) -> N
     is_unfit = declared.name in unfit
     if observed is None:
         return msgspec.structs.replace(declared, ready=False, cordoned=declared.cordoned or is_unfit)
-    well = {gpu.id for gpu in observed.gpus if gpu.healthy and gpu.id not in unfit}
-    instances = {gpu.id: gpu.instances for gpu in observed.gpus}
-    return msgspec.structs.replace(
-        declared,
-        ready=declared.ready and observed.ready,
-        cordoned=declared.cordoned or observed.cordoned or is_unfit,
-        gpus=tuple(
-            msgspec.structs.replace(
-                gpu, healthy=gpu.healthy and gpu.id in well, instances=instances.get(gpu.id, gpu.instances)
-            )
-            for gpu in declared.gpus
-        ),
-    )
+    seen = {gpu.id: gpu for gpu in observed.gpus}
+    gpus = tuple([_join_gpu(gpu, seen.get(gpu.id), unfit) for gpu in declared.gpus])
+    ready, cordoned = declared.ready and observed.ready, declared.cordoned or observed.cordoned or is_unfit
+    # Of 12,500 nodes nearly all are as declared: one object is both.
+    if (ready, cordoned) == (declared.ready, declared.cordoned) and all(map(is_, gpus, declared.gpus)):
+        return declared
+    return msgspec.structs.replace(declared, ready=ready, cordoned=cordoned, gpus=gpus)
+
+
+def _join_gpu(declared: Gpu, observed: Gpu | None, unfit: Container[str]) -> Gpu:
+    healthy = declared.healthy and observed is not None and observed.healthy and observed.id not in unfit
+    instances = declared.instances if observed is None else observed.instances
+    if (healthy, instances) == (declared.healthy, declared.instances):
+        return declared
+    return msgspec.structs.replace(declared, healthy=healthy, instances=instances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,5 +196,7 @@ def _jobs(
 
 def _job(record: JobRecord, node_sets: Collection[NodeSet], **standing: object) -> Job:
     # A round does not depend on the environment, and snapshots are kept and handed out: secrets stay out of them.
-    spec = msgspec.structs.replace(kept_to_containers(record.spec, node_sets), env={})
+    spec = kept_to_containers(record.spec, node_sets)
+    if spec.env:
+        spec = msgspec.structs.replace(spec, env={})
     return msgspec.structs.replace(Job(record.name, record.submitted_at, spec, record.user), **standing)

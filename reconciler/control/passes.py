@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reconciler.control.queue_use import QueueUses
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
 from reconciler.model.intervention_record import Intervention
@@ -41,6 +42,7 @@ class Pass:
 
     `round` is None where it had nothing new to say; `refused` counts claims not granted; `fault` says what went wrong with the
     solver, where only the greedy answer may be acted on. `shortfalls`: jobs that wait or leave by the plan though they need not.
+    `uses`: as of the round. `is_whole`: the plan has its second part; if not, it is still to come, or there is none.
     """
 
     epoch: Epoch
@@ -56,6 +58,8 @@ class Pass:
     by_hand: tuple[Intervention, ...]
     fault: str = ""
     shortfalls: tuple[Violation, ...] = ()
+    uses: QueueUses | None = None
+    is_whole: bool = True
 
     @property
     def idle(self) -> bool:

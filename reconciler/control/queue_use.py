@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from threading import Lock
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
@@ -48,6 +49,13 @@ class QueueUse(NamedTuple):
     gpus: tuple[QueueLine, ...]
 
 
+AWAITED_S: Final = 2.0
+"""So long it is waited for what is worked out beside a round: after that it is worked out here."""
+
+QueueUses = Future[tuple[QueueUse, ...] | None]
+"""What the queues of a policy hold and want, in its order, as soon as it is worked out; None: it could not be."""
+
+
 class LatestQueueUses:
     """What the latest snapshot says of queues, worked out once, however many ask. Threads may share it."""
 
@@ -56,13 +64,32 @@ class LatestQueueUses:
         self._kept = RoundCache()
         self._latest: tuple[Snapshot, Policy, tuple[tuple[Queue, QueueUse], ...]] | None = None
 
-    def of(self, snapshot: Snapshot, policy: Policy) -> tuple[tuple[Queue, QueueUse], ...]:
-        """Of every queue of the policy, in its order."""
+    def of(
+        self, snapshot: Snapshot, policy: Policy, awaited: QueueUses | None = None
+    ) -> tuple[tuple[Queue, QueueUse], ...]:
+        """Of every queue of the policy, in its order.
+
+        `awaited`: of these two, from where the round was decided. Until it is there, what was said before holds.
+        """
         with self._working:
             latest = self._latest
-            if latest is None or latest[0] is not snapshot or latest[1] is not policy:
-                self._latest = latest = snapshot, policy, tuple(queue_uses(snapshot, policy, self._kept))
-            return latest[2]
+            is_awaited = awaited is not None and not awaited.done()
+            if latest is not None and latest[1] is policy and (latest[0] is snapshot or is_awaited):
+                return latest[2]
+            told = _told_of(awaited) if awaited is not None else None
+            if told is not None:
+                found = tuple(zip(policy.queues, told, strict=True))
+            else:
+                found = tuple(queue_uses(snapshot, policy, self._kept))
+            self._latest = snapshot, policy, found
+            return found
+
+
+def _told_of(awaited: QueueUses) -> tuple[QueueUse, ...] | None:
+    try:
+        return awaited.result(AWAITED_S)
+    except TimeoutError:
+        return None
 
 
 def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Iterator[tuple[Queue, QueueUse]]:

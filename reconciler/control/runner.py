@@ -188,7 +188,7 @@ class Runner:
                 return self.status
             with lease_renewal(self._plane, self._renewed):
                 self._quietness.begin()
-                done = one_pass(self._plane, self._narrow, self._events)
+                done = one_pass(self._plane, self._narrow, self._events, self._hear)
             self._quietness.end(done)
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.
@@ -196,6 +196,14 @@ class Runner:
         except INTERRUPTIONS as error:
             return status_after(self.status, error)
         return LoopStatus("leading", done.fault, done)
+
+    def _hear(self, done: Pass) -> None:
+        """It is said at once how a pass went: what is made ready for jobs that come next keeps no client waiting.
+
+        One that was acted on, and has no reasons yet, takes the place of none that has: it is better than nothing.
+        """
+        if done.is_whole or self.status.last is None:
+            self.status = LoopStatus("leading", done.fault, done)
 
 
 @contextmanager

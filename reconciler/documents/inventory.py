@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Final
 
 from reconciler.documents.declarations import Declaration
 from reconciler.documents.topology import Position, TopologySpec, data_near, positions, topology_problems
@@ -14,6 +15,8 @@ from solver.model.document import Document
 from solver.model.mig_layout import model_of_type
 from solver.model.mig_table import MigModelName
 from solver.model.quantities import Cpu, Memory, MilliGpu
+
+_UNKNOWN: Final = Memory(0)
 
 NODES_MAX = 200_000
 """In all pools together. A slip of the finger in a count must not fill the memory; large clusters have 10,000 nodes."""
@@ -124,6 +127,7 @@ def _node(
     layouts: Sequence[tuple[MigInstance, ...]],
 ) -> Node:
     spec = pool.value
+    memory = spec.gpu_memory or _UNKNOWN
     return Node(
         name=name,
         pool=pool.name,
@@ -134,7 +138,7 @@ def _node(
             Gpu(
                 DeviceId(f"{name}/{index}"),
                 index,
-                memory=spec.gpu_memory or Memory(0),
+                memory=memory,
                 instances=layouts[index] if index < len(layouts) else None,
             )
             for index in range(spec.gpus_per_node)

@@ -14,6 +14,7 @@ from reconciler.control.control import ControlPlane, NoPolicyError
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.job_source import JobQuery
 from reconciler.protocols.ledger import Claim
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
@@ -26,12 +27,15 @@ LONG_ENDED_EVERY_S: Final = 600.0
 ever more of them. Their checkpoints get too old, which is a matter of days."""
 
 
+_ENDED: Final = JobQuery(live=False)
+
+
 class _Seen(NamedTuple):
-    """Jobs that live and have begun, the newest of all, and what jobs hold, as of so many writes."""
+    """Jobs that live and have begun, the newest of those that have ended, and what jobs hold, as of so many writes."""
 
     written: int
     live: dict[JobName, JobRecord]
-    newest: tuple[JobRecord, ...]
+    ended: tuple[JobRecord, ...]
     claims: tuple[Claim, ...]
 
 
@@ -70,7 +74,8 @@ class CheckpointKeeping:
             return
         try:
             policies = {policy.name: policy for policy in self.plane.policies.current().operations.checkpoints}
-            kept = self.keeper.step(epoch, policies, self._records(now), self._look_again().claims, now)
+            seen = self._look_again()
+            kept = self.keeper.step(epoch, policies, self._records(seen, now), seen.claims, now)
         except (NoPolicyError, StaleEpochError) as error:
             self.log.info("checkpoints-not-kept", reason=str(error))
             return
@@ -91,16 +96,15 @@ class CheckpointKeeping:
             # A job that never had a device has saved nothing: thousands may wait, and a look at a folder takes its time.
             begun = self.plane.ledger.attempts()
             live = {record.name: record for record in self.plane.jobs.live_jobs() if record.name in begun}
-            self._seen = _Seen(written, live, self.plane.jobs.jobs(), self.plane.ledger.claims())
+            self._seen = _Seen(written, live, self.plane.jobs.jobs(query=_ENDED), self.plane.ledger.claims())
         return self._seen
 
-    def _records(self, now: Instant) -> tuple[JobRecord, ...]:
+    def _records(self, seen: _Seen, now: Instant) -> tuple[JobRecord, ...]:
         """Live jobs that have begun, those that ended lately, and, now and then, those that still have a checkpoint."""
-        seen = self._look_again()
         live = seen.live
         ended = {
             record.name: record
-            for record in seen.newest
+            for record in seen.ended
             if record.outcome is not None and now - record.outcome.at < LATE_PARTS
         }
         holding: dict[JobName, JobRecord] = {}

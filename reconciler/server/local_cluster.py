@@ -187,4 +187,5 @@ def _plane(
         solve=rounds,
         clock=clock,
         prepare=rounds.prepare,
+        ask=rounds.ask,
     )

@@ -16,6 +16,7 @@ from reconciler.control.broken_limits import BrokenLimit, broken_limits
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.control.passes import Pass
+from reconciler.control.queue_use import LatestQueueUses, QueueUse
 from reconciler.control.runner import Condition as LoopCondition
 from reconciler.control.runner import LoopStatus
 from reconciler.documents.operations import Operations
@@ -40,7 +41,7 @@ from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.plan.violation import Violation
-from solver.policy.policy import Policy
+from solver.policy.policy import Policy, Queue
 
 
 class Plane(Protocol):
@@ -147,6 +148,7 @@ def services_of(
         metrics,
         watch.policy,
         watch.snapshot,
+        watch.queue_uses,
         watch.sighted,
         watch.verdict,
         watch.admit,
@@ -188,6 +190,7 @@ class ControlPlaneView:
         self._runner = runner
         self._following = following
         self._admitting = AdmissionCheck()
+        self._uses = LatestQueueUses()
         self._broken: tuple[Pass | None, tuple[BrokenLimit, ...]] = None, ()
 
     def policy(self) -> tuple[str, Policy]:
@@ -209,6 +212,11 @@ class ControlPlaneView:
     def snapshot(self) -> Snapshot:
         """What the last pass saw. Raises NotReadyError."""
         return self._last_pass().snapshot
+
+    def queue_uses(self) -> tuple[tuple[Queue, QueueUse], ...]:
+        """What the last pass says of every queue. Raises NotReadyError, NoPolicyError."""
+        last, policy = self._last_pass(), self._standing.current().policy
+        return self._uses.of(last.snapshot, policy, last.uses if policy is last.policy else None)
 
     def sighted(self) -> BackendReports:
         """What the last pass saw of the backend; nothing before there was one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Engine, func, select, update
@@ -24,6 +24,9 @@ from solver.model.quantities import Instant
 T = TypeVar("T")
 
 LeaseClock = Literal["caller", "database"]
+
+_COUNT_WRITE: Final = update(leadership).values(written=leadership.c.written + 1)
+_NEWEST_EPOCH: Final = select(leadership.c.epoch).with_for_update()
 
 
 class Database:
@@ -92,10 +95,12 @@ class Database:
         """
         with self._errors(), self._writer.begin() as connection:
             if counted:
-                connection.execute(update(leadership).values(written=leadership.c.written + 1))
-            newest = connection.execute(select(leadership.c.epoch).with_for_update()).scalar_one()
-            if epoch is not None:
-                check_epoch(epoch, newest)
+                connection.execute(_COUNT_WRITE)
+            if epoch is not None or not counted:
+                # What counts has locked the row already.
+                newest = connection.execute(_NEWEST_EPOCH).scalar_one()
+                if epoch is not None:
+                    check_epoch(epoch, newest)
             yield connection
         if self.reserve is not None:
             self.reserve.refill()

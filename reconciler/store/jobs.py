@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, select, update
 
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission, Tally
@@ -27,7 +27,7 @@ class SqlJobSource:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._live = Unchanged(self._record)
+        self._live = Unchanged(_live_stamps, self._live_records)
         self._specs = Alike(lambda stored: database.read_document(stored, JobSpec))
 
     def accepts(self) -> None:
@@ -118,10 +118,7 @@ class SqlJobSource:
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """Jobs without an outcome, sorted by name."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(jobs).where(jobs.c.ended_at.is_(None)).order_by(jobs.c.name)).all()
-            names = [row.name for row in rows]
-            failed = self._failures(connection, names)
-        return self._live.read((name, row, failed.get(name, ())) for name, row in zip(names, rows, strict=True))
+            return self._live.read(connection)
 
     def jobs(
         self, limit: int = 1000, after: JobName | None = None, query: JobQuery = ALL_JOBS
@@ -208,25 +205,33 @@ class SqlJobSource:
             connection.execute(update(jobs).where(live & unless_done).values(**what))
             return self._read(connection, name)
 
-    def _named(self, connection: Connection, names: Collection[JobName]) -> Iterator[JobRecord]:
+    def _named(self, connection: Connection, names: Collection[str]) -> Iterator[JobRecord]:
         for some in pieces(names):
             yield from self._records(connection, connection.execute(select(jobs).where(jobs.c.name.in_(some))).all())
 
+    def _live_records(self, connection: Connection, names: Collection[str]) -> dict[str, JobRecord]:
+        """Those of these names. Of many all live ones are read: a database takes only so many parameters."""
+        if len(names) <= NAMES_MAX:
+            return {record.name: record for record in self._named(connection, names)}
+        rows = connection.execute(select(*_OF_A_RECORD).where(_LIVE)).all()
+        # Those of jobs that have ended are many more, in time.
+        failed = self._failures(connection, select(jobs.c.name).where(_LIVE))
+        return {row.name: self._record(row, failed.get(row.name, ())) for row in rows if row.name in names}
+
     def _records(self, connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> tuple[JobRecord, ...]:
-        failed = self._failures(connection, [row.name for row in rows])
+        failed: dict[str, tuple[Failure, ...]] = {}
+        for some in pieces([row.name for row in rows]):
+            failed |= self._failures(connection, some)
         return tuple(self._record(row, failed.get(row.name, ())) for row in rows)
 
-    def _failures(self, connection: Connection, names: Sequence[str]) -> dict[str, tuple[Failure, ...]]:
+    def _failures(
+        self, connection: Connection, of: Sequence[str] | Select[tuple[str]]
+    ) -> dict[str, tuple[Failure, ...]]:
         """The failures of some jobs, in the order of their attempts."""
-        if not names:
-            return {}
-        query = select(failures).order_by(
-            failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived
-        )
-        # A database takes only so many parameters; more jobs than that are asked for all together.
-        few = query.where(failures.c.job.in_(names)) if len(names) <= NAMES_MAX else query
+        query = select(failures).where(failures.c.job.in_(of))
+        in_order = query.order_by(failures.c.job, failures.c.attempt, failures.c.outlived == 0, failures.c.outlived)
         found: defaultdict[str, tuple[Failure, ...]] = defaultdict(tuple)
-        for row in connection.execute(few):
+        for row in connection.execute(in_order):
             found[row.job] += (self._database.read_document(row.failure, Failure),)
         return found
 
@@ -245,6 +250,23 @@ class SqlJobSource:
             array=self._database.read_document(row.array, ArrayElement) if row.array is not None else None,
             pipeline=row.pipeline or "",
         )
+
+
+_LIVE: Final = jobs.c.ended_at.is_(None)
+_OF_A_RECORD: Final[tuple[ColumnElement[Any], ...]] = (
+    *(jobs.c.name, jobs.c.spec, jobs.c.user, jobs.c.submitted_at, jobs.c.cancel_requested_by, jobs.c.outcome),
+    *(jobs.c.suspended_by, jobs.c.requeue_attempt, jobs.c.requeued_by, jobs.c.array, jobs.c.pipeline),
+)
+"""What is read of 30,000 jobs at once."""
+
+
+def _live_stamps(connection: Connection) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Of each live job, by name, what may change of it: how many failures it has had, and what was asked of it."""
+    failed = select(failures.c.job, func.count()).join(jobs, failures.c.job == jobs.c.name).where(_LIVE)
+    counts = {row.job: row[1] for row in connection.execute(failed.group_by(failures.c.job))}
+    asked = jobs.c.cancel_requested_by, jobs.c.suspended_by, jobs.c.requeue_attempt, jobs.c.requeued_by
+    rows = connection.execute(select(jobs.c.name, *asked).where(_LIVE).order_by(jobs.c.name)).all()
+    return ((name, (*asked_of_it, counts.get(name, 0))) for name, *asked_of_it in rows)
 
 
 def _rows_named(connection: Connection, names: Collection[JobName]) -> dict[JobName, Row[Any]]:

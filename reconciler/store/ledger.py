@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, FromClause, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, FromClause, Row, bindparam, delete, func, insert, select, update
 
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
@@ -65,7 +65,7 @@ class SqlLedger:
     def __init__(self, database: Database) -> None:
         self.partitionings = PartitionTable(database)
         self._database = database
-        self._claims = Unchanged[Claim, None](lambda row, _: read_claim(database, row))
+        self._claims = Unchanged(_claim_rows, self._read_claims)
         self._standings: tuple[int, dict[JobStanding, int]] | None = None
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
@@ -107,8 +107,10 @@ class SqlLedger:
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(claims).order_by(claims.c.job)).all()
-        return self._claims.read((row.job, row, None) for row in rows)
+            return self._claims.read(connection)
+
+    def _read_claims(self, _: Connection, rows: Mapping[str, Row[Any]]) -> dict[str, Claim]:
+        return {job: read_claim(self._database, row) for job, row in rows.items()}
 
     def intents(self) -> tuple[Intent, ...]:
         """Every intent not yet confirmed, sorted by id."""
@@ -458,6 +460,10 @@ class SqlLedger:
         """To what the store is tied for good: the first that was ever named."""
         with self._database.writing() as connection:
             return first_document(connection, TIED_TO, to)
+
+
+def _claim_rows(connection: Connection) -> Iterator[tuple[str, Row[Any]]]:
+    return ((row.job, row) for row in connection.execute(select(claims).order_by(claims.c.job)).all())
 
 
 def _standing(row: Any) -> JobStanding:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
-from reconciler.store.tables import kept
+from reconciler.store.tables import kept, leadership
 
 Name = TypeVar("Name", bound=str)
 Value = TypeVar("Value")
-Beside = TypeVar("Beside")
+Stamp = TypeVar("Stamp")
 
 NAMES_MAX: Final = 500
 """In one statement: SQLite took no more than 999 parameters for long."""
@@ -47,22 +47,43 @@ class Alike(Generic[Value]):
         return self._known.cache_info().currsize
 
 
-class Unchanged(Generic[Value, Beside]):
-    """What the latest reading made of each row, and nothing older. Threads may share it: a reading takes the place of the last."""
+class Unchanged(Generic[Stamp, Value]):
+    """What the latest reading made of each row, and nothing older. Threads may share it: a reading takes the place of the last.
 
-    def __init__(self, make: Callable[[Row[Any], Beside], Value]) -> None:
-        """`make` may depend on nothing but a row, and what is read beside it."""
+    Stamps are read again once anything has been written, or the lease was renewed: a pass begins with that, and so sees what a
+    process of a release that counted no writes has written before it.
+    """
+
+    def __init__(
+        self,
+        stamps: Callable[[Connection], Iterable[tuple[str, Stamp]]],
+        make: Callable[[Connection, Mapping[str, Stamp]], Mapping[str, Value]],
+    ) -> None:
+        """`stamps`: of each row its key, and as much as is another whenever the row is. `make`: values of those that are new."""
+        self._stamps = stamps
         self._make = make
-        self._latest: dict[str, tuple[object, Value]] = {}
+        self._latest: dict[str, tuple[Stamp, Value]] = {}
+        self._read: tuple[tuple[int, int], tuple[Value, ...]] | None = None
 
-    def read(self, rows: Iterable[tuple[str, Row[Any], Beside]]) -> tuple[Value, ...]:
-        """The values of rows, each with its key and what was read beside it; in their order."""
-        before, now = self._latest, dict[str, tuple[object, Value]]()
-        for key, row, beside in rows:
-            of, known = (tuple(row), beside), before.get(key)
-            now[key] = known if known is not None and known[0] == of else (of, self._make(row, beside))
-        self._latest = now
-        return tuple([value for _, value in now.values()])
+    def read(self, connection: Connection) -> tuple[Value, ...]:
+        """The values of the rows, in their order, by a transaction that sees one state."""
+        written, until = connection.execute(select(leadership.c.written, leadership.c.until)).one()
+        known, state = self._read, (written, until)
+        if known is None or known[0] != state:
+            self._read = known = state, self._made(connection)
+        return known[1]
+
+    def _made(self, connection: Connection) -> tuple[Value, ...]:
+        before, now, new = self._latest, dict[str, tuple[Stamp, Value] | None](), dict[str, Stamp]()
+        for key, stamp in self._stamps(connection):
+            known = before.get(key)
+            if known is not None and known[0] == stamp:
+                now[key] = known
+            else:
+                now[key], new[key] = None, stamp
+        made = self._make(connection, new) if new else {}
+        self._latest = {key: known or (new[key], made[key]) for key, known in now.items()}
+        return tuple([value for _, value in self._latest.values()])
 
 
 def kept_document(connection: Connection, what: str) -> str | None:

@@ -222,8 +222,9 @@ def number_of(value: object) -> int:
     raise NotImplementedError(f"no way to write a {type(value).__name__}")
 
 
+@lru_cache(maxsize=2**15, typed=True)
 def quantity_of(kind: type[Any], number: object) -> Any:
-    """Hook for msgspec: reads what `number_of` wrote."""
+    """Hook for msgspec: reads what `number_of` wrote. Of 100,000 GPUs with the same memory that is one object."""
     if issubclass(kind, Quantity) and type(number) is int:
         return kind(number)
     raise NotImplementedError(f"no way to read a {kind.__name__}")

@@ -15,6 +15,7 @@ from reconciler.control.fallback import InProcessChecker, told_of, where_of
 from reconciler.control.garbage_collection import seldom
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.optimiser.wire import READY, WireError, read_frame, write_frame
+from reconciler.control.queue_use import queue_uses
 from reconciler.control.recording import solver_with
 from reconciler.control.round_worker.messages import (
     Heartbeat,
@@ -25,6 +26,7 @@ from reconciler.control.round_worker.messages import (
     RoundOver,
     RoundPart,
     RoundQuestion,
+    RoundUses,
     frame_of,
     question_of,
 )
@@ -123,6 +125,7 @@ class RoundDecider:
             raise
         except Exception as error:  # noqa: BLE001  (as above)
             say(RoundFailure(where_of(error)))
+        say(RoundUses(tuple(use for _, use in queue_uses(snapshot, policy))))
 
 
 def serve(decider: RoundDecider, questions: IO[bytes], answers: AnswerStream) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from reconciler.control.optimiser.wire import WireError
+from reconciler.control.queue_use import QueueUse
 from solver.model.document import pack, unpack
 from solver.model.snapshot import Snapshot
 from solver.model.snapshot_patch import SnapshotPatch
@@ -52,6 +53,12 @@ class RoundJudgement(msgspec.Struct, frozen=True, tag="judgement"):
     found: tuple[Violation, ...]
 
 
+class RoundUses(msgspec.Struct, frozen=True, tag="uses"):
+    """What the queues of the policy hold and want, in its order."""
+
+    uses: tuple[QueueUse, ...]
+
+
 class RoundFailure(msgspec.Struct, frozen=True, tag="failure"):
     """The solver or the checker failed where a part or a judgement was due."""
 
@@ -62,8 +69,8 @@ class RoundOver(msgspec.Struct, frozen=True, tag="over"):
     """Nothing more comes of this round."""
 
 
-RoundMessage = Heartbeat | RoundNote | RoundPart | RoundJudgement | RoundFailure | RoundOver
-"""In their order: the deed, its judgement; the whole plan, its judgement, what it falls short of; that it is over.
+RoundMessage = Heartbeat | RoundNote | RoundPart | RoundJudgement | RoundUses | RoundFailure | RoundOver
+"""In their order: the deed, its judgement; the whole plan, its judgement, what it falls short of; what queues use; that it is over.
 
 A failure in place of any, or violations, are the last before that. Heartbeats and notes come in between.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -21,6 +21,7 @@ from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.optimiser.child_process import ChildProcess
 from reconciler.control.optimiser.heap import give_back
 from reconciler.control.optimiser.wire import WireError, read_frame, write_frame
+from reconciler.control.queue_use import QueueUses
 from reconciler.control.recording import solver_with
 from reconciler.control.round_worker.messages import (
     ANSWER_BYTES_MAX,
@@ -32,6 +33,7 @@ from reconciler.control.round_worker.messages import (
     RoundOver,
     RoundPart,
     RoundQuestion,
+    RoundUses,
     frame_of,
     message_of,
 )
@@ -64,7 +66,7 @@ Message = TypeVar("Message", RoundPart, RoundJudgement)
 class AskedRound:
     """A round that a worker is asked for: what it has said of it, and when it was last heard of.
 
-    `deed`: the part that came first; `is_judged`: it was judged there.
+    `uses`: what it says of queues; `deed`: the part that came first; `is_judged`: it was judged there.
     """
 
     snapshot: Snapshot
@@ -72,6 +74,7 @@ class AskedRound:
     until_s: float
     said: SimpleQueue[RoundMessage | Exception] = field(default_factory=SimpleQueue)
     heard_s: float = math.inf
+    uses: QueueUses = field(default_factory=Future)
     deed: Plan | None = None
     is_judged: bool = False
 
@@ -140,6 +143,7 @@ class RoundWorker:
         self._child: ChildProcess | None = None
         self._closing = False
         self._known: tuple[Snapshot, Policy] | None = None
+        self._ahead: AskedRound | None = None
         self._losses = self._rests = 0
 
     def prepare(self, nodes: Collection[Node]) -> None:
@@ -149,6 +153,11 @@ class RoundWorker:
         elif self._here is None:
             self._optimiser.start()
 
+    def ask(self, snapshot: Snapshot, policy: Policy) -> None:
+        """Begin the round that is decided next, if a worker does that."""
+        if self._is_large(snapshot.nodes) and not self._rests:
+            self._ahead = self._asked(snapshot, policy)
+
     def __call__(self, snapshot: Snapshot, policy: Policy) -> Solved:
         """Have a round decided. Raises RoundWorkerLostError: it can be decided here; RoundWorkerError: the solver failed there."""
         if not self._is_large(snapshot.nodes):
@@ -157,11 +166,18 @@ class RoundWorker:
         if self._rests:
             self._rests -= 1
             raise RoundWorkerLostError("the round worker was lost, and rests", self._fresh())
-        asked = AskedRound(snapshot, policy, monotonic() + self._round_s_max)
-        self._talking.submit(self._talk, asked)
+        asked = self._asked(snapshot, policy)
         deed = self._next_part(asked)
         checker = WorkerChecker(lambda: self._next(asked, RoundJudgement).found)
-        return Solved(deed, lambda: self._next_part(asked), checker)
+        return Solved(deed, lambda: self._next_part(asked), checker, asked.uses)
+
+    def _asked(self, snapshot: Snapshot, policy: Policy) -> AskedRound:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.snapshot is snapshot and ahead.policy is policy:
+            return ahead
+        asked = AskedRound(snapshot, policy, monotonic() + self._round_s_max)
+        self._talking.submit(self._talk, asked)
+        return asked
 
     def close(self) -> None:
         """End the worker, also one that is just being started."""
@@ -251,6 +267,9 @@ class RoundWorker:
                 asked.heard_s = monotonic()
                 if isinstance(message, RoundNote):
                     self._report(message.message)
+                elif isinstance(message, RoundUses):
+                    is_fit = len(message.uses) == len(asked.policy.queues)
+                    asked.uses.set_result(message.uses if is_fit else None)
                 elif not isinstance(message, Heartbeat):
                     asked.said.put(message)
             self._losses = 0
@@ -258,6 +277,9 @@ class RoundWorker:
         except Exception as error:  # noqa: BLE001  (it is raised where the round is waited for)
             self._end()
             asked.said.put(WireError(f"can't be reached: {error}") if isinstance(error, OSError) else error)
+        finally:
+            if not asked.uses.done():
+                asked.uses.set_result(None)
 
     def _question(self, asked: AskedRound) -> RoundQuestion:
         """What the worker does not know yet."""

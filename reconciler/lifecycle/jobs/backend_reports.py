@@ -27,10 +27,15 @@ class AttemptReport:
     def of_tasks(self, came: Mapping[TaskKey, int]) -> AttemptReport:
         """What is known of these tasks since the growth with which each came at the earliest."""
         known = tuple(
-            task
-            for task in self.tasks
-            if (task.group, task.index) in came and task.growth >= came[task.group, task.index]
+            [
+                task
+                for task in self.tasks
+                if (since := came.get((task.group, task.index))) is not None and task.growth >= since
+            ]
         )
+        if not self.left:
+            # Of a gang of which nothing was told to leave there is nothing to leave out, as a rule.
+            return self if len(known) == len(self.tasks) else AttemptReport(known, self.stopped)
         growth = dict(came) | {(task.group, task.index): task.growth for task in known}
         left = {key: told for key, told in self.left.items() if key in growth and told >= growth[key]}
         return AttemptReport(known, self.stopped, left)

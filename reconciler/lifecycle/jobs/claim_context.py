@@ -77,7 +77,9 @@ class ClaimContext:
     @property
     def is_over(self) -> bool:
         """No task runs or ever will."""
-        return self._known(self.claim.tasks).is_over(self.claim.tasks)
+        tasks = self.claim.tasks
+        known = self.stays if self.staying is tasks else self._known(tasks)
+        return known.is_over(tasks)
 
     @property
     def is_service(self) -> bool:
@@ -118,7 +120,8 @@ class ClaimContext:
     @property
     def idle_limit_reached(self) -> bool:
         """It has done nothing for as long as it may."""
-        limit, activity = self.claim.idle_limit, self.activity
+        limit = self.claim.idle_limit
+        activity = None if limit is None else self.activity
         return limit is not None and activity is not None and is_idle(activity, limit, self.now)
 
     @property
@@ -173,12 +176,17 @@ class ClaimContext:
 
     def asked(self, kind: IntentKind) -> Intent | None:
         """What is in flight of a kind."""
-        return next((intent for intent in self.intents if intent.kind == kind), None)
+        for intent in self.intents:
+            if intent.kind == kind:
+                return intent
+        return None
 
     def _known(self, tasks: Iterable[TaskPlacement]) -> AttemptReport:
         """What is known of some tasks. Those that still join may have been in it before: that says nothing of them."""
         grow = self.asked("grow")
-        joining = {(task.group, task.index) for task in grow.tasks} if grow else set()
+        if grow is None:
+            return self.attempt.of_tasks({(task.group, task.index): 0 for task in tasks})
+        joining = {(task.group, task.index) for task in grow.tasks}
         return self.attempt.of_tasks(
             {key: self.claim.growth if key in joining else 0 for key in ((task.group, task.index) for task in tasks)}
         )
@@ -186,5 +194,7 @@ class ClaimContext:
 
 def without(tasks: tuple[TaskPlacement, ...], gone: tuple[TaskPlacement, ...]) -> tuple[TaskPlacement, ...]:
     """Those of some tasks that are not among others, whatever they hold."""
+    if not gone:
+        return tasks
     keys = {(task.group, task.index) for task in gone}
     return tuple(task for task in tasks if (task.group, task.index) not in keys)

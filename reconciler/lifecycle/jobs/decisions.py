@@ -199,6 +199,8 @@ def _lawful(record: JobRecord, state: JobState, decided: tuple[Settlement, ...])
 
 def _settle_drained(holding: ClaimContext) -> AskToLeave | AskToStop | None:
     """What is asked of a gang that is not asked to stop; None: nothing, or some of it leaves already."""
+    if not holding.ground.drained:
+        return None
     reasons = {task: why for task in holding.staying for why in _why_drained(holding, task)}
     if not reasons or holding.leaving:
         return None

@@ -160,8 +160,11 @@ def _dead(holding: ClaimContext) -> tuple[_Dead, ...]:
     statuses = {(status.group, status.index): status for status in holding.stays.tasks}
     known = ((task, statuses.get((task.group, task.index))) for task in holding.staying)
     seen = (_Dead(task, status, _gpu_broken(holding, task)) for task, status in known if status is not None)
+    suspect = [one for one in seen if one.broken or one.status.state in _BROKEN]
+    if not suspect:
+        return ()
     judged = {(task.group, task.index) for task in holding.judged}
-    return tuple(one for one in seen if _is_dead(one, (one.task.group, one.task.index) in judged))
+    return tuple(one for one in suspect if _is_dead(one, (one.task.group, one.task.index) in judged))
 
 
 def _is_dead(one: _Dead, judged: bool) -> bool:
@@ -213,7 +216,8 @@ def _told(dead: tuple[_Dead, ...]) -> str:
 def _gpu_broken(holding: ClaimContext, task: TaskPlacement) -> bool:
     """The backend says that a GPU of the task is not well."""
     node = holding.ground.nodes.get(task.node)
-    return node is not None and any(not gpu.healthy and gpu.id in gpus_of((task,)) for gpu in node.gpus)
+    sick = [gpu.id for gpu in node.gpus if not gpu.healthy] if node is not None else []
+    return bool(sick) and not gpus_of((task,)).isdisjoint(sick)
 
 
 def _policy(holding: ClaimContext) -> RetryPolicy:

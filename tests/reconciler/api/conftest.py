@@ -25,6 +25,7 @@ from reconciler.client import Client
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.control import PolicyInForce
 from reconciler.control.metrics import Metrics
+from reconciler.control.queue_use import queue_uses
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import SystemClock
@@ -113,6 +114,7 @@ class Site:
             metrics=self.metrics,
             policy=lambda: (REVISION, self.policy),
             snapshot=self.snapshot,
+            queue_uses=lambda: tuple(queue_uses(self.snapshot(), self.policy)),
             sighted=lambda: self.sighted,
             verdict=self.verdict,
             admit=self.admit,

@@ -16,7 +16,7 @@ from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.job_routes import JobRoutes, _Sent
 from reconciler.client import Client
-from reconciler.control.queue_use import LatestQueueUses
+from reconciler.control.queue_use import LatestQueueUses, QueueUses, queue_uses
 from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
 from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.model.problem import InvalidDocumentsError
@@ -106,7 +106,7 @@ def test_of_many_events_the_jobs_are_read_at_once(crowded: Site, client: Client)
     assert len(sent) < 50
 
 
-SOLE = 12
+SOLE = 10
 """Statements for a submission that comes alone; the first of a transaction is counted, too."""
 
 
@@ -174,6 +174,27 @@ def test_what_queues_hold_is_worked_out_once_for_a_pass(monkeypatch: pytest.Monk
     for snapshot in (seen[0], seen[0], seen[1], seen[1]):
         assert [queue.name for queue, _ in uses.of(snapshot, POLICY)] == [queue.name for queue in POLICY.queues]
     assert worked == seen
+
+
+def test_what_queues_hold_is_taken_from_where_the_round_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is there, what was said of the pass before holds: no client waits for it."""
+    seen = [snapshot_of(NOW.after(number), NODES, []) for number in range(4)]
+    said = [tuple(use for _, use in queue_uses(snapshot, POLICY)) for snapshot in seen]
+    said[1] = tuple(use._replace(running=7) for use in said[1])
+    monkeypatch.setattr("reconciler.control.queue_use.standing", None)
+    uses, awaited = LatestQueueUses(), [QueueUses() for _ in seen]
+    awaited[0].set_result(said[0])
+    before = uses.of(seen[0], POLICY, awaited[0])
+    assert before == tuple(zip(POLICY.queues, said[0], strict=True))
+    assert uses.of(seen[1], POLICY, awaited[1]) is before
+    awaited[1].set_result(said[1])
+    assert {use.running for _, use in uses.of(seen[1], POLICY, awaited[1])} == {7}
+    monkeypatch.undo()
+    awaited[2].set_result(None)
+    assert tuple(use for _, use in uses.of(seen[2], POLICY, awaited[2])) == said[2]
+    monkeypatch.setattr("reconciler.control.queue_use.AWAITED_S", 0)
+    other = msgspec.structs.replace(POLICY)
+    assert tuple(use for _, use in uses.of(seen[3], other, awaited[3])) == said[3]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.control.control import ControlPlane, NoPolicyError, PolicyInForce, Solved
+from reconciler.control.control import Concluded, ControlPlane, NoPolicyError, PolicyInForce, Solved
 from reconciler.control.passes import PlanRefusedError
 from reconciler.control.recording import solver_with
 from reconciler.control.runner import LoopStatus, Pace, Runner
@@ -105,6 +105,30 @@ def test_it_polls_when_nobody_wakes_it(site: Site) -> None:
     reported: list[LoopStatus] = []
     with running(Runner(plane_of(site), Pace(poll_s=0.01), reported.append)):
         until(lambda: len(reported) >= 3)
+
+
+def test_a_first_pass_is_told_of_once_it_was_acted_on_and_later_ones_with_their_reasons(site: Site) -> None:
+    """A control plane that leads has decided: why others wait takes as long again, and nobody has to wait for that."""
+    told: list[tuple[bool, bool] | None] = []
+
+    def noting(snapshot: Snapshot, policy: Policy) -> Solved:
+        solved = solver_with(None)(snapshot, policy)
+
+        def conclude() -> Concluded:
+            last = runner.status.last
+            told.append(None if last is None else (last.snapshot is snapshot, last.is_whole))
+            return solved.conclude()
+
+        return solved._replace(conclude=conclude)
+
+    runner = Runner(replace(site.only_plane, solve=noting))
+    site.submit("job", ("sleep", "forever"))
+    for _ in range(2):
+        runner.status = runner._one_pass()
+        assert runner.status.last is not None
+        assert runner.status.last.is_whole
+        site.clock.advance(1_000)
+    assert told == [(True, False), (False, True)]
 
 
 class SlowRounds:

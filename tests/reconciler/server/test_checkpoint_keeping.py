@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,9 +16,11 @@ from reconciler.control.ledger_site import one_pass
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.model.checkpoint_policy import CheckpointPolicy
-from reconciler.model.job_record import JobOutcome
+from reconciler.model.job_record import JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
+from reconciler.protocols.job_source import ALL_JOBS, JobQuery
 from reconciler.server.checkpoints import LATE_PARTS, LONG_ENDED_EVERY_S, CheckpointKeeping
+from reconciler.store.jobs import SqlJobSource
 from solver.model.quantities import Duration
 from solver.model.workload import Checkpoint, JobName
 from tests.contracts.stores import SPEC
@@ -48,6 +51,30 @@ def site(tmp_path: Path) -> Iterator[Saving]:
 def keeping_of(site: Saving, epoch: Epoch | None) -> CheckpointKeeping:
     keeper = Keeper(site.store.checkpoints, "control-plane")
     return CheckpointKeeping(site.only_plane, keeper, lambda: epoch, structlog.get_logger())
+
+
+def records_of(keeping: CheckpointKeeping, site: Saving) -> tuple[JobRecord, ...]:
+    return keeping._records(keeping._look_again(), site.clock.now())
+
+
+def test_the_stores_are_read_once_in_a_look_and_of_jobs_that_wait_or_ended_no_more_than_matters(
+    site: Saving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While jobs pour in something is written at any time."""
+    epoch = one_pass(site.only_plane).epoch
+    site.store.jobs.submit(JobName("waits"), site.store.jobs.job(JOB).spec, "ada", site.clock.now(), "")
+    read: list[JobQuery] = []
+    jobs = SqlJobSource.jobs
+
+    def noted(source: SqlJobSource, limit: int = 1000, after: JobName | None = None, query: JobQuery = ALL_JOBS) -> Any:
+        read.append(query)
+        found = jobs(source, limit, after, query)
+        source.request_suspend(JobName("waits"), "ada")
+        return found
+
+    monkeypatch.setattr(SqlJobSource, "jobs", noted)
+    keeping_of(site, epoch).look()
+    assert read == [JobQuery(live=False)]
 
 
 def test_what_a_job_saves_is_recorded_with_its_events(site: Saving, tmp_path: Path) -> None:
@@ -104,9 +131,9 @@ def test_a_job_that_has_ended_is_looked_at_while_it_may_have_saved_something(sit
     keeping_of(site, epoch).look()
     assert len(site.store.checkpoints.of(JOB)) == 1
     site.clock.advance(int(LATE_PARTS) + 1)
-    assert [record.name for record in keeping_of(site, epoch)._records(site.clock.now())] == [JOB]
+    assert [record.name for record in records_of(keeping_of(site, epoch), site)] == [JOB]
     site.store.checkpoints.delete(epoch, site.store.checkpoints.of(JOB)[0].key)
-    assert keeping_of(site, epoch)._records(site.clock.now()) == ()
+    assert records_of(keeping_of(site, epoch), site) == ()
 
 
 def test_a_job_that_ended_long_ago_is_looked_at_seldom(site: Saving, tmp_path: Path) -> None:
@@ -118,6 +145,6 @@ def test_a_job_that_ended_long_ago_is_looked_at_seldom(site: Saving, tmp_path: P
     site.clock.advance(int(LATE_PARTS) + 1)
     looked_at = []
     for _ in range(3):
-        looked_at.append(len(keeping._records(site.clock.now())))
+        looked_at.append(len(records_of(keeping, site)))
         site.clock.advance(int(LONG_ENDED_EVERY_S * 1_000) // 2)
     assert looked_at == [1, 0, 1]

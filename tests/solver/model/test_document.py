@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from solver.model.document import Document, encode, pack, unpack
-from solver.model.quantities import Instant, Memory, MilliGpu
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 
 DOCUMENTS = """
 from __future__ import annotations
@@ -76,6 +76,16 @@ def test_what_is_no_packed_document_is_refused(packed: bytes) -> None:
 def test_what_is_neither_data_nor_a_quantity_can_not_be_packed() -> None:
     with pytest.raises(NotImplementedError, match="no way to write a object"):
         pack(object())
+
+
+def test_quantities_that_are_alike_are_unpacked_as_one_object() -> None:
+    """Of 100,000 GPUs with the same memory each had its own. Equal numbers of two units are two, and what is no number is none."""
+    first, second, cpu = (unpack(pack(one), type(one)) for one in (Memory(7), Memory(7), Cpu(7)))
+    assert first is second
+    assert (type(first), type(cpu)) == (Memory, Cpu)
+    for wrong in (True, 7.0, "7", [7]):
+        with pytest.raises((msgspec.ValidationError, NotImplementedError)):
+            unpack(pack(wrong), Memory)
 
 
 @pytest.mark.parametrize("read", ["decode", "from_builtins", "unpack"])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hack.rounds.cases import with_limit
@@ -22,6 +23,7 @@ from reconciler.control.ledger_site import one_pass
 from reconciler.control.optimiser import KillableOptimiser
 from reconciler.control.optimiser.child_process import ChildProcess
 from reconciler.control.passes import Laps, Pass
+from reconciler.control.queue_use import queue_uses
 from reconciler.control.recording import solver_with
 from reconciler.control.replay import replay
 from reconciler.control.round_worker import RoundWorker, parent
@@ -30,6 +32,7 @@ from reconciler.model.clock import SystemClock
 from reconciler.protocols.rounds import RoundRecord
 from solver.milp.highs import optimise
 from solver.model.document import encode
+from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy
 from tests.reconciler.control.plane import Site
@@ -89,7 +92,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[RoundQuestion]:
 
 def passed(site: Site, worker: RoundWorker) -> Pass:
     site.clock.advance(1_000)
-    return one_pass(replace(site.only_plane, solve=worker, prepare=worker.prepare))
+    return one_pass(replace(site.only_plane, solve=worker, prepare=worker.prepare, ask=worker.ask))
 
 
 def whole_round(solve: Solve, snapshot: Snapshot, policy: Policy) -> CheckedPlan:
@@ -106,6 +109,38 @@ def rounds_of(world: World, number: int, solve: Solve, policies: Callable[[int],
         assert fault == ""
         yield RoundRecord(at + 1, snapshot.time, "revision", snapshot, policies(at), plan, {}, solution)
         snapshot = onward.after(snapshot, plan)
+
+
+def test_it_says_what_queues_hold_so_that_it_is_not_worked_out_again(working: Working) -> None:
+    world, laps = World(256, pending=60, full=0.8), Laps(SystemClock())
+    deed = decide(working(), world.snapshot, world.policy, laps)
+    assert deed.solved.uses is not None
+    conclude(deed, world.snapshot, world.policy, laps)
+    assert deed.solved.uses.result(60) == tuple(use for _, use in queue_uses(world.snapshot, world.policy))
+
+
+def test_where_it_is_lost_nothing_is_waited_for(working: Working) -> None:
+    world = World(256, pending=60, full=0.8)
+    solved = working("killed-after-deed")(world.snapshot, world.policy)
+    assert solved.uses is not None
+    assert solved.uses.result(60) is None
+
+
+def test_a_round_that_was_asked_for_ahead_is_not_asked_for_again(
+    working: Working, questions: list[RoundQuestion]
+) -> None:
+    world, worker = World(256, pending=60, full=0.8), working()
+    snapshot, policy = world.snapshot, world.policy
+    for _ in range(2):
+        worker.ask(snapshot, policy)
+        until(lambda: bool(questions))
+        assert whole_round(worker, snapshot, policy).fault == ""
+        assert len(questions) == 1
+        questions.clear()
+    worker.ask(snapshot, policy)
+    later = msgspec.structs.replace(snapshot, time=Instant(snapshot.time + 1_000))
+    assert whole_round(worker, later, policy).plan.snapshot == later.digest
+    assert len(questions) == 2
 
 
 def test_what_changed_gives_the_same_plans_as_whole_snapshots(working: Working, questions: list[RoundQuestion]) -> None:
