@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from reconciler.kubernetes.client.informer import Change
 from reconciler.kubernetes.client.kind_watch import KindWatch, WatchContext, WatchState
 from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
 from reconciler.kubernetes.objects.disruption import Budget, KubePriorityClass
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
+from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
@@ -42,13 +44,13 @@ class ClusterCache:
         self._world = ClusterModel(whose)
         self.devices = PodClaims(self._world)
         """What claims have, and may have."""
+        self._pods = PodIndex()
+        self._partitioned: dict[str, KubeNode] = {}
         self._followed: list[KindWatch[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by the waiting task."""
-        self.nodes = self.watch(
-            (NODES,), KubeNode, lambda node: self.devices.node(node.before, node.after), needed=True
-        )
-        self.pods = self.watch((PODS,), Pod, lambda pod: self.devices.pod(pod.before, pod.after), needed=True)
+        self.nodes = self.watch((NODES,), KubeNode, self._node, needed=True)
+        self.pods = self.watch((PODS,), Pod, self._pod, needed=True)
         self.priority_classes = self.watch((PRIORITY_CLASSES,), KubePriorityClass, needed=True)
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
@@ -100,9 +102,28 @@ class ClusterCache:
         self.devices.tell()
         return self._world.cluster()
 
+    def pod_view(self) -> PodView:
+        """All pods as the server has them now."""
+        return self._pods.view()
+
+    @property
+    def partitioned_nodes(self) -> Collection[KubeNode]:
+        """The nodes of which it was asked that their GPUs are partitioned."""
+        return tuple(self._partitioned.values())
+
     def standing(self) -> tuple[WatchState, ...]:
         """How far each kind is followed."""
         return tuple(followed.standing() for followed in self._followed)
+
+    def _node(self, node: Change[KubeNode]) -> bool:
+        self._partitioned.pop(node.key.name, None)
+        if node.after and names.MIG in node.after.metadata.annotations:
+            self._partitioned[node.key.name] = node.after
+        return self.devices.node(node.before, node.after)
+
+    def _pod(self, pod: Change[Pod]) -> bool:
+        self._pods.change(pod.before, pod.after)
+        return self.devices.pod(pod.before, pod.after)
 
     def _watch_meaning(self, kind: ObjectKind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
         def heard(change: Change[Any]) -> bool:
