@@ -45,12 +45,13 @@ class ServedObjects:
         if before is None:
             self._made += 1
         uid = before["metadata"]["uid"] if before else f"00000000-0000-4000-8000-{self._made:012}"
-        made = {"uid": uid, "resourceVersion": str(self._revision), "creationTimestamp": "2026-11-20T08:00:00Z"}
+        made = {"uid": uid, "resourceVersion": str(self._revision)}
         written: Sent = {"f:metadata": {"f:labels": {key: {} for key in sent["metadata"].get("labels", ())}}}
         fields = [
             {**one, "fieldsV1": {**written, "f:spec": {key: {} for key in sent.get("spec", ())}}} for one in _FIELDS
         ]
-        there[name] = {**sent, "metadata": {**sent["metadata"], **made, "managedFields": fields}}
+        meta = {"creationTimestamp": "2026-11-20T08:00:00Z", **sent["metadata"], **made, "managedFields": fields}
+        there[name] = {**sent, "metadata": meta}
         self._tell(kind, "MODIFIED" if before else "ADDED", there[name])
 
     def drop(self, kind: Resource, namespace: str, name: str) -> None:

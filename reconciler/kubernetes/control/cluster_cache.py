@@ -93,9 +93,8 @@ class ClusterCache:
             await followed.settled.wait()
 
     def declare(self, declared: Iterable[SolverNode]) -> None:
-        """These are the nodes that Git declares now; said again whenever the policy's revision is another."""
+        """These are the nodes that Git declares now; said by a pass whenever the policy's revision is another, before it looks."""
         self._world.declare(declared)
-        self.changed.set()
 
     def cluster(self) -> KubernetesCluster:
         """What it all means now."""

@@ -22,7 +22,7 @@ from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
 from reconciler.kubernetes.objects.remarks import Remark
-from reconciler.kubernetes.objects.wire import KubeNode, Pod, PodTerm
+from reconciler.kubernetes.objects.wire import KubeCondition, KubeNode, Meta, Pod, PodTerm
 from solver.model.cluster import Node as SolverNode
 from solver.model.cluster import NodeName
 from solver.model.node_sets import NodeSet
@@ -81,7 +81,7 @@ class ClusterModel:
         touched = self._crowd.moved(before, after)
         self._inventory.touch(touched)
         is_ours = self._gathering.pod(before, after)
-        return bool(touched) or (is_ours and not (before and after and _same(before, after)))
+        return bool(touched) or (is_ours and not (before and after and _says_the_same(before, after)))
 
     def group(self, before: Group | None, after: Group | None) -> bool:
         """A PodGroup; whether it makes a difference."""
@@ -224,8 +224,21 @@ def cluster_of(
     return world.cluster()
 
 
-def _same(one: KubeNode | Pod, other: KubeNode | Pod) -> bool:
+def _same(one: KubeNode, other: KubeNode) -> bool:
     """Nothing differs but the revision, which is another also when something was written that is not read here."""
-    revision = other.metadata.resource_version
-    metadata = msgspec.structs.replace(one.metadata, resource_version=revision)
-    return bool(msgspec.structs.replace(one, metadata=metadata) == other)
+    return bool(msgspec.structs.replace(one, metadata=_at_revision(one, other)) == other)
+
+
+def _says_the_same(one: Pod, other: Pod) -> bool:
+    """As `_same`; nor does it count why a pod waits, which rounds said themselves."""
+    status = msgspec.structs.replace(one.status, conditions=_of_others(one))
+    fresh = msgspec.structs.replace(other, status=msgspec.structs.replace(other.status, conditions=_of_others(other)))
+    return bool(msgspec.structs.replace(one, metadata=_at_revision(one, other), status=status) == fresh)
+
+
+def _at_revision(one: KubeNode | Pod, other: KubeNode | Pod) -> Meta:
+    return msgspec.structs.replace(one.metadata, resource_version=other.metadata.resource_version)
+
+
+def _of_others(pod: Pod) -> tuple[KubeCondition, ...]:
+    return tuple(one for one in pod.status.conditions if one.type != "PodScheduled" or one.status == "True")

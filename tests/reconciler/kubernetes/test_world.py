@@ -411,3 +411,8 @@ def test_what_one_gang_asked_and_another_asks_now_is_still_followed() -> None:
     agrees(told)
     tell_pod(told, pod("c-near", 1, spec=near))
     agrees(told)
+    said = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    told_waiting = pod("w1", 1, labels={"app": "waits"}, metadata={"resourceVersion": "9"}, status=said)
+    assert not tell_pod(told, told_waiting), "why it waits, as rounds have said it themselves"
+    bound = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+    assert tell_pod(told, pod("w1", 1, labels={"app": "waits"}, metadata={"resourceVersion": "10"}, status=bound))
