@@ -123,7 +123,7 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
         following.cancel()
     return Measured(
         nodes=len(cluster.nodes),
-        pods=len(dict(mirror.pods.items())),
+        pods=len(mirror.pod_view()),
         gangs=len(cluster.gangs),
         list_s=round(listed_s - began_s, 2),
         map_s=round(mapped_s - listed_s, 2),
