@@ -22,12 +22,14 @@ _FIELDS = [{"manager": "kubectl", "operation": "Update", "apiVersion": "v1", "ti
 class ServedObjects:
     """Stands for a session with an API server that has objects of some kinds and no others: `get` lists, `stream` watches.
 
-    `put` and `drop` change what there is, under a new resourceVersion, and tell the watches of it.
+    `put` and `drop` change what there is, under a new resourceVersion, and tell the watches of it. What happens before a kind is
+    first listed is not kept for its watches.
     """
 
     def __init__(self, *kinds: Resource) -> None:
         self._kinds = {kind.path(): kind for kind in kinds}
         self._objects: dict[str, dict[Name, Sent]] = {path: {} for path in self._kinds}
+        self._happened: dict[str, list[tuple[int, bytes]]] = {}
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {path: [] for path in self._kinds}
         self._revision = 1
         self._made = 0
@@ -68,17 +70,29 @@ class ServedObjects:
     async def get(self, path: str, kind: type[T], parameters: Mapping[str, str]) -> T:
         """A page of a list. NotFoundError of a kind that is not served."""
         objects = self._known(path)
+        self._happened.setdefault(path, [])
         first, limit = int(parameters.get("continue", 0)), int(parameters.get("limit", len(objects) or 1))
         listed = list(objects.values())[first : first + limit]
         more = str(first + limit) if first + limit < len(objects) else ""
         page = {"metadata": {"resourceVersion": str(self._revision), "continue": more}, "items": listed}
         return msgspec.json.decode(msgspec.json.encode(page), type=kind)
 
-    async def stream(self, path: str, *_: object) -> AsyncGenerator[bytes]:
-        """What changes from now on."""
+    def forget(self, kind: Resource) -> None:
+        """What happened to a kind is not known any more: its watches end, and all of it is to be listed again."""
+        gone = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
+        watches, self._watches[kind.path()] = self._watches[kind.path()], []
+        self._happened[kind.path()] = []
+        for told in watches:
+            told.put_nowait(gone)
+
+    async def stream(self, path: str, parameters: Mapping[str, str], *_: object) -> AsyncGenerator[bytes]:
+        """What has changed since a resourceVersion, and what does from now on."""
         self._known(path)
         told: asyncio.Queue[bytes] = asyncio.Queue()
         self._watches[path].append(told)
+        for revision, line in self._happened[path]:
+            if revision > int(parameters["resourceVersion"]):
+                told.put_nowait(line)
         while True:
             lines = [await told.get()]
             while not told.empty():
@@ -91,10 +105,11 @@ class ServedObjects:
         return self._objects[path]
 
     def _tell(self, kind: Resource, event: str, sent: Sent) -> None:
-        watches = self._watches[kind.path()]
-        if watches:
+        happened = self._happened.get(kind.path())
+        if happened is not None:
             line = msgspec.json.encode({"type": event, "object": sent})
-            for told in watches:
+            happened.append((self._revision, line))
+            for told in self._watches[kind.path()]:
                 told.put_nowait(line)
 
 

@@ -116,7 +116,7 @@ def snapshot_from(
     intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
     jobs = tuple(_jobs(now, sight, policy, by_hand, past, short))
     quantile = policy.scheduling.duration_quantile
-    endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
+    endless = bool(quantile) and bool(sight.cluster.index.endless)
     in_flight = InFlight(
         intents=intents,
         reservations=sight.reservations,
@@ -177,7 +177,7 @@ def _jobs(
     """Most are as their pods say, and the same objects as a round ago: only those of which more is known are looked at."""
     protected = protected_gangs(sight.cluster, sight.pods, sight.budgets)
     boosts = about(by_hand, "boost", "job", now)
-    waiting = held_jobs(by_hand, map(_record, sight.cluster.jobs), policy, now)
+    waiting = held_jobs(by_hand, map(_record, sight.cluster.index.jobs.values()), policy, now)
     of_job, asked = _by_job(sight.intents), _starts(sight.intents)
     jobs = dict(sight.cluster.index.jobs)
     of_more = {*protected, *waiting, *of_job, *past.evictions, *map(JobName, boosts)}

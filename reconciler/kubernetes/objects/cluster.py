@@ -25,7 +25,8 @@ class ClusterIndex:
     """What is looked up in a cluster, kept while nodes and gangs change one by one.
 
     `gang_of`: by namespace and name of a pod. `open`: gangs that hold nodes and are not all they may be: they start, or may run on
-    fewer tasks than they have. `limited`: those that hold nodes for a limited time. `lacking`: those with pods that have no node.
+    fewer tasks than they have. `limited`: those that hold nodes for a limited time; `endless`: for as long as they like. `lacking`:
+    those with pods that have no node.
     `refused`: those that are refused for what they ask. `incomplete`: those that wait for pods. `divided`: nodes with instances.
     """
 
@@ -35,6 +36,7 @@ class ClusterIndex:
     gang_of: dict[PodKey, JobName] = field(default_factory=dict)
     open: dict[JobName, PodGang] = field(default_factory=dict)
     limited: dict[JobName, PodGang] = field(default_factory=dict)
+    endless: dict[JobName, PodGang] = field(default_factory=dict)
     lacking: dict[JobName, PodGang] = field(default_factory=dict)
     refused: dict[JobName, PodGang] = field(default_factory=dict)
     incomplete: dict[JobName, PodGang] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class ClusterIndex:
         holds = job is not None and bool(job.placement)
         _keep(self.open, name, gang, job is not None and holds and (job.phase == "starting" or is_elastic(job)))
         _keep(self.limited, name, gang, job is not None and holds and job.time_limit is not None)
+        _keep(self.endless, name, gang, job is not None and holds and job.time_limit is None)
         _keep(self.lacking, name, gang, gang.bound < len(gang.members))
         _keep(self.refused, name, gang, bool(gang.refusals))
         _keep(self.incomplete, name, gang, gang.missing is not None)
@@ -85,7 +88,7 @@ class ClusterIndex:
     def drop(self, name: JobName) -> None:
         """It is gone."""
         self._forget_members(name)
-        for known in (self.gangs, self.open, self.limited, self.lacking, self.refused, self.incomplete):
+        for known in (self.gangs, self.open, self.limited, self.endless, self.lacking, self.refused, self.incomplete):
             known.pop(name, None)
         self.jobs.pop(name, None)
 

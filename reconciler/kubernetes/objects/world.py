@@ -103,7 +103,7 @@ class ClusterModel:
         if self._is_grown:
             self._is_grown = False
             self._gangs = dict(sorted(self._gangs.items()))
-            self._index.gangs = {gang.name: gang for gang in self._gangs.values()}
+            self._index.gangs = dict(sorted(self._index.gangs.items()))
         if self._last is None:
             self._last = KubernetesCluster(
                 nodes=tuple(self._index.nodes.values()),

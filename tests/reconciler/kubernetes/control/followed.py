@@ -16,6 +16,7 @@ from reconciler.control.control import LEASE, PolicyInForce, Solved
 from reconciler.control.passes import Pass
 from reconciler.control.recording import without_program
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.informer import BACKOFF_S
 from reconciler.kubernetes.client.kind_watch import WatchContext
 from reconciler.kubernetes.control.cluster_cache import BUDGETS, PRIORITY_CLASSES, ClusterCache
 from reconciler.kubernetes.control.plane import Handed, PodPlane
@@ -71,8 +72,8 @@ class Counting:
 class Followed:
     """Objects, the mirror that follows them, and the plane. It only looks: nothing in the objects changes but by the test."""
 
-    def __init__(self, folder: Path, clock: VirtualClock) -> None:
-        self.objects = ServedObjects(NODES, PODS, BUDGETS, PRIORITY_CLASSES)
+    def __init__(self, folder: Path, objects: ServedObjects, clock: VirtualClock) -> None:
+        self.objects = objects
         self.clock = clock
         self.store: SqlStore = open_store(folder / "store")
         self.policies, self.solve = Policies(), Counting()
@@ -113,9 +114,12 @@ class Followed:
 
 
 @asynccontextmanager
-async def followed(folder: Path, *objects: Sent, clock: VirtualClock | None = None) -> AsyncIterator[Followed]:
-    """With these nodes and pods, all of which the mirror shows."""
-    made = Followed(folder, clock or VirtualClock(NOW))
+async def followed(
+    folder: Path, *objects: Sent, served: ServedObjects | None = None, clock: VirtualClock | None = None
+) -> AsyncIterator[Followed]:
+    """With these nodes and pods, or what is served already, all of which the mirror shows."""
+    none = ServedObjects(NODES, PODS, BUDGETS, PRIORITY_CLASSES)
+    made = Followed(folder, served or none, clock or VirtualClock(NOW))
     for sent in objects:
         made.objects.put(NODES if sent["kind"] == "Node" else PODS, sent)
     running = asyncio.create_task(made.mirror.run())
@@ -150,5 +154,8 @@ def _shows(items: Callable[[], Any], there: dict[Any, Sent]) -> bool:
     return shown == {key: sent["metadata"]["resourceVersion"] for key, sent in there.items()}
 
 
-async def _rests(_: float) -> None:
-    await asyncio.Event().wait()
+async def _rests(seconds: float) -> None:
+    """No time passes where a watch is taken up again; a kind that is not there is never looked for again."""
+    if seconds > BACKOFF_S[1]:
+        await asyncio.Event().wait()
+    await asyncio.sleep(0)
