@@ -19,6 +19,9 @@ _FIELDS = [{"manager": "kubectl", "operation": "Update", "apiVersion": "v1", "ti
 """What the server keeps of each writer, and nobody here reads; with what it wrote, as large as the object."""
 
 
+_EXPIRED = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
+
+
 class ServedObjects:
     """Stands for a session with an API server that has objects of some kinds and no others: `get` lists, `stream` watches.
 
@@ -30,6 +33,7 @@ class ServedObjects:
         self._kinds = {kind.path(): kind for kind in kinds}
         self._objects: dict[str, dict[Name, Sent]] = {path: {} for path in self._kinds}
         self._happened: dict[str, list[tuple[int, bytes]]] = {}
+        self._forgotten: dict[str, int] = {}
         self._watches: dict[str, list[asyncio.Queue[bytes]]] = {path: [] for path in self._kinds}
         self._revision = 1
         self._made = 0
@@ -79,19 +83,22 @@ class ServedObjects:
 
     def forget(self, kind: Resource) -> None:
         """What happened to a kind is not known any more: its watches end, and all of it is to be listed again."""
-        gone = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
         watches, self._watches[kind.path()] = self._watches[kind.path()], []
         self._happened[kind.path()] = []
+        self._forgotten[kind.path()] = self._revision
         for told in watches:
-            told.put_nowait(gone)
+            told.put_nowait(_EXPIRED)
 
     async def stream(self, path: str, parameters: Mapping[str, str], *_: object) -> AsyncGenerator[bytes]:
         """What has changed since a resourceVersion, and what does from now on."""
         self._known(path)
+        since = int(parameters["resourceVersion"])
+        if since < self._forgotten.get(path, 0):
+            yield _EXPIRED
         told: asyncio.Queue[bytes] = asyncio.Queue()
         self._watches[path].append(told)
         for revision, line in self._happened[path]:
-            if revision > int(parameters["resourceVersion"]):
+            if revision > since:
                 told.put_nowait(line)
         while True:
             lines = [await told.get()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NamedTuple
@@ -14,13 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.kubernetes.control.pod_site import PodSite
+from reconciler.kubernetes.control.sight import Remembered, cluster_sight, snapshot_from
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import ClusterIndex
 from reconciler.kubernetes.objects.pod_view import PodView, view_of
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from solver.model.document import encode
+from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
+from solver.model.snapshot_patch import patch_between, patched
 from tests.drawn import worlds
-from tests.reconciler.kubernetes.control.followed import Followed, a_node, a_running, a_waiting, followed
+from tests.reconciler.kubernetes.control.followed import NOW, POLICY, Followed, a_node, a_running, a_waiting, followed
 from tests.reconciler.kubernetes.samples import Sent
 
 NOTES: list[Sent] = [
@@ -43,6 +48,9 @@ WRITES = st.fixed_dictionaries(
     }
 )
 
+
+FIXED = ("schedulerName", "resourceClaims", "containers")
+"""Another pod of the name has others: the server lets none change them."""
 
 Kind = Literal["pod", "no pod", "node", "no node", "forget nodes", "forget pods", "look", "catch up"]
 
@@ -68,10 +76,7 @@ DEEDS = st.lists(
 def done(world: Followed, deed: Deed) -> None:
     match deed.kind:
         case "pod":
-            drawn = deed.drawn
-            spec = {"schedulerName": drawn["scheduler"], "resourceClaims": drawn["claims"]}
-            more = {"phase": drawn["phase"], "annotations": drawn["notes"], "spec": spec}
-            world.objects.put(PODS, a_waiting(drawn["name"], drawn["gpus"], on=drawn["on"], **more))
+            _write(world, deed.drawn)
         case "no pod":
             if ("vision", deed.drawn["name"]) in world.objects.there(PODS):
                 world.objects.drop(PODS, "vision", deed.drawn["name"])
@@ -84,16 +89,31 @@ def done(world: Followed, deed: Deed) -> None:
             world.objects.forget(NODES)
         case "forget pods":
             world.objects.forget(PODS)
-        case "look":
-            world.mirror.cluster()  # of whatever has come so far, of each kind
-        case "catch up":
+        case "look" | "catch up":
             pass
+
+
+def _write(world: Followed, drawn: dict[str, Any]) -> None:
+    """A pod is so from now on: the same one, or another of its name."""
+    spec = {"schedulerName": drawn["scheduler"], "resourceClaims": drawn["claims"]}
+    more = {"phase": drawn["phase"], "annotations": drawn["notes"], "spec": spec}
+    sent = a_waiting(drawn["name"], drawn["gpus"], on=drawn["on"], **more)
+    before = world.objects.there(PODS).get(("vision", drawn["name"]))
+    if before and any(before["spec"][field] != sent["spec"][field] for field in FIXED):
+        world.objects.drop(PODS, "vision", drawn["name"])
+    world.objects.put(PODS, sent)
 
 
 def meaning(world: Followed) -> tuple[bytes, PodView, ClusterIndex]:
     """All that passes go by."""
     cluster, pods = world.mirror.cluster(), world.mirror.pod_view()
     return encode([cluster.nodes, cluster.gangs, cluster.remarks, cluster.node_sets]), pods, cluster.index
+
+
+def snapshot(world: Followed) -> Snapshot:
+    """What a round would be decided on."""
+    sight = cluster_sight(world.mirror.cluster(), world.mirror.pod_view(), {}, Duration(60_000), NOW)
+    return snapshot_from(NOW, sight, POLICY, (), Remembered())
 
 
 @worlds(60)
@@ -103,18 +123,25 @@ def test_what_watches_kept_is_what_a_fresh_list_shows(
 ) -> None:
     async def story() -> None:
         async with followed(tmp_path_factory.mktemp("kept"), a_node(1)) as world:
+            snapshots = [snapshot(world)]
             for deed in drawn:
                 done(world, deed)
+                if deed.kind == "look":  # at whatever has come so far, of each kind
+                    snapshots.append(snapshot(world))
                 if deed.kind == "catch up":
                     await world.caught_up()
             await world.caught_up()
+            snapshots.append(snapshot(world))
             kept, pods, index = meaning(world)
             async with followed(tmp_path_factory.mktemp("fresh"), served=world.objects) as fresh:
                 assert meaning(fresh) == (kept, pods, index)
+                assert snapshot(fresh).digest == snapshots[-1].digest
                 their_pods, their_index = fresh.mirror.pod_view(), fresh.mirror.cluster().index
             assert list(index.gangs) == list(their_index.gangs)
             for found in (their_pods, view_of(pods.values())):
                 assert (found.noted, found.claiming, found.gpu_nodes) == (pods.noted, pods.claiming, pods.gpu_nodes)
+            for before, after in pairwise(snapshots):  # as they go to a round worker
+                assert patched(before, patch_between(before, after)).digest == after.digest
 
     asyncio.run(story())
 
