@@ -19,6 +19,7 @@ from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.kubernetes.objects.sharing import PodSharing
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import Node as SolverNode
@@ -50,7 +51,7 @@ class ClusterCache:
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by the waiting task."""
         self.nodes = self.watch((NODES,), KubeNode, self._node, needed=True)
-        self.pods = self.watch((PODS,), Pod, self._pod, needed=True)
+        self.pods = self.watch((PODS,), Pod, self._pod, needed=True, shared=PodSharing())
         self.priority_classes = self.watch((PRIORITY_CLASSES,), KubePriorityClass, needed=True)
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
@@ -62,19 +63,25 @@ class ClusterCache:
             self._watch_meaning(controller, self._world.controller)
 
     def watch(
-        self, resources: Sequence[Resource], kind: type[T], heard: Heard[T] | None = None, *, needed: bool = False
+        self,
+        resources: Sequence[Resource],
+        kind: type[T],
+        heard: Heard[T] | None = None,
+        *,
+        needed: bool = False,
+        shared: Callable[[T], T] = lambda value: value,
     ) -> KindWatch[T]:
         """Follow one more kind, decoded as `kind`; `resources` are its names, the newest first.
 
         `heard` is told of each change, and says whether it makes a difference; without it every change does. What `needed` means is
-        said at `KindWatch`.
+        said at `KindWatch`, and what `shared` does at `Informer`.
         """
 
         def told(changes: Sequence[Change[T]]) -> None:
             if any([heard(change) for change in changes] if heard else changes):  # a list: all of them are to be heard
                 self.changed.set()
 
-        followed = KindWatch(self._context, resources, kind, told, needed=needed)
+        followed = KindWatch(self._context, resources, kind, told, needed=needed, shared=shared)
         self._followed.append(followed)
         return followed
 
