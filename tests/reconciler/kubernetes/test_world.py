@@ -208,6 +208,25 @@ def test_after_any_changes_it_is_what_all_objects_are_at_once(drawn: list[Deed])
     assert list(found.index.gangs) == sorted(gang.name for gang in found.gangs)
 
 
+def test_what_is_looked_up_follows_gangs_that_lose_pods_and_sets_of_nodes_that_nobody_names() -> None:
+    told = many()
+    for name in ("t1", "t2"):
+        tell_pod(told, pod(name, 1, annotations={"quorate.dev/gang": "pair", "quorate.dev/gang-size": "1"}))
+        tell_pod(told, pod(f"in-{name}", 1, spec={"nodeSelector": {RACK: "r1"}}))
+    found = told.world.cluster()
+    assert found.index.gang_of["vision", "t2"] == "vision.gang.pair"
+    (named,) = found.node_sets
+    told.tell("pod", ("vision", "t2"), None)
+    told.tell("pod", ("vision", "in-t1"), None)
+    found = told.world.cluster()
+    assert ("vision", "t2") not in found.index.gang_of
+    assert found.node_sets == (named,)
+    told.tell("pod", ("vision", "in-t2"), None)
+    assert told.world.cluster().node_sets == ()
+    told.tell("pod", ("vision", "t1"), None)
+    assert ("vision", "t1") not in told.world.cluster().index.gang_of
+
+
 def written(cluster: KubernetesCluster) -> bytes:
     """All that it says, to be compared with what another one does to the last byte."""
     return encode([cluster.nodes, cluster.gangs, cluster.remarks, cluster.node_sets])
