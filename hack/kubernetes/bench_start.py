@@ -25,6 +25,7 @@ from hack.kubernetes.cluster import running
 from hack.kubernetes.components import found, place
 from hack.kubernetes.large import Large, make, node_name
 from hack.memory import peak_mb
+from reconciler.control.garbage_collection import filling
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.informer import Key
 from reconciler.kubernetes.client.kind_watch import WatchContext
@@ -111,9 +112,10 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
         began_s, began_cpu_s = perf_counter(), process_time()
         mirror = ClusterCache(WatchContext(api, SystemClock(), Random(1), structlog.get_logger()))
         following = asyncio.create_task(mirror.run())
-        await mirror.ready()
-        listed_s = perf_counter()
-        cluster = mirror.cluster()
+        with filling():
+            await mirror.ready()
+            listed_s = perf_counter()
+            cluster = mirror.cluster()
         mapped_s, mirrored_mb = perf_counter(), peak_mb(os.getpid())
         plan = solve(_snapshot(mirror), _policy(), None)
         planned_s, cpu_s = perf_counter(), process_time() - began_cpu_s
@@ -123,7 +125,7 @@ async def _measured(kubeconfig: Path, bound: int) -> Measured:
         following.cancel()
     return Measured(
         nodes=len(cluster.nodes),
-        pods=len(dict(mirror.pods.items())),
+        pods=len(mirror.pod_view()),
         gangs=len(cluster.gangs),
         list_s=round(listed_s - began_s, 2),
         map_s=round(mapped_s - listed_s, 2),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from reconciler.control.control import ControlPlane
 from reconciler.control.passes import Pass
+from reconciler.model.clock import Clock
 from reconciler.protocols.backend import BackendChanges, Cursor
 from solver.model.quantities import Instant
 from solver.plan.estimates import EarliestStart
@@ -20,14 +21,30 @@ REST_PER_PASS: Final = 10
 little, and a small cluster, of which each is short, is looked at as often as ever."""
 
 
-class _Rest(NamedTuple):
-    """What the last pass saw, and until when it need not be taken again."""
+class Rest(NamedTuple):
+    """Until when a pass need not be taken again, as far as time alone goes: by the monotonic clock, and by that of the cluster."""
+
+    until_s: float
+    due: Instant
+
+    def holds(self, clock: Clock) -> bool:
+        """Whether nothing follows from time alone yet."""
+        return clock.monotonic_s() < self.until_s and clock.now() < self.due
+
+
+def rest_after(began_s: float, due: Iterable[Instant], clock: Clock) -> Rest:
+    """For a pass that began then, and found nothing to do. `due`: when something follows from time alone (`due_times` and more)."""
+    now_s = clock.monotonic_s()
+    return Rest(now_s + min(REST_S_MAX, REST_PER_PASS * (now_s - began_s)), min(due, default=Instant(2**62)))
+
+
+class _Quiet(NamedTuple):
+    """What the last pass saw, and for how long that is enough."""
 
     written: int
     revision: str
     cursor: Cursor
-    until_s: float
-    due: Instant
+    rest: Rest
 
 
 class Quietness:
@@ -37,36 +54,33 @@ class Quietness:
         self._plane = plane
         self._written = 0
         self._began_s = 0.0
-        self._rest: _Rest | None = None
+        self._quiet: _Quiet | None = None
 
     def begin(self) -> None:
         """A pass is about to read."""
-        self._rest = None
+        self._quiet = None
         self._written, self._began_s = self._plane.ledger.written(), self._plane.clock.monotonic_s()
 
     def end(self, done: Pass) -> None:
         """It has gone through. One that did something, or waits for something that was asked, is followed by another."""
         if not done.idle or done.round is not None or done.refused or done.fault or done.snapshot.in_flight.intents:
             return
-        now_s = self._plane.clock.monotonic_s()
-        until_s = now_s + min(REST_S_MAX, REST_PER_PASS * (now_s - self._began_s))
-        due = min(_due(done), default=Instant(2**62))
-        self._rest = _Rest(self._written, done.revision, done.sighted.cursor, until_s, due)
+        rest = rest_after(self._began_s, due_times(done), self._plane.clock)
+        self._quiet = _Quiet(self._written, done.revision, done.sighted.cursor, rest)
 
     def holds(self) -> bool:
         """Whether nothing has changed since. Raises what the parts of a pass do."""
-        rest, plane = self._rest, self._plane
+        quiet, plane = self._quiet, self._plane
         return (
-            rest is not None
-            and plane.clock.monotonic_s() < rest.until_s
-            and plane.clock.now() < rest.due
-            and plane.policies.current().revision == rest.revision
-            and plane.ledger.written() == rest.written
-            and _is_empty(plane.backend.changes(rest.cursor))
+            quiet is not None
+            and quiet.rest.holds(plane.clock)
+            and plane.policies.current().revision == quiet.revision
+            and plane.ledger.written() == quiet.written
+            and _is_empty(plane.backend.changes(quiet.cursor))
         )
 
 
-def _due(done: Pass) -> Iterator[Instant]:
+def due_times(done: Pass) -> Iterator[Instant]:
     """When something follows from time alone, as far as a pass knows: limits, reservations, what people did, earliest starts."""
     now = done.snapshot.time
     for job in done.snapshot.jobs:

@@ -29,6 +29,7 @@ from reconciler.kubernetes.binder.partial_starts import (
     start_of,
 )
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import view_of
 from reconciler.kubernetes.objects.wire import KubeContainer, KubeNode, Meta, NodeSpec, Pod, PodSpec, PodStatus, Taint
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant
@@ -68,7 +69,9 @@ def pod_of(
 
 def decided(pods: Sequence[Pod], now: Instant = SOON, remembered: Sequence[StartJournal] = ()) -> PartialStart:
     """The same in any order."""
-    answers = {partial_start(Random(seed).sample(pods, len(pods)), now, GROUND, remembered) for seed in range(3)}
+    answers = {
+        partial_start(view_of(Random(seed).sample(pods, len(pods))), now, GROUND, remembered) for seed in range(3)
+    }
     (answer,) = answers
     return answer
 
@@ -118,7 +121,9 @@ def test_what_can_never_be_whole_is_released_at_once() -> None:
     assert release.why == "the pod g-1 was bound otherwise by others"
     assert [pod.name for pod in release.pods] == ["g-0", "g-1"]
     waiting = [pod_of(plan, 0), pod_of(plan, 1), pod_of(plan, 2, bound=False)]
-    (release,) = partial_start(waiting, BEGUN, BindableNodes({name: NODES[name] for name in ("n0", "n1")})).release
+    (release,) = partial_start(
+        view_of(waiting), BEGUN, BindableNodes({name: NODES[name] for name in ("n0", "n1")})
+    ).release
     assert release.why == "the node n2 is gone, which the pod g-2 was to have"
 
 
@@ -136,11 +141,13 @@ def test_a_pod_that_was_made_anew_is_not_bound_where_it_may_not_be() -> None:
     assert release.why == "the pod g-2 may not be on the node n2, which it was to have"
     assert ([pod.name for pod in release.pods], found.again) == (["g-0", "g-1"], ())
     tainted = KubeNode(Meta("n2"), NodeSpec(taints=(Taint("theirs", effect="NoSchedule"),)))
-    assert partial_start([*there, anew], SOON, BindableNodes({**NODES, "n2": tainted})).release == found.release
+    assert (
+        partial_start(view_of([*there, anew]), SOON, BindableNodes({**NODES, "n2": tainted})).release == found.release
+    )
     refused = BindableNodes(NODES, frozenset({("ns", "g-0"), ("ns", "g-1"), ("ns", "g-2")}))
-    assert partial_start([*there, anew], SOON, refused).release == found.release
+    assert partial_start(view_of([*there, anew]), SOON, refused).release == found.release
     waits = pod_of(plan, 2, bound=False)
-    assert partial_start([*there, waits], SOON, refused).again, "it is the one that the plan was made for"
+    assert partial_start(view_of([*there, waits]), SOON, refused).again, "it is the one that the plan was made for"
 
 
 def test_a_release_that_was_begun_goes_on_whoever_leads_also_where_the_journal_is_gone() -> None:
@@ -180,13 +187,13 @@ def test_a_remembered_start_of_which_nothing_is_bound_is_to_be_forgotten() -> No
     plan = journal()
     pods = [pod_of(plan, number, bound=False) for number in range(3)]
     assert decided(pods, LATE, [plan]) == PartialStart(nothing=(start_of(plan),))
-    assert partial_start([], LATE, GROUND, [plan]) == PartialStart(nothing=(start_of(plan),))
+    assert partial_start(view_of([]), LATE, GROUND, [plan]) == PartialStart(nothing=(start_of(plan),))
 
 
 def test_what_is_being_sent_is_left_alone() -> None:
     plan = journal()
     pods = [pod_of(plan, 0), pod_of(plan, 1), pod_of(plan, 2, bound=False)]
-    assert partial_start(pods, LATE, GROUND, underway={start_of(plan)}) == PartialStart()
+    assert partial_start(view_of(pods), LATE, GROUND, underway={start_of(plan)}) == PartialStart()
 
 
 def test_what_was_asked_to_leave_meanwhile_is_neither_finished_nor_released() -> None:

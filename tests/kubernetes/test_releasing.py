@@ -11,6 +11,7 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.partial_starts import ROLL_FORWARD_S
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import view_of
 from tests.kubernetes.candidate import Mortal
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL
@@ -46,7 +47,7 @@ def test_a_release_that_is_cut_off_at_any_step_is_finished_by_the_next(fenced: C
                 await (
                     at._replace(api=killable)
                     .finisher(ROLL_FORWARD_S, LEADER)
-                    .finish(await pods_of(at.admin, at.space), GROUND)
+                    .finish(view_of(await pods_of(at.admin, at.space)), GROUND)
                 )
             await led_by(fenced, OTHER)
             # In good time, had it not been begun: what is marked is not bound again.
@@ -79,7 +80,7 @@ def test_who_was_overtaken_after_it_marked_what_it_releases_deletes_nothing(fenc
             overtaken.cluster = fenced
             await partial(at)
             stale = at._replace(api=overtaken).finisher(ROLL_FORWARD_S, LEADER)
-            await stale.finish(await pods_of(at.admin, at.space), GROUND)
+            await stale.finish(view_of(await pods_of(at.admin, at.space)), GROUND)
             left = await pods_of(at.admin, at.space)
             assert overtaken.deletions == 3
             assert [pod.metadata.name for pod in left if not pod.metadata.deletion_timestamp] == ["g-0", "g-1", "g-3"]
@@ -110,7 +111,7 @@ def test_what_others_write_to_meanwhile_is_released_all_the_same(fenced: Cluster
             interrupted.admin = at.admin
             await partial(at)
             finisher = at._replace(api=interrupted).finisher(ROLL_FORWARD_S, LEADER)
-            await finisher.finish(await pods_of(at.admin, at.space), GROUND)
+            await finisher.finish(view_of(await pods_of(at.admin, at.space)), GROUND)
             await at.leave()
             assert (interrupted.left, await pods_of(at.admin, at.space)) == (0, [])
 

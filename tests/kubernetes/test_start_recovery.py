@@ -23,6 +23,7 @@ from reconciler.kubernetes.binder.start_recovery import RecoveryOutcome, StartRe
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import view_of
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Meta, Pod
 from reconciler.model.clock import SystemClock
@@ -82,7 +83,7 @@ class Scene(NamedTuple):
         passes = []
         while True:
             before = await pods_of(self.admin, self.space)
-            passes.append(await finisher.finish(before, GROUND))
+            passes.append(await finisher.finish(view_of(before), GROUND))
             await self.leave()
             if await pods_of(self.admin, self.space) == before:
                 return passes
@@ -208,7 +209,7 @@ def test_where_a_node_is_gone_or_others_took_a_pod_it_is_released_at_once(fenced
             await at.admin.create(PODS.path(at.space), a_pod("g-2"))
             pods = await pods_of(at.admin, at.space)
             finished = await at.finisher(0, LEADER, binder).finish(
-                pods, BindableNodes({name: node for name, node in NODES.items() if name != "n2"})
+                view_of(pods), BindableNodes({name: node for name, node in NODES.items() if name != "n2"})
             )
             assert [release.why for release in finished.released] == [
                 "the node n2 is gone, which the pod g-2 was to have"
@@ -250,7 +251,7 @@ def test_what_others_made_anew_meanwhile_is_not_deleted(fenced: Cluster) -> None
             await at.admin.delete(PODS.path(at.space, "g-1"))
             await at.leave()
             await at.admin.create(PODS.path(at.space), a_pod("g-1"))
-            await at.finisher(ROLL_FORWARD_S, LEADER, binder).finish(before, GROUND)
+            await at.finisher(ROLL_FORWARD_S, LEADER, binder).finish(view_of(before), GROUND)
             await at.leave()
             (left,) = await pods_of(at.admin, at.space)
             assert (left.metadata.name, left.metadata.annotations) == ("g-1", {})
@@ -264,7 +265,7 @@ def test_who_leads_no_more_finishes_nothing(fenced: Cluster) -> None:
             await partial(at)
             before = await pods_of(at.admin, at.space)
             await led_by(fenced, OTHER)
-            await at.finisher(ROLL_FORWARD_S, LEADER).finish(before, GROUND)
+            await at.finisher(ROLL_FORWARD_S, LEADER).finish(view_of(before), GROUND)
             assert await pods_of(at.admin, at.space) == before
 
     asyncio.run(story())

@@ -72,8 +72,8 @@ def _is_free(pod: Pod, budget: Budget) -> bool:
 def protected_gangs(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) -> dict[JobName, str]:
     """The gangs that hold nodes and can't be evicted as a whole now, with what forbids it."""
     found: dict[JobName, str] = {}
-    for gang in cluster.gangs if budgets else ():
-        if gang.job is not None and gang.job.placement and any(one.namespace in budgets for one in gang.members[:1]):
+    for gang in cluster.in_namespaces(budgets):
+        if gang.job is not None and gang.job.placement:
             told = forbidden((pod for _, pod in members_of(gang, pods) if pod.holds), budgets)
             found |= {gang.name: told} if told else {}
     return found

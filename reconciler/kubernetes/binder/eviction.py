@@ -98,7 +98,7 @@ class Evictor:
 
         Where budgets forbid it nothing is asked, but of a gang that has run for its time limit.
         """
-        gangs = {gang.name: gang for gang in seen.cluster.gangs}
+        gangs = seen.cluster.index.gangs
         return self._told(await gather(self._asked(step, gangs.get(step.job), seen) for step in steps))
 
     async def advance(self, seen: Seen) -> tuple[Outcome, ...]:
@@ -289,8 +289,9 @@ class Evictor:
         self._unanswered(gang)
         whom = gang.intent.beneficiary
         if move.in_vain and whom:
-            gangs = {one.name: one for one in seen.cluster.gangs if one.name == whom}
-            attempt = next((one.job.attempt + 1 for one in gangs.values() if one.job), 1)
+            gangs = seen.cluster.index.gangs
+            job = gangs[whom].job if whom in gangs else None
+            attempt = job.attempt + 1 if job else 1
             unkept = await self._promises.keep([Withdraw(whom, attempt)], gangs, seen.pods)
             if unkept:
                 return Outcome(gang.job, "failed", unkept[0].reason)

@@ -117,7 +117,7 @@ class GangEviction(NamedTuple):
 def leavings(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) -> Iterator[GangEviction]:
     """Every gang of which something was asked, in the order of their names."""
     # A gang that runs in part waits for the rest: others may leave so that it grows.
-    waiting = {gang.name for gang in cluster.gangs if gang.bound < len(gang.members)}
+    waiting = cluster.index.lacking
     for gang in marked_gangs(cluster, pods):
         record = eviction_record_in(gang, pods)
         if record is None:

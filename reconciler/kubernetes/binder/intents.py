@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -44,7 +44,7 @@ def in_flight_of(cluster: KubernetesCluster, pods: Pods, starts: Iterable[Intent
     What any client may have written counts only where it fits the gang that it stands on, and what two gangs were promised is
     the first one's. Sorted by gang; equal objects give the same in any order.
     """
-    nodes = {node.name for node in cluster.nodes}
+    nodes = cluster.index.nodes
     intents: list[Intent] = list(starts)
     reservations: list[Reservation] = []
     remarks: list[tuple[JobName, Remark]] = []
@@ -67,8 +67,9 @@ def in_flight_of(cluster: KubernetesCluster, pods: Pods, starts: Iterable[Intent
 
 def marked_gangs(cluster: KubernetesCluster, pods: Pods) -> Iterator[PodGang]:
     """The gangs on whose pods something is written."""
-    keys = marked_pods(pods)
-    return (gang for gang in cluster.gangs if keys and any((one.namespace, one.name) in keys for one in gang.members))
+    index = cluster.index
+    names = {index.gang_of[key] for key in marked_pods(pods) if key in index.gang_of}
+    return (index.gangs[name] for name in sorted(names))
 
 
 class _Read(NamedTuple):
@@ -141,7 +142,7 @@ def _asked(gang: PodGang, job: Job, evictions: Iterable[EvictionRecord]) -> Iter
         yield msgspec.structs.replace(record.intent, tasks=tasks)
 
 
-def _newest_promise(job: Job, promises: Iterable[NominationRecord], nodes: set[NodeName]) -> Intent | None:
+def _newest_promise(job: Job, promises: Iterable[NominationRecord], nodes: Container[NodeName]) -> Intent | None:
     """A promise is of the attempt to come; once that has begun it is kept."""
     fitting = [
         intent
@@ -153,7 +154,9 @@ def _newest_promise(job: Job, promises: Iterable[NominationRecord], nodes: set[N
     return max(fitting, key=lambda intent: (intent.asked_at, intent.deadline), default=None)
 
 
-def _newest_reservation(job: Job, promises: Iterable[NominationRecord], nodes: set[NodeName]) -> list[Reservation]:
+def _newest_reservation(
+    job: Job, promises: Iterable[NominationRecord], nodes: Container[NodeName]
+) -> list[Reservation]:
     fitting = [
         held
         for promise in promises
@@ -164,7 +167,7 @@ def _newest_reservation(job: Job, promises: Iterable[NominationRecord], nodes: s
     return [max(fitting, key=lambda held: held.start)] if fitting else []
 
 
-def _are_tasks_of(job: Job, tasks: Iterable[TaskPlacement], nodes: set[NodeName]) -> bool:
+def _are_tasks_of(job: Job, tasks: Iterable[TaskPlacement], nodes: Container[NodeName]) -> bool:
     """As many of each group as may start, each once, on nodes that there are."""
     placed = [(task.group, task.index) for task in tasks]
     counts = Counter(group for group, _ in placed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from reconciler.kubernetes.binder.journal import (
     read,
 )
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import PodView
 from reconciler.kubernetes.objects.selectors import may_be_on, tolerates_all
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from solver.model.quantities import Instant
@@ -85,10 +86,17 @@ class PartialStart(NamedTuple):
     nothing: tuple[StartKey, ...] = ()
 
 
-class BindableNodes(NamedTuple):
-    """Where pods may be bound: the nodes by name. `refused`: pods of gangs that are refused as they are now."""
+class NodesByName(Protocol):
+    """Nodes that are looked up one by one."""
 
-    nodes: Mapping[str, KubeNode]
+    def get(self, name: str, /) -> KubeNode | None:
+        """The node of that name, if it is there."""
+
+
+class BindableNodes(NamedTuple):
+    """Where pods may be bound. `refused`: pods of gangs that are refused as they are now."""
+
+    nodes: NodesByName
     refused: Container[PodKey] = frozenset()
 
 
@@ -109,7 +117,7 @@ def mark_of(release: ReleasePods) -> str:
 
 
 def partial_start(
-    pods: Collection[Pod],
+    pods: PodView,
     now: Instant,
     ground: BindableNodes,
     remembered: Iterable[StartJournal] = (),
@@ -121,10 +129,10 @@ def partial_start(
     `remembered`: starts that this process has begun, so that one is known though the pod with its journal is gone.
     `underway`: starts that are being sent just now, which are left alone.
     """
-    found, unreadable = _read(pods)
+    found, unreadable = _read(pods.noted.values())
     journals = {start_of(journal): journal for journal in (*remembered, *found.journals)}
     wanted = {pod.key for journal in journals.values() for pod in journal.pods}
-    there = {pod.key: pod for pod in pods if pod.key in wanted}
+    there = {key: pods[key] for key in wanted if key in pods}
     judged = [
         _judged(journals[start], there, now, ground, roll_forward_s)
         for start in sorted(journals)

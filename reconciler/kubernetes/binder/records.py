@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import as_view
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.document import Document, decode, encode
 from solver.model.inflight import Intent, Reservation
@@ -92,7 +93,8 @@ def _unpacked(value: str) -> bytes:
 
 def marked_pods(pods: Mapping[tuple[str, str], Pod]) -> set[tuple[str, str]]:
     """The pods on which something is written, be it believed or not: few of many."""
-    return {key for key, pod in pods.items() if not pod.metadata.annotations.keys().isdisjoint(_WRITTEN)}
+    noted = as_view(pods).noted
+    return {key for key, pod in noted.items() if not pod.metadata.annotations.keys().isdisjoint(_WRITTEN)}
 
 
 def eviction_record_on(pod: Pod) -> EvictionRecord | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -24,8 +24,8 @@ from reconciler.kubernetes.binder.partial_starts import (
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError, NotFoundError
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import PodView
 from reconciler.kubernetes.objects.resource import PODS
-from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.ledger import NotLeaderError
@@ -63,7 +63,7 @@ class StartRecovery:
         self._log = log
         self._roll_forward_s = roll_forward_s
 
-    async def finish(self, pods: Collection[Pod], ground: BindableNodes) -> RecoveryOutcome:
+    async def finish(self, pods: PodView, ground: BindableNodes) -> RecoveryOutcome:
         """All pods, and where they may be, as the watches show them."""
         binder = self._binder
         found = partial_start(pods, self._clock.now(), ground, binder.remembered, binder.underway, self._roll_forward_s)

@@ -90,7 +90,7 @@ class Informer(Generic[T]):
     """All objects of a resource, decoded as `kind`: a Struct of the fields that are needed takes a fraction of a dict's memory.
 
     `changes()` keeps it up to date for as long as it is read; one reader at a time. `heard` is called each time that the
-    server says something, if only that nothing has changed.
+    server says something, if only that nothing has changed. `shared` gives an equal object of parts that others have, too.
     """
 
     def __init__(
@@ -102,9 +102,11 @@ class Informer(Generic[T]):
         log: FilteringBoundLogger,
         sleep: Sleep = asyncio.sleep,
         heard: Callable[[], None] = lambda: None,
+        shared: Callable[[T], T] = lambda value: value,
     ) -> None:
         self._api = api
         self._heard = heard
+        self._shared = shared
         self._resource = resource
         self._values = msgspec.json.Decoder(kind)
         self._chance = chance
@@ -251,7 +253,7 @@ class Informer(Generic[T]):
 
     def _decoded(self, item: msgspec.Raw) -> T:
         try:
-            return self._values.decode(item)
+            return self._shared(self._values.decode(item))
         except msgspec.MsgspecError as error:
             raise UnreadableError(f"{self._resource.path()}: {error}") from error
 

@@ -63,15 +63,23 @@ class KindWatch(Generic[T]):
 
     `resources`: the names under which a server may know the kind, the newest first. `needed`: without it nothing can be decided,
     so that `run` raises where it can't be read from the start. A kind that is not needed has no objects where it can't be read,
-    but for AGAIN_S after it was.
+    but for AGAIN_S after it was. `shared`: see Informer.
     """
 
     def __init__(
-        self, context: WatchContext, resources: Sequence[Resource], kind: type[T], told: Told[T], *, needed: bool
+        self,
+        context: WatchContext,
+        resources: Sequence[Resource],
+        kind: type[T],
+        told: Told[T],
+        *,
+        needed: bool,
+        shared: Callable[[T], T] = lambda value: value,
     ) -> None:
         self._context = context
         self._resources = tuple(resources)
         self._kind = kind
+        self._shared = shared
         self._told = told
         self._needed = needed
         self._resource, self._watched = self._fresh(self._resources[0])
@@ -183,7 +191,8 @@ class KindWatch(Generic[T]):
 
     def _fresh(self, resource: Resource) -> tuple[Resource, Informer[T]]:
         context = self._context
-        watched = Informer(context.api, resource, self._kind, context.chance, context.log, context.sleep, self._heard)
+        of_world = context.chance, context.log, context.sleep
+        watched = Informer(context.api, resource, self._kind, *of_world, self._heard, self._shared)
         return resource, watched
 
     def _heard(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -102,7 +103,7 @@ class KubernetesActuator:
 
     async def go_on(self, sight: Sight, policy: Policy) -> int:
         """Finish or give up what is neither bound whole nor gone whole, and end what has run for its time; how much was done."""
-        finished = await self.finisher.finish(sight.pods.values(), self._ground(sight))
+        finished = await self.finisher.finish(sight.pods, self._ground(sight))
         for _, again in finished.again:
             self._watch_for(again)
         self.happened(of_releases(finished.released))
@@ -224,15 +225,24 @@ class KubernetesActuator:
         return self.mirror.nodes.get(Key("", name))
 
     def _ground(self, sight: Sight) -> BindableNodes:
-        nodes: dict[str, KubeNode] = {
-            node.name: wire for node in sight.cluster.nodes if (wire := self._node(node.name))
-        }
-        refused = {(one.namespace, one.name) for gang in sight.cluster.gangs if gang.refusals for one in gang.members}
-        return BindableNodes(nodes, frozenset(refused))
+        index = sight.cluster.index
+        refused = {(one.namespace, one.name) for gang in index.refused.values() for one in gang.members}
+        return BindableNodes(_SeenNodes(index.nodes, self._node), frozenset(refused))
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self.mirror.pods.get(key)
         return pod is None or pod.metadata.uid != uid or bool(pod.spec.node_name)
+
+
+class _SeenNodes(NamedTuple):
+    """The nodes of a look, as the server sends them."""
+
+    there: Container[NodeName]
+    wire: Callable[[NodeName], KubeNode | None]
+
+    def get(self, name: str, /) -> KubeNode | None:
+        """The node of that name, if it is there."""
+        return self.wire(NodeName(name)) if name in self.there else None
 
 
 def _known(sight: Sight) -> Seen:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from reconciler.kubernetes.client.informer import Change
 from reconciler.kubernetes.client.kind_watch import KindWatch, WatchContext, WatchState
 from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
+from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
 from reconciler.kubernetes.objects.disruption import Budget, KubePriorityClass
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
+from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.kubernetes.objects.sharing import PodSharing
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import Node as SolverNode
@@ -42,13 +45,13 @@ class ClusterCache:
         self._world = ClusterModel(whose)
         self.devices = PodClaims(self._world)
         """What claims have, and may have."""
+        self._pods = PodIndex()
+        self._partitioned: dict[str, KubeNode] = {}
         self._followed: list[KindWatch[Any]] = []
         self.changed = asyncio.Event()
         """Something that rounds could go by is not as it was; to be cleared by the waiting task."""
-        self.nodes = self.watch(
-            (NODES,), KubeNode, lambda node: self.devices.node(node.before, node.after), needed=True
-        )
-        self.pods = self.watch((PODS,), Pod, lambda pod: self.devices.pod(pod.before, pod.after), needed=True)
+        self.nodes = self.watch((NODES,), KubeNode, self._node, needed=True)
+        self.pods = self.watch((PODS,), Pod, self._pod, needed=True, shared=PodSharing())
         self.priority_classes = self.watch((PRIORITY_CLASSES,), KubePriorityClass, needed=True)
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
@@ -60,19 +63,25 @@ class ClusterCache:
             self._watch_meaning(controller, self._world.controller)
 
     def watch(
-        self, resources: Sequence[Resource], kind: type[T], heard: Heard[T] | None = None, *, needed: bool = False
+        self,
+        resources: Sequence[Resource],
+        kind: type[T],
+        heard: Heard[T] | None = None,
+        *,
+        needed: bool = False,
+        shared: Callable[[T], T] = lambda value: value,
     ) -> KindWatch[T]:
         """Follow one more kind, decoded as `kind`; `resources` are its names, the newest first.
 
         `heard` is told of each change, and says whether it makes a difference; without it every change does. What `needed` means is
-        said at `KindWatch`.
+        said at `KindWatch`, and what `shared` does at `Informer`.
         """
 
         def told(changes: Sequence[Change[T]]) -> None:
             if any([heard(change) for change in changes] if heard else changes):  # a list: all of them are to be heard
                 self.changed.set()
 
-        followed = KindWatch(self._context, resources, kind, told, needed=needed)
+        followed = KindWatch(self._context, resources, kind, told, needed=needed, shared=shared)
         self._followed.append(followed)
         return followed
 
@@ -91,18 +100,36 @@ class ClusterCache:
             await followed.settled.wait()
 
     def declare(self, declared: Iterable[SolverNode]) -> None:
-        """These are the nodes that Git declares now; said again whenever the policy's revision is another."""
+        """These are the nodes that Git declares now; said by a pass whenever the policy's revision is another, before it looks."""
         self._world.declare(declared)
-        self.changed.set()
 
     def cluster(self) -> KubernetesCluster:
         """What it all means now."""
         self.devices.tell()
         return self._world.cluster()
 
+    def pod_view(self) -> PodView:
+        """All pods as the server has them now."""
+        return self._pods.view()
+
+    @property
+    def partitioned_nodes(self) -> Collection[KubeNode]:
+        """The nodes of which it was asked that their GPUs are partitioned."""
+        return tuple(self._partitioned.values())
+
     def standing(self) -> tuple[WatchState, ...]:
         """How far each kind is followed."""
         return tuple(followed.standing() for followed in self._followed)
+
+    def _node(self, node: Change[KubeNode]) -> bool:
+        self._partitioned.pop(node.key.name, None)
+        if node.after and names.MIG in node.after.metadata.annotations:
+            self._partitioned[node.key.name] = node.after
+        return self.devices.node(node.before, node.after)
+
+    def _pod(self, pod: Change[Pod]) -> bool:
+        self._pods.change(pod.before, pod.after)
+        return self.devices.pod(pod.before, pod.after)
 
     def _watch_meaning(self, kind: ObjectKind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
         def heard(change: Change[Any]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from reconciler.control.garbage_collection import filling
 from reconciler.kubernetes.binder.binding import Binder
 from reconciler.kubernetes.binder.binding_queue import pods_at_once
 from reconciler.kubernetes.binder.eviction import Evictor
@@ -72,9 +73,10 @@ async def acting_plane(
     ):
         mirror = ClusterCache(WatchContext(api, clock, chance, log))
         async with alongside(mirror.run()):
-            await mirror.ready()
-            # What it all means takes seconds the first time, in which no lease could be renewed.
-            mirror.cluster()
+            with filling():
+                await mirror.ready()
+                # What it all means takes seconds the first time, in which no lease could be renewed.
+                mirror.cluster()
             path = LEASES.path(where.namespace, where.lease)
             # Nothing in the cluster changes by it: without that, a new leader would wait for the next poll.
             wake = mirror.changed.set
@@ -129,7 +131,9 @@ async def observing_plane(where: ClusterConnection, handed: Handed, observer: Ob
     async with Api(where.credentials, RateLimiter(where.qps, where.burst, clock), chance) as api:
         mirror = ClusterCache(WatchContext(api, clock, chance, log), whose=observer.whose)
         async with alongside(mirror.run(), say_what_is_behind(mirror, log)):
-            await mirror.ready()
+            with filling():
+                await mirror.ready()
+                mirror.cluster()
             try:
                 yield PodPlane(mirror, handed, observer=observer)
             finally:

@@ -18,6 +18,7 @@ from reconciler.kubernetes.dra.claims import ClaimOutcome, Claims
 from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import ResourceClaim
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import as_view
 from reconciler.kubernetes.objects.remarks import Missing, Refusal
 from reconciler.model.clock import Clock
 from solver.model.quantities import Instant
@@ -62,7 +63,7 @@ class Devices:
     async def give_back(self, pods: Pods) -> int:
         """What is not needed any more is free; how many claims."""
         await gather(self._voided(key) for key in sorted(self._unknown))
-        by_uid = {pod.metadata.uid: pod for pod in pods.values()}
+        by_uid = {pod.metadata.uid: pod for pod in as_view(pods).claiming.values()}
         found = releases(self.seen.stock.claims, by_uid, self._waiting | _begun(pods), self.clock.now())
         for outcome in await gather(self.claims.release(release) for release in found):
             if outcome.answer not in ("done", "conflict"):  # a conflict: it is not as it was seen, and looked at again
@@ -127,7 +128,7 @@ def _claims_in(outcomes: Iterable[ClaimOutcome]) -> Iterable[ResourceClaim]:
 def _begun(pods: Pods) -> set[str]:
     """Uids of pods that a journal says are to be bound."""
     found: set[str] = set()
-    for pod in pods.values():
+    for pod in as_view(pods).noted.values():
         text = pod.metadata.annotations.get(names.GANG_PLAN)
         if text and pod.holds:
             try:

@@ -17,8 +17,7 @@ from reconciler.kubernetes.mig.geometry import Geometry
 from reconciler.kubernetes.mig.slots import WHOLE, Slots, counts_of, layouts_of
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
-from reconciler.kubernetes.objects.nodes import used_by
-from reconciler.kubernetes.objects.wire import KubeNode, Pod
+from reconciler.kubernetes.objects.wire import KubeNode
 from solver.capacity.partitioning import MIG_CHANGES
 from solver.model.cluster import DeviceId, Gpu, Node, NodeName
 from solver.model.inflight import Counter, Repartitioning
@@ -38,7 +37,7 @@ def enforceable(policy: Policy, cluster: KubernetesCluster, nodes: Iterable[Kube
     No job leaves for a geometry there, since a node is changed as a whole; and what pools have of which the policy says nothing is
     used as it is.
     """
-    divided = [node for node in cluster.nodes if any(gpu.instances for gpu in node.gpus)]
+    divided = cluster.index.divided.values()
     if not (divided or any(known.drains for known in policy.mig)):
         return policy
     offering = {node.metadata.name for node in nodes if _is_offering(node)}
@@ -68,15 +67,17 @@ def geometry_of(policy: Policy, sight: Sight, nodes: Iterable[KubeNode], now: In
     """What is so now. `barred`: why no node can be changed at all."""
     pools = {known.pool: known for known in policy.mig if known.mode != "fixed"}
     wires = {NodeName(node.metadata.name): node for node in nodes if names.MIG in node.metadata.annotations or pools}
-    pool_of = {node.name: node.pool for node in sight.cluster.nodes}
-    rules = {name: pools[pool_of[name]] for name in sorted(wires) if pool_of.get(name) in pools}
+    if not wires:
+        return Geometry()
+    there = sight.cluster.index.nodes
+    rules = {name: pools[there[name].pool] for name in sorted(wires) if name in there and there[name].pool in pools}
     rules = {name: rule for name, rule in rules.items() if _is_offering(wires[name])}
-    changes = {name: change for name in sorted(pool_of) if name in wires and (change := change_on(wires[name]))}
+    changes = {name: change for name in sorted(wires) if name in there and (change := change_on(wires[name]))}
     changing = {name: one for name, one in changes.items() if fate_of(wires[name], one, now) is None}
     used = used_nodes(sight, rules)
-    unwell = {node.name for node in sight.cluster.nodes if not all(gpu.healthy for gpu in node.gpus)}
+    unwell = {name for name in rules if not all(gpu.healthy for gpu in there[name].gpus)}
     kept = {name: barred or _why_kept(wires[name], changes.get(name), now) for name in rules}
-    kept |= {name: "some of its GPUs are not healthy" for name in rules if name in unwell}
+    kept |= dict.fromkeys(unwell, "some of its GPUs are not healthy")
     kept |= {name: "some of its GPUs are in use, or promised" for name in rules if name in used}
     busy = frozenset(name for name in rules if wires[name].metadata.labels.get(names.MIG_STATE) in WORKING)
     return Geometry(rules, wires, changing, {name: why for name, why in kept.items() if why}, busy)
@@ -104,14 +105,12 @@ def _why_kept(node: KubeNode, change: MigChange | None, now: Instant) -> str:
 
 def used_nodes(sight: Sight, among: Collection[NodeName]) -> frozenset[NodeName]:
     """Nodes on which a pod of any owner has a GPU, or on which a gang is to have one."""
-    used = {NodeName(pod.spec.node_name) for pod in sight.pods.values() if _uses_gpu(pod, among)}
+    if not among:
+        return frozenset()
+    used = sight.pods.gpu_nodes.intersection(among)
     tasks = [task for intent in sight.intents for task in intent.tasks]
     tasks += [task for held in sight.reservations for task in held.tasks]
     return frozenset(used | {task.node for task in tasks if task.node in among and (task.devices or task.mig)})
-
-
-def _uses_gpu(pod: Pod, among: Collection[NodeName]) -> bool:
-    return pod.holds and pod.spec.node_name in among and any(key.startswith("nvidia.com/") for key in used_by(pod))
 
 
 def with_geometry(sight: Sight, known: Geometry, now: Instant) -> Sight:
@@ -120,13 +119,12 @@ def with_geometry(sight: Sight, known: Geometry, now: Instant) -> Sight:
         return sight
     used = used_nodes(sight, known.changing)
     coming = {name: change for name, change in known.changing.items() if name not in used}
-    there = {node.name: node for node in sight.cluster.nodes}
+    there = sight.cluster.index.nodes
     asked = [one for name, change in coming.items() for one in _asked(there[name], change)]
-    nodes = tuple(_as_known(node, known, coming.get(node.name)) for node in sight.cluster.nodes)
+    touched = (there[name] for name in sorted({*coming, *known.busy, *known.kept} & there.keys()))
+    cluster = sight.cluster.with_nodes(_as_known(node, known, coming.get(node.name)) for node in touched)
     counters = tuple(_counters(there, known, now))
-    return replace(
-        sight, cluster=sight.cluster._replace(nodes=nodes), repartitions=tuple(asked), counters=counters, geometry=known
-    )
+    return replace(sight, cluster=cluster, repartitions=tuple(asked), counters=counters, geometry=known)
 
 
 def _as_known(node: Node, known: Geometry, coming: MigChange | None) -> Node:
@@ -169,7 +167,7 @@ def wishes_of(plan: Plan, sight: Sight) -> Iterator[tuple[NodeName, GeometryRequ
     for step in plan.steps:
         if isinstance(step, Repartition) and step.node in sight.geometry.rules:
             by_node[step.node][step.device] = step
-    there = {node.name: node for node in sight.cluster.nodes}
+    there = sight.cluster.index.nodes
     for name, steps in sorted(by_node.items()):
         node, geometry, wire = there[name], sight.geometry.rules[name], sight.geometry.nodes[name]
         now: Slots = tuple(gpu.instances for gpu in node.gpus)

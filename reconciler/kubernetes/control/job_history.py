@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress
+from operator import is_not
 from typing import Final, NamedTuple
 
 import msgspec
@@ -52,6 +54,8 @@ class JobHistory:
         self._there = {
             name: _Known(PodGang(name, (), 0, None)) for name in self._newest if not self._record(name).is_over
         }
+        self._seen: dict[JobName, PodGang] = {}
+        """All gangs at the last look, whether or not rounds can be asked about them."""
         self._gone: dict[JobName, frozenset[str]] = {}
         """The controllers of gangs that are gone."""
         self._makers: set[str] = set()
@@ -67,10 +71,10 @@ class JobHistory:
         """One look at everything; whether the record has changed."""
         self._changed = False
         self._since = now if self._since is None else self._since
-        for gang in gangs.values():
-            known = self._there.get(gang.name)
-            if known is None or known.gang is not gang:
-                self._see(now, gang, known, pods)
+        # Of tens of thousands few have changed, and a pass is not to go through the others one by one.
+        for gang in compress(gangs.values(), map(is_not, gangs.values(), map(self._seen.get, gangs))):
+            self._see(now, gang, self._there.get(gang.name), pods)
+        self._seen = dict(gangs)
         for name in self._there.keys() - gangs.keys():
             self._end(now, self._there.pop(name), pods)
         return self._changed

@@ -215,7 +215,7 @@ class MigPartitioner:
             asked_at=now,
             deadline=now.after(DEADLINE),
             gpus=wish.gpus,
-            gpu_type=next(node.gpu_type for node in sight.cluster.nodes if node.name == name),
+            gpu_type=sight.cluster.index.nodes[name].gpu_type,
             slots=choice.slots,
             before=(*made_lately(before, now), Made(now, choice.changed)),
         )

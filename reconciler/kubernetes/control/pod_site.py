@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.control.control import PolicyInForce, PolicySource
@@ -14,8 +14,8 @@ from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
 from reconciler.kubernetes.control.plane import PodPlane
-from reconciler.kubernetes.control.sight import Sight, claims_of, cluster_sight, snapshot_from
-from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.control.sight import Sight, cluster_sight, holders_of, snapshot_from
+from reconciler.kubernetes.objects.wire import KubeNode
 from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import Facts
 from reconciler.lifecycle.interventions.effects import about
@@ -80,8 +80,7 @@ class PodSite:
 
     def accrue(self, look: PodLook) -> None:
         """By what pods hold."""
-        sight = look.sight
-        self.plane.handed.memory.accrue(look.policy, claims_of(sight), sight.queues, sight.cluster.nodes)
+        self.plane.handed.memory.accrue(look.policy, holders_of(look.sight), look.sight.cluster.nodes)
 
     async def settle(self, look: PodLook) -> int:
         """Go on with what was begun."""
@@ -146,12 +145,12 @@ async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
 
 async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:
     """What the mirror shows and this process remembers, and what of the policy can be kept there."""
-    pods: dict[tuple[str, str], Pod] = dict(plane.mirror.pods.items())
-    budgets = by_namespace(budget for _, budget in plane.mirror.budgets.items())
+    mirror = plane.mirror
+    budgets = by_namespace(budget for _, budget in mirror.budgets.items())
     begun = plane.hands.binder.remembered if plane.hands else ()
     deadline, now = policy.scheduling.start_deadline, plane.handed.clock.now()
-    sight = cluster_sight(plane.mirror.cluster(), pods, budgets, deadline, now, begun)
-    policy = enforceable(policy, sight.cluster, (node for _, node in plane.mirror.nodes.items()))
+    sight = cluster_sight(mirror.cluster(), mirror.pod_view(), budgets, deadline, now, begun)
+    policy = enforceable(policy, sight.cluster, (node for _, node in mirror.nodes.items()))
     if plane.hands:
         sight = replace(sight, reservations=(*sight.reservations, *await plane.hands.promises.declared.kept()))
     return await _with_geometry(plane, policy, sight), policy
@@ -159,11 +158,18 @@ async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:
 
 async def _with_geometry(plane: PodPlane, policy: Policy, sight: Sight) -> Sight:
     """An observer has not read which configs there are: what a round wants of a node is what would be asked for."""
-    nodes = [node for _, node in plane.mirror.nodes.items()]
+    nodes = _of_geometry(plane, policy)
     if plane.hands:
         return await plane.hands.partitioner.looked(policy, sight, nodes)
     now = plane.handed.clock.now()
     return with_geometry(sight, geometry_of(policy, sight, nodes, now), now)
+
+
+def _of_geometry(plane: PodPlane, policy: Policy) -> Collection[KubeNode]:
+    """The nodes that may be partitioned, or were asked to be: where the policy has none partitioned few, and mostly none."""
+    if any(known.mode != "fixed" for known in policy.mig):
+        return [node for _, node in plane.mirror.nodes.items()]
+    return plane.mirror.partitioned_nodes
 
 
 def _standing(plane: PodPlane, revision: str, by_hand: Iterable[Intervention]) -> PolicyState:

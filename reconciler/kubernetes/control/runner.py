@@ -12,7 +12,8 @@ from reconciler.control.runner import INTERRUPTIONS, LoopStatus, Pace, status_af
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.plane import PodPlane
-from reconciler.kubernetes.control.pod_site import one_pass
+from reconciler.kubernetes.control.pod_site import PodSite, one_pass
+from reconciler.kubernetes.control.quietness import PodQuietness
 from reconciler.kubernetes.control.sight import NOTHING_SEEN, Sight
 from reconciler.kubernetes.control.watch_status import followed_in
 from reconciler.model.clock import Clock
@@ -70,43 +71,59 @@ class PodRunner:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         async with self._connect() as plane:
-            self._mirror = plane.mirror
-            async for _ in self._due(plane):
-                self.status = await self._one_pass(plane)
-                self._report(self.status)
+            self._mirror, quietness = plane.mirror, PodQuietness(plane)
+            async for is_woken in self._due(plane):
+                before, self.status = self.status, await self._one_pass(plane, quietness, is_woken=is_woken)
+                if self.status is not before:
+                    self._report(self.status)
         self.status = replace(self.status, condition="ended", message="")
 
-    async def _due(self, plane: PodPlane) -> AsyncIterator[None]:
-        """Once for each pass that is to be taken."""
+    async def _due(self, plane: PodPlane) -> AsyncIterator[bool]:
+        """Once for each pass that is to be taken: whether something has woken it."""
         last_s = last_woken_s = float("-inf")
         woken_s: float | None = self._clock.monotonic_s()
         while not self._stopping:
             now_s = self._clock.monotonic_s()
+            if self._is_news(plane) and woken_s is None:
+                woken_s = now_s
             due_s = self._pace.next_pass_s(last_s, last_woken_s, woken_s)
             if now_s >= due_s:
-                last_s = now_s
+                last_s, is_woken = now_s, woken_s is not None
                 if woken_s is not None:
                     last_woken_s, woken_s = now_s, None
-                yield
-            elif await self._news(plane, due_s - now_s):
-                woken_s = self._clock.monotonic_s() if woken_s is None else woken_s
+                yield is_woken
+            else:
+                await self._rest(plane, due_s - now_s)
 
-    async def _news(self, plane: PodPlane, rest_s: float) -> bool:
-        """Rest for so long, or until something is new."""
+    def _is_news(self, plane: PodPlane) -> bool:
+        """Whether something is new since this was asked last: a pass that begins now sees it."""
         events = self._woken, plane.mirror.changed
-        if not any(event.is_set() for event in events):
-            waiting = [asyncio.ensure_future(event.wait()) for event in events]
-            await asyncio.wait(waiting, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
-            for one in waiting:
-                one.cancel()
         news = any(event.is_set() for event in events)
         for event in events:
             event.clear()
         return news
 
-    async def _one_pass(self, plane: PodPlane) -> LoopStatus:
+    async def _rest(self, plane: PodPlane, rest_s: float) -> None:
+        """For so long, or until something is new."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (self._woken, plane.mirror.changed)]
+        await asyncio.wait(waiting, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
+
+    def _rests(self, plane: PodPlane, quietness: PodQuietness) -> bool:
+        """Whether it leads on, and nothing is new: then the last pass says all that another one would."""
+        last = self.status.last
+        if last is None or self.status.condition not in ("leading", "observing"):
+            return False
+        return PodSite(plane).lead() == last.epoch and quietness.holds()
+
+    async def _one_pass(self, plane: PodPlane, quietness: PodQuietness, *, is_woken: bool) -> LoopStatus:
         try:
+            if not is_woken and self._rests(plane, quietness):
+                return self.status
+            quietness.begin()
             done, self.sight = await one_pass(plane)
+            quietness.end(done, self.sight)
         except NotLeaderError as other:
             plane.mirror.cluster()  # so that the next leader needs no seconds for what has changed since
             return replace(self.status, condition="standing-by", message=str(other))

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import msgspec
 
-from reconciler.kubernetes.binder.budgets import Budgets, as_protected, protected_gangs
+from reconciler.kubernetes.binder.budgets import Budgets, protected_gangs
 from reconciler.kubernetes.binder.intents import Pods, in_flight_of
 from reconciler.kubernetes.binder.journal import StartJournal
 from reconciler.kubernetes.control.starts import starts_of
 from reconciler.kubernetes.mig.geometry import Geometry
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.pod_view import PodView, as_view, view_of
 from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.ledger import Claim
+from solver.model.cluster import Node
 from solver.model.inflight import ConvergenceClock, Ended, InFlight, Intent, Repartitioning, Reservation, Usage
 from solver.model.inflight import Counter as Tally
 from solver.model.quantities import Duration, Instant
@@ -30,12 +33,15 @@ from solver.queueing.costs import near
 from solver.queueing.durations import quantiles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sight:
-    """One look at the cluster: what its objects mean, those that are looked at again, and what is in flight there."""
+    """One look at the cluster: what its objects mean, those that are looked at again, and what is in flight there.
+
+    What callers of the API ask of all gangs is worked out when it is asked for, once: no pass needs it.
+    """
 
     cluster: KubernetesCluster
-    pods: Pods
+    pods: PodView
     budgets: Budgets
     intents: tuple[Intent, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -44,17 +50,32 @@ class Sight:
     geometry: Geometry = field(default_factory=Geometry)
 
     @property
-    def queues(self) -> dict[JobName, QueueName]:
-        """The queue of every job."""
-        return {job.name: job.spec.queue for job in self.cluster.jobs}
-
-    @property
     def gangs(self) -> Mapping[JobName, PodGang]:
         """All gangs by name."""
-        return {gang.name: gang for gang in self.cluster.gangs}
+        return self.cluster.index.gangs
+
+    @cached_property
+    def records(self) -> tuple[JobRecord, ...]:
+        """Every gang that a round can be asked about, as a job on record; sorted by name."""
+        return tuple(map(_record, self.cluster.jobs))
+
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """What every gang holds, sorted by name."""
+        asked = _starts(self.intents)
+        return tuple(
+            _claim(job, asked.get(job.name)) for job in self.cluster.jobs if job.placement or job.name in asked
+        )
 
 
-NOTHING_SEEN = Sight(KubernetesCluster((), (), ()), {}, {})
+def holders_of(sight: Sight) -> Iterator[tuple[QueueName, Claim]]:
+    """What every gang holds, with its queue."""
+    jobs = sight.cluster.index.jobs
+    for claim in sight.claims:
+        yield jobs[claim.job].spec.queue, claim
+
+
+NOTHING_SEEN = Sight(KubernetesCluster((), (), ()), view_of(()), {})
 """Before the first look."""
 
 
@@ -70,8 +91,9 @@ def cluster_sight(
 
     `remembered`: starts that this process has begun and goes on with, also where the pod that said so is gone.
     """
-    flight = in_flight_of(cluster, pods, starts_of(cluster, pods, start_deadline, now, remembered))
-    return Sight(cluster, pods, budgets, flight.intents, flight.reservations)
+    seen = as_view(pods)
+    flight = in_flight_of(cluster, seen, starts_of(cluster, seen, start_deadline, now, remembered))
+    return Sight(cluster, seen, budgets, flight.intents, flight.reservations)
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -89,16 +111,12 @@ def snapshot_from(
     now: Instant, sight: Sight, policy: Policy, by_hand: Collection[Intervention], past: Remembered
 ) -> Snapshot:
     """The world of a round. Gangs that are not whole yet, refused, or held by hand are not in it."""
-    cordons = about(by_hand, "cordon", "node", now)
-    nodes = (
-        msgspec.structs.replace(node, cordoned=True) if node.name in cordons and not node.cordoned else node
-        for node in sight.cluster.nodes
-    )
+    nodes = _cordoned(sight, about(by_hand, "cordon", "node", now))
     short = _short(sight, now)
     intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
     jobs = tuple(_jobs(now, sight, policy, by_hand, past, short))
     quantile = policy.scheduling.duration_quantile
-    endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
+    endless = bool(quantile) and bool(sight.cluster.index.endless)
     in_flight = InFlight(
         intents=intents,
         reservations=sight.reservations,
@@ -112,15 +130,21 @@ def snapshot_from(
     return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
 
 
-def records_of(sight: Sight) -> tuple[JobRecord, ...]:
-    """Every gang that a round can be asked about, as a job on record; sorted by name."""
-    return tuple(JobRecord(job.name, job.spec, job.user, job.submitted_at) for job in sight.cluster.jobs)
+def _cordoned(sight: Sight, cordons: Collection[str]) -> Iterable[Node]:
+    if not cordons:
+        return sight.cluster.nodes
+    return (
+        msgspec.structs.replace(node, cordoned=True) if node.name in cordons and not node.cordoned else node
+        for node in sight.cluster.nodes
+    )
 
 
-def claims_of(sight: Sight) -> tuple[Claim, ...]:
-    """What every gang holds, sorted by name."""
-    asked = {intent.job: intent for intent in sight.intents if intent.kind in ("start", "grow")}
-    return tuple(_claim(job, asked.get(job.name)) for job in sight.cluster.jobs if job.placement or job.name in asked)
+def _record(job: Job) -> JobRecord:
+    return JobRecord(job.name, job.spec, job.user, job.submitted_at)
+
+
+def _starts(intents: Iterable[Intent]) -> dict[JobName, Intent]:
+    return {intent.job: intent for intent in intents if intent.kind in ("start", "grow")}
 
 
 def _claim(job: Job, asked: Intent | None) -> Claim:
@@ -149,24 +173,30 @@ def _jobs(
     by_hand: Collection[Intervention],
     past: Remembered,
     short: Collection[JobName],
-) -> Iterator[Job]:
-    claims = {claim.job: claim for claim in claims_of(sight)}
-    records = records_of(sight)
+) -> Iterable[Job]:
+    """Most are as their pods say, and the same objects as a round ago: only those of which more is known are looked at."""
     protected = protected_gangs(sight.cluster, sight.pods, sight.budgets)
-    boosts, waiting = about(by_hand, "boost", "job", now), held_jobs(by_hand, records, policy, now)
-    of_job = _by_job(sight.intents)
-    for record, job in zip(records, as_protected(sight.cluster.jobs, protected), strict=True):
-        claim = claims.get(job.name)
-        if claim is None and job.name in waiting:
+    boosts = about(by_hand, "boost", "job", now)
+    waiting = held_jobs(by_hand, map(_record, sight.cluster.index.jobs.values()), policy, now)
+    of_job, asked = _by_job(sight.intents), _starts(sight.intents)
+    jobs = dict(sight.cluster.index.jobs)
+    of_more = {*protected, *waiting, *of_job, *past.evictions, *map(JobName, boosts)}
+    for name in of_more & jobs.keys():
+        job = jobs[name]
+        if job.placement or name in asked:
+            claim = _claim(job, asked.get(name))
+            standing = _standing(_record(job), claim, of_job.get(name, ()))
+            if name in short and "phase" not in standing:
+                standing |= {"phase": "running", "spec": _growing(job, claim)}
+        elif name in waiting:
+            del jobs[name]
             continue
-        evicted_at = past.evictions.get(job.name, ())
-        if claim is None and not evicted_at and job.name not in boosts:
-            yield job  # as it is: a round asks thousands of them, and most are what they were a round ago
-            continue
-        standing = _standing(record, claim, of_job.get(job.name, ())) if claim else {"boosted": job.name in boosts}
-        if claim and job.name in short and "phase" not in standing:
-            standing |= {"phase": "running", "spec": _growing(job, claim)}
-        yield msgspec.structs.replace(job, evicted_at=evicted_at, **standing)
+        else:
+            standing = {"boosted": name in boosts}
+        leaves = "not" if name in protected else job.leaves
+        evicted_at = past.evictions.get(name, ())
+        jobs[name] = msgspec.structs.replace(job, leaves=leaves, evicted_at=evicted_at, **standing)
+    return jobs.values()
 
 
 def _standing(record: JobRecord, claim: Claim, intents: Collection[Intent]) -> dict[str, object]:
@@ -178,7 +208,7 @@ def _standing(record: JobRecord, claim: Claim, intents: Collection[Intent]) -> d
 
 def _short(sight: Sight, now: Instant) -> frozenset[JobName]:
     """Gangs that have lost pods since they were bound whole, and whose time to be whole again is not over: they may grow."""
-    jobs = {job.name: job for job in sight.cluster.jobs}
+    jobs = sight.cluster.index.jobs
     return frozenset(
         intent.job
         for intent in sight.intents

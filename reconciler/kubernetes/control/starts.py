@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from reconciler.kubernetes.binder.intents import Pods, members_of
 from reconciler.kubernetes.binder.journal import GangBinding, JournalUnreadableError, PodBinding, StartJournal, read
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster, in_order
 from reconciler.kubernetes.objects.device_assignment import slot_of
 from reconciler.kubernetes.objects.jobs import SHARING, MemberPod, PodGang
 from reconciler.kubernetes.objects.wire import Pod
@@ -59,12 +59,12 @@ def starts_of(
     long as the first. Of what joins, each pod has so long for itself, and those that took longer are told apart: they alone leave.
     `remembered`: starts that this process has begun and goes on with, also where the pod that said so is gone.
     """
-    nodes, begun = {node.name: node for node in cluster.nodes}, defaultdict[JobName, list[StartJournal]](list)
+    nodes, begun = cluster.index.nodes, defaultdict[JobName, list[StartJournal]](list)
     for journal in remembered:
         begun[journal.job].append(journal)
-    for gang in cluster.gangs:
+    for gang in in_order(cluster.index.open):
         job = gang.job
-        if job is None or not job.placement or not (job.phase == "starting" or is_elastic(job)):
+        if job is None:
             continue
         there = dict(members_of(gang, pods))
         if job.phase != "starting":
@@ -75,11 +75,6 @@ def starts_of(
         coming = _coming(there, nodes, begun[job.name])
         tasks = tuple(task for _, task in sorted((coming | placed).items()))
         yield Intent("start", job.name, job.attempt, at, at.after(deadline), tasks)
-
-
-def is_elastic(job: Job) -> bool:
-    """It runs on fewer tasks than it has."""
-    return any(group.least < group.replicas for group in job.spec.task_groups)
 
 
 def _growth_of(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from reconciler.kubernetes.control.sight import Sight, claims_of, records_of
+from reconciler.kubernetes.control.sight import Sight
 from reconciler.lifecycle.jobs.states import by_job, standing_of
 from reconciler.model.clock import Clock
 from reconciler.model.failure import Failure
@@ -61,7 +61,7 @@ class PodJobs:
 
     def live_jobs(self) -> tuple[JobRecord, ...]:
         """All gangs that a round can be asked about."""
-        return records_of(self._sight())
+        return self._sight().records
 
     def jobs(
         self,
@@ -159,7 +159,7 @@ class PodHoldings:
 
     def claims(self) -> tuple[Claim, ...]:
         """Every hold, sorted by job."""
-        return claims_of(self._sight())
+        return self._sight().claims
 
     def intents(self) -> tuple[Intent, ...]:
         """What is in flight."""
@@ -183,7 +183,7 @@ class PodHoldings:
 
     def standings(self) -> dict[JobStanding, int]:
         """By what was seen."""
-        records = records_of(self._sight())
+        records = self._sight().records
         holds = self.of([record.name for record in records])
         asked, kept = by_job(holds.intents), {each.holder: (each,) for each in holds.reservations}
         return Counter(

@@ -23,6 +23,8 @@ def devices_on(node: SeenNode, tasks: Iterable[PodTask]) -> Held:
     what the pod asks for or more than that, are not believed.
     """
     ordered = sorted(tasks, key=lambda task: (not task.devices, task.pod.key))
+    if (simple := _as_written(node, ordered)) is not None:
+        return simple
     there = [device for gpu in node.gpus for device in _devices(gpu)]
     taken: dict[DeviceId, MilliGpu] = {}
     held: Held = {}
@@ -37,6 +39,20 @@ def devices_on(node: SeenNode, tasks: Iterable[PodTask]) -> Held:
             taken[device] = MilliGpu(taken.get(device, 0) + part)
         held[task.pod.key] = devices
     return held
+
+
+def _as_written(node: SeenNode, tasks: Sequence[PodTask]) -> Held | None:
+    """What bindings wrote down, where all of it is whole GPUs of the node, each once, as it mostly is; else None."""
+    left = {gpu.id for gpu in node.gpus if gpu.instances is None}
+    for task in tasks:
+        shape, devices = task.shape, task.devices
+        if shape.is_shared or shape.mig is not None or len(devices) != shape.gpus or not left.issuperset(devices):
+            return None
+        before = len(left)
+        left.difference_update(devices)
+        if before - len(left) != len(devices):
+            return None
+    return {task.pod.key: task.devices for task in tasks}
 
 
 def share_of(task: PodTask) -> MilliGpu | None:

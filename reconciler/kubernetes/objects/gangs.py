@@ -192,6 +192,8 @@ def _gang(
         least = group.least
     if least is None and controller is not None:
         least = sum(fewest for _, _, fewest in controller.roles)
-    ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].pod.metadata)))
+    ordered = members
+    if len(members) > 1:
+        ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].pod.metadata)))
     in_roles = tuple(InRole(found.role, task) for found, task in ordered)
     return LivePods(key, in_roles, done, least, group, controller, disagrees=len(sizes) > 1)

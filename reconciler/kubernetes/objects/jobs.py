@@ -98,6 +98,11 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     return said._replace(job=job, node_sets=node_sets)
 
 
+def is_elastic(job: Job) -> bool:
+    """It runs on fewer tasks than it has."""
+    return any(group.least < group.replicas for group in job.spec.task_groups)
+
+
 def _closed(groups: Iterable[TaskGroup], nowhere: NodeSet) -> tuple[tuple[TaskGroup, ...], tuple[NodeSet, ...]]:
     """Groups of a gang that runs on but must not get a node more: what would join it is refused, or not to be scheduled yet."""
     return tuple(msgspec.structs.replace(group, nodes=nowhere.name) for group in groups), (nowhere,)
@@ -229,12 +234,13 @@ def _only(spreads: set[Spread | None]) -> Spread | None:
 
 
 def _placement(parts: Sequence[_Part], places: Places, held: Held) -> tuple[TaskPlacement, ...]:
-    return tuple(
+    placed = (
         _placed(part.name, index, task, places, held)
         for part in parts
         for index, task in enumerate(part.tasks)
         if task.pod.holds
     )
+    return tuple(sorted(placed, key=lambda task: (task.group, task.index)))
 
 
 def _placed(group: str, index: int, task: PodTask, places: Places, held: Held) -> TaskPlacement:

@@ -7,7 +7,7 @@ from typing import Final
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.remarks import Refusal
-from reconciler.kubernetes.objects.wire import Meta, Pod
+from reconciler.kubernetes.objects.wire import Meta, Pod, instant_of
 from solver.model.quantities import Duration, Instant
 
 LONGEST: Final = Duration(100 * 365 * 86_400_000)
@@ -48,7 +48,7 @@ def began_at(pods: Iterable[Pod]) -> Instant | None:
 
     `pods`: those that are on nodes. A pod that joins, or takes another's place, does not make its gang any younger.
     """
-    return min((Instant.parse(pod.status.start_time) for pod in pods if pod.status.start_time), default=None)
+    return min((instant_of(pod.status.start_time) for pod in pods if pod.status.start_time), default=None)
 
 
 def _read(written: str) -> Duration | None:

@@ -15,6 +15,9 @@ _DIGITS = re.compile(r"(\d+)")
 _UNFIT = re.compile(r"[/%\x00-\x1f\x7f-\x9f\u2028\u2029]")
 Order = tuple[object, ...]
 
+_INDICES = dict.fromkeys((names.JOBSET_INDEX, names.JOB_INDEX, names.KUBEFLOW_INDEX, names.LWS_WORKER)).keys()
+_UNNUMBERED = (0,) * len(_INDICES)
+
 
 class GangKey(NamedTuple):
     """A gang, by what made it one."""
@@ -68,8 +71,8 @@ def role_of(meta: Meta) -> str:
 
 def order_of(meta: Meta) -> Order:
     """By what a pod sorts in its role: the numbers that controllers give, then its name with its numbers as numbers."""
-    indices = (names.JOBSET_INDEX, names.JOB_INDEX, names.KUBEFLOW_INDEX, names.LWS_WORKER)
-    numbers = tuple(_count(meta.labels.get(key, "")) or 0 for key in indices)
+    is_numbered = not _INDICES.isdisjoint(meta.labels)
+    numbers = tuple(_count(meta.labels.get(key, "")) or 0 for key in _INDICES) if is_numbered else _UNNUMBERED
     parts = _DIGITS.split(meta.name)
     return (*numbers, tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), meta.name)
 

@@ -132,8 +132,9 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 def label_or_annotation(meta: Meta, *keys: str) -> str:
     """The first of these that is written; of one key the label before the annotation; "" where there is none."""
+    labels, annotations = meta.labels, meta.annotations
     for key in keys:
-        written = meta.labels.get(key) or meta.annotations.get(key)
+        written = labels.get(key) or annotations.get(key)
         if written:
             return written
     return ""

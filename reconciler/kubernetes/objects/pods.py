@@ -12,7 +12,7 @@ from reconciler.kubernetes.objects.amounts import amount, up
 from reconciler.kubernetes.objects.limits import limit_refusals, own_limit
 from reconciler.kubernetes.objects.remarks import Refusal
 from reconciler.kubernetes.objects.requests import MOST, Requests, request_key, requests_in
-from reconciler.kubernetes.objects.wire import Meta, Pod
+from reconciler.kubernetes.objects.wire import Labels, Meta, Pod, instant_of
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
@@ -45,7 +45,7 @@ class PodTask(NamedTuple):
     def created(self) -> Instant:
         """When it was created."""
         written = self.pod.metadata.creation_timestamp
-        return Instant.parse(written) if written else Instant(0)
+        return instant_of(written) if written else Instant(0)
 
 
 def task_of(pod: Pod) -> PodTask:
@@ -82,7 +82,22 @@ def label_priority(meta: Meta) -> str:
 
 
 def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
-    written = request_key(pod.spec)
+    annotations = pod.metadata.annotations
+    notes = () if annotations.keys().isdisjoint(_SHARED) else _written_of(annotations)
+    return _asked_for(request_key(pod.spec), notes)
+
+
+def _written_of(annotations: Labels) -> tuple[tuple[str, str], ...]:
+    return tuple((key, annotations[key]) for key in _SHARED if key in annotations)
+
+
+_SHARED = (names.KAI_FRACTION, names.KAI_MEMORY, names.KAI_DEVICES)
+"""Annotations that say of a pod how much of GPUs it asks for."""
+
+
+@lru_cache(maxsize=8192)  # most pods ask for what others ask
+def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shape, Others, tuple[Refusal, ...]]:
+    """By what `request_key` gave, and those of _SHARED that are written."""
     try:
         asked = requests_in(written)
     except ValueError as wrong:
@@ -90,23 +105,17 @@ def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
     if beyond := [name for name, most in MOST.items() if asked.get(name, 0) > most]:
         message = f"asks for more than {MOST[beyond[0]]} of {beyond[0]}, which no node has"
         return Shape(), (), (Refusal("too-much", message, "Correct the pod's resources."),)
-    fraction, memory = _milli(pod.metadata.annotations.get(names.KAI_FRACTION)), _gpu_memory(pod.metadata)
-    shape, others = _counted(written, fraction, memory)
-    return shape, others, tuple(_gpu_refusals(pod.metadata, asked))
-
-
-@lru_cache(maxsize=8192)
-def _counted(written: bytes, fraction: MilliGpu | None, memory: Memory | None) -> tuple[Shape, Others]:
-    asked = requests_in(written)
+    said = dict(notes)
     shape = Shape(
         gpus=up(asked.get(names.GPU, Fraction(0))),
         cpu=Cpu(up(asked.get("cpu", Fraction(0)), 1000)),
         memory=Memory(up(asked.get("memory", Fraction(0)))),
-        gpu_fraction=fraction,
-        gpu_memory=memory,
+        gpu_fraction=_milli(said.get(names.KAI_FRACTION)),
+        gpu_memory=_gpu_memory(said),
         mig=next((profile_of(name) for name in sorted(asked) if name.startswith(names.MIG_PREFIX)), None),
     )
-    return shape, tuple((name, up(number)) for name, number in sorted(asked.items()) if not _is_counted(name))
+    others = tuple((name, up(number)) for name, number in sorted(asked.items()) if not _is_counted(name))
+    return shape, others, tuple(_gpu_refusals(said, asked))
 
 
 def profile_of(resource: str) -> str:
@@ -119,11 +128,11 @@ def _is_counted(name: str) -> bool:
     return name in ("cpu", "memory", names.GPU, names.GPU_SHARED) or name.startswith(names.MIG_PREFIX)
 
 
-def _gpu_refusals(meta: Meta, asked: Requests) -> Iterator[Refusal]:
+def _gpu_refusals(said: Labels, asked: Requests) -> Iterator[Refusal]:
     instances = sum(number for name, number in asked.items() if name.startswith(names.MIG_PREFIX))
     if instances > 1:
         yield Refusal("several-instances", f"asks for {instances} MIG instances in one pod", "Ask for one in each pod.")
-    parts = [key for key in (names.KAI_FRACTION, names.KAI_MEMORY) if key in meta.annotations]
+    parts = [key for key in (names.KAI_FRACTION, names.KAI_MEMORY) if key in said]
     if (names.GPU in asked) + bool(instances) + len(parts) > 1:
         yield Refusal(
             "mixed-gpus",
@@ -136,11 +145,11 @@ def _gpu_refusals(meta: Meta, asked: Requests) -> Iterator[Refusal]:
             f"asks for {names.GPU_SHARED}, of which it is not known what part of a GPU it is",
             f"Write the annotation {names.KAI_FRACTION} or {names.KAI_MEMORY} instead.",
         )
-    if _milli(meta.annotations.get(names.KAI_FRACTION)) is None and names.KAI_FRACTION in meta.annotations:
+    if _milli(said.get(names.KAI_FRACTION)) is None and names.KAI_FRACTION in said:
         yield Refusal("unreadable-fraction", f"the annotation {names.KAI_FRACTION} is no part of a GPU", 'Write "0.5".')
-    if _gpu_memory(meta) is None and names.KAI_MEMORY in meta.annotations:
+    if _gpu_memory(said) is None and names.KAI_MEMORY in said:
         yield Refusal("unreadable-fraction", f"the annotation {names.KAI_MEMORY} is no number of MiB", 'Write "8192".')
-    if meta.annotations.get(names.KAI_DEVICES, "1") != "1":
+    if said.get(names.KAI_DEVICES, "1") != "1":
         yield Refusal(
             "fractions-of-several",
             "asks for parts of several GPUs",
@@ -165,8 +174,8 @@ def _refusals(pod: Pod) -> Iterator[Refusal]:
         yield Refusal("exclusive-topology", message, f"Write the annotation {names.KUEUE_REQUIRED} instead.")
 
 
-def _gpu_memory(meta: Meta) -> Memory | None:
-    number = _number(meta.annotations.get(names.KAI_MEMORY))
+def _gpu_memory(said: Labels) -> Memory | None:
+    number = _number(said.get(names.KAI_MEMORY))
     return Memory(number * _MIB) if number else None
 
 

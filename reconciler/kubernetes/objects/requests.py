@@ -65,7 +65,9 @@ def requests_in(written: bytes) -> Requests:
 
 
 def plus(one: Requests, other: Requests) -> Requests:
-    """The sum."""
+    """The sum; not to be changed, since it may be one of both."""
+    if not one or not other:
+        return one or other
     return {name: one.get(name, Fraction(0)) + other.get(name, Fraction(0)) for name in (*one, *other)}
 
 

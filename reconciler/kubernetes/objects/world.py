@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.cluster import ClusterIndex, KubernetesCluster
 from reconciler.kubernetes.objects.constraints import Places
 from reconciler.kubernetes.objects.controllers import Controller
 from reconciler.kubernetes.objects.crowd import Crowd, Question
@@ -20,7 +21,8 @@ from reconciler.kubernetes.objects.neighbours import Saying, means
 from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
-from reconciler.kubernetes.objects.wire import KubeNode, Pod, PodTerm
+from reconciler.kubernetes.objects.remarks import Remark
+from reconciler.kubernetes.objects.wire import KubeCondition, KubeNode, Meta, Pod, PodTerm
 from solver.model.cluster import Node as SolverNode
 from solver.model.cluster import NodeName
 from solver.model.node_sets import NodeSet
@@ -49,6 +51,14 @@ class ClusterModel:
         self._crowd = Crowd(self._inventory.seen, self._asked)
         self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd, self._asked)
         self._gangs: dict[GangKey, PodGang] = {}
+        self._index = ClusterIndex()
+        self._remarks: dict[NodeName, tuple[Remark, ...]] = {}
+        self._sets: dict[str, NodeSet] = {}
+        self._named: Counter[str] = Counter()
+        """By how many gangs each set of nodes is named."""
+        self._last: KubernetesCluster | None = None
+        self._is_grown = False
+        """There are gangs that stand at the end, and not yet in their place."""
         self.work = Work()
 
     def declare(self, declared: Iterable[SolverNode]) -> None:
@@ -71,7 +81,7 @@ class ClusterModel:
         touched = self._crowd.moved(before, after)
         self._inventory.touch(touched)
         is_ours = self._gathering.pod(before, after)
-        return bool(touched) or (is_ours and not (before and after and _same(before, after)))
+        return bool(touched) or (is_ours and not (before and after and _says_the_same(before, after)))
 
     def group(self, before: Group | None, after: Group | None) -> bool:
         """A PodGroup; whether it makes a difference."""
@@ -84,22 +94,25 @@ class ClusterModel:
         return before != after
 
     def cluster(self) -> KubernetesCluster:
-        """What they all mean now."""
-        stale = self._renewed()
-        for key in stale:
+        """What they all mean now; the same object as long as that does not change."""
+        for key in self._renewed():
             if key in self._gathering.gangs:
                 self._derive(key)
-            elif self._gangs.pop(key, None):
-                self._asked.leave(key)
-        self._gangs = dict(sorted(self._gangs.items()))
-        gangs = tuple(self._gangs.values())
-        nodes, seen = self._inventory.nodes, self._inventory.seen
-        return KubernetesCluster(
-            nodes=tuple(nodes[name] for name in sorted(nodes)),
-            gangs=gangs,
-            remarks=tuple((name, remark) for name in sorted(seen) for remark in seen[name].remarks),
-            node_sets=_sets_of(gangs),
-        )
+            else:
+                self._drop(key)
+        if self._is_grown:
+            self._is_grown = False
+            self._gangs = dict(sorted(self._gangs.items()))
+            self._index.gangs = dict(sorted(self._index.gangs.items()))
+        if self._last is None:
+            self._last = KubernetesCluster(
+                nodes=tuple(self._index.nodes.values()),
+                gangs=tuple(self._gangs.values()),
+                remarks=tuple((name, remark) for name in sorted(self._remarks) for remark in self._remarks[name]),
+                node_sets=tuple(self._sets[name] for name in sorted(self._sets)),
+                kept=self._index.copy(),
+            )
+        return self._last
 
     def _renewed(self) -> set[GangKey]:
         """Everything but the gangs is as it is now; those that may mean something else than before."""
@@ -112,6 +125,7 @@ class ClusterModel:
             self._crowd.drop(question)
             self._places.drop(question)
         renewed = self._inventory.renew(self._crowd)
+        self._keep_nodes(renewed.nodes)
         self._crowd.settle(renewed.nodes)
         pods = set(renewed.pods)
         if renewed.grounds:
@@ -130,8 +144,51 @@ class ClusterModel:
             found = gang_of(self._gathering.gangs[key], self._places, self._inventory.held)
         self.work.gangs += 1
         before = self._gangs.get(key)
-        if before is None or before != found:
-            self._gangs[key] = found if before is None or before.job != found.job else found._replace(job=before.job)
+        if before == found:
+            return
+        made = found if before is None or before.job != found.job else found._replace(job=before.job)
+        self._gangs[key] = made
+        self._is_grown |= before is None
+        self._count_sets(before, made)
+        self._index.put(made)
+        self._last = None
+
+    def _drop(self, key: GangKey) -> None:
+        gone = self._gangs.pop(key, None)
+        if gone:
+            self._asked.leave(key)
+            self._count_sets(gone, None)
+            self._index.drop(gone.name)
+            self._last = None
+
+    def _count_sets(self, before: PodGang | None, after: PodGang | None) -> None:
+        for known in after.node_sets if after else ():
+            self._sets[known.name] = known
+            self._named[known.name] += 1
+        for known in before.node_sets if before else ():
+            self._named[known.name] -= 1
+            if not self._named[known.name]:
+                del self._named[known.name], self._sets[known.name]
+
+    def _keep_nodes(self, names: Iterable[NodeName]) -> None:
+        nodes, seen, index = self._inventory.nodes, self._inventory.seen, self._index
+        is_grown = False
+        for name in names:
+            node = nodes.get(name)
+            remarks = seen[name].remarks if name in seen else ()
+            if node is index.nodes.get(name) and remarks == self._remarks.get(name, ()):
+                continue
+            self._last = None
+            self._remarks.pop(name, None)
+            if remarks:
+                self._remarks[name] = remarks
+            if node is None:
+                index.drop_node(name)
+            else:
+                is_grown |= name not in index.nodes
+                index.put_node(node)
+        if is_grown:
+            index.nodes = dict(sorted(index.nodes.items()))
 
     def _meant_by(self, sayings: dict[Saying, PodTerm]) -> set[GangKey]:
         """The gangs with pods that these keep away."""
@@ -167,15 +224,21 @@ def cluster_of(
     return world.cluster()
 
 
-def _same(one: KubeNode | Pod, other: KubeNode | Pod) -> bool:
+def _same(one: KubeNode, other: KubeNode) -> bool:
     """Nothing differs but the revision, which is another also when something was written that is not read here."""
-    revision = other.metadata.resource_version
-    metadata = msgspec.structs.replace(one.metadata, resource_version=revision)
-    return bool(msgspec.structs.replace(one, metadata=metadata) == other)
+    return bool(msgspec.structs.replace(one, metadata=_at_revision(one, other)) == other)
 
 
-def _sets_of(gangs: Iterable[PodGang]) -> tuple[NodeSet, ...]:
-    """The sets of nodes that gangs are limited to, each once, sorted by name."""
-    return tuple(
-        known for _, known in sorted({known.name: known for gang in gangs for known in gang.node_sets}.items())
-    )
+def _says_the_same(one: Pod, other: Pod) -> bool:
+    """As `_same`; nor does it count why a pod waits, which rounds said themselves."""
+    status = msgspec.structs.replace(one.status, conditions=_of_others(one))
+    fresh = msgspec.structs.replace(other, status=msgspec.structs.replace(other.status, conditions=_of_others(other)))
+    return bool(msgspec.structs.replace(one, metadata=_at_revision(one, other), status=status) == fresh)
+
+
+def _at_revision(one: KubeNode | Pod, other: KubeNode | Pod) -> Meta:
+    return msgspec.structs.replace(one.metadata, resource_version=other.metadata.resource_version)
+
+
+def _of_others(pod: Pod) -> tuple[KubeCondition, ...]:
+    return tuple(one for one in pod.status.conditions if one.type != "PodScheduled" or one.status == "True")

@@ -109,8 +109,13 @@ def _replacing(gang: PodGang) -> ConditionText:
 
 
 def _gathers(gang: PodGang, pods: Pods, now: Instant) -> bool:
+    return any(now < at for at in gathered_at(gang, pods))
+
+
+def gathered_at(gang: PodGang, pods: Pods) -> Iterator[Instant]:
+    """By when more of its pods should have come, counted from each of those that are there: then they are told what is missing."""
     made = (pod.metadata.creation_timestamp for one in gang.members if (pod := pods.get((one.namespace, one.name))))
-    return any(now < Instant.parse(at).after(GATHERS) for at in made if at)
+    return (Instant.parse(at).after(GATHERS) for at in made if at)
 
 
 def _is_told(pod: Pod) -> bool:

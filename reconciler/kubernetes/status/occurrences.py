@@ -42,11 +42,10 @@ class Occurrence(NamedTuple):
     related: Regarding | None = None
 
 
-def of_plan(plan: Plan, gangs: Iterable[PodGang]) -> Iterator[Occurrence]:
+def of_plan(plan: Plan, gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:
     """What a round has decided about pods and nodes; what came of it: `of_bindings`, `of_evictions`, `of_releases`."""
-    by_name = {gang.name: gang for gang in gangs if gang.members}
     for step in plan.steps:
-        yield from _of_step(step, by_name)
+        yield from _of_step(step, gangs)
 
 
 def _of_step(step: Step, gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:

@@ -11,14 +11,14 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.refusals import KubernetesError
-from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.cluster import KubernetesCluster, in_order
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.status.conditions import PodConditionUpdate, condition_updates
 from reconciler.kubernetes.status.events import Events
 from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing_occurrences
 from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
 from reconciler.kubernetes.status.queue_status import QueueStatusWriter
-from reconciler.kubernetes.status.queues import PolicyState, queues_of
+from reconciler.kubernetes.status.queues import PolicyState, QueueObject, queues_of
 from reconciler.kubernetes.status.series import OnChange
 from reconciler.kubernetes.status.writes import WriteCount, all_over
 from reconciler.model.clock import Clock
@@ -74,6 +74,8 @@ class Teller:
         self._facts: Facts | None = None
         self._looked_at: Facts | None = None
         self._told: tuple[PodConditionUpdate, ...] = ()
+        self._counted: Facts | None = None
+        self._wanted: dict[str, QueueObject] = {}
         self._on_change = OnChange()
         self._due_s: dict[str, float] = {}
         self._left: dict[str, int] = {}
@@ -85,7 +87,7 @@ class Teller:
     def note(self, facts: Facts) -> None:
         """What is to be told from now on; what the pass before found is over."""
         self._facts = facts
-        self.happened(of_plan(facts.plan, facts.cluster.gangs))
+        self.happened(of_plan(facts.plan, facts.cluster.index.gangs))
 
     def happened(self, occurrences: Iterable[Occurrence]) -> None:
         """What was done beside what the plan says: what was bound, or has gone."""
@@ -133,9 +135,11 @@ class Teller:
         facts = self._facts
         if facts is None:
             return WriteCount(0, 0)
-        wanted = await asyncio.to_thread(queues_of, facts.snapshot, facts.policy, facts.standing)
+        if facts is not self._counted:
+            self._wanted = await asyncio.to_thread(queues_of, facts.snapshot, facts.policy, facts.standing)
+            self._counted = facts
         self._due_s["queues"] = self._clock.monotonic_s() + QUEUES_EVERY_S
-        return await self._queues.tell(wanted)
+        return await self._queues.tell(self._wanted)
 
     async def _tried(self, part: str, telling: Coroutine[None, None, WriteCount]) -> WriteCount | None:
         if self._clock.monotonic_s() < self._due_s.get(part, 0.0):
@@ -158,5 +162,6 @@ class Teller:
 
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpdate, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
-    told = tuple(condition_updates(facts.cluster.gangs, facts.plan.verdicts, facts.pods, facts.snapshot.time))
+    lacking = in_order(facts.cluster.index.lacking)
+    told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, facts.snapshot.time))
     return told, on_change.fresh(standing_occurrences(told, facts.cluster))

@@ -62,7 +62,7 @@ def plan(*steps: Step) -> Plan:
 
 def told(*steps: Step) -> list[tuple[str, str, str]]:
     """About whom, the reason, the note."""
-    return [(one.regarding.name, one.reason, one.note) for one in of_plan(plan(*steps), SEEN.gangs)]
+    return [(one.regarding.name, one.reason, one.note) for one in of_plan(plan(*steps), SEEN.index.gangs)]
 
 
 def the(name: str) -> Regarding:
@@ -71,7 +71,7 @@ def the(name: str) -> Regarding:
 
 def test_every_pod_of_a_gang_says_for_whom_it_is_evicted() -> None:
     step = Evict(TRAIN, 1, "reclaim", GRACE, MilliGpu.gpus(2), 7200.0, SERVE)
-    found = list(of_plan(plan(step), SEEN.gangs))
+    found = list(of_plan(plan(step), SEEN.index.gangs))
     assert [one.regarding for one in found] == [the("a"), the("b")]
     assert {(one.reason, one.action, one.note, one.related) for one in found} == {
         (
@@ -147,7 +147,7 @@ def test_a_start_that_is_given_up_is_told_to_its_bound_pods() -> None:
 
 def test_nodes_say_how_they_are_partitioned_and_what_is_left_out() -> None:
     step = Repartition(NodeName("n0"), DeviceId("n0/1"), (MigInstance("3g.40gb", 0),))
-    (one,) = of_plan(plan(step), SEEN.gangs)
+    (one,) = of_plan(plan(step), SEEN.index.gangs)
     assert one.regarding == Regarding("Node", "", "n0", "n0")
     assert one.note == "GPU n0/1 is partitioned anew: 3g.40gb@0"
     unknown = cluster([node("odd", labels={"nvidia.com/gpu.product": ""})], [])

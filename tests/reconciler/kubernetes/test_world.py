@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.cluster import ClusterIndex, KubernetesCluster
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
 from reconciler.kubernetes.objects.podgroups import Group, group_of
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
@@ -202,7 +202,34 @@ def test_after_any_changes_it_is_what_all_objects_are_at_once(drawn: list[Deed])
         told.do(deed, revision)
         if deed.kind == "look":
             assert told.world.cluster() == told.at_once()
-    assert encode(told.world.cluster()) == encode(told.at_once())
+    found, expected = told.world.cluster(), told.at_once()
+    assert written(found) == written(expected)
+    assert found.index == ClusterIndex.of(found.nodes, found.gangs)
+    assert list(found.index.gangs) == sorted(gang.name for gang in found.gangs)
+
+
+def test_what_is_looked_up_follows_gangs_that_lose_pods_and_sets_of_nodes_that_nobody_names() -> None:
+    told = many()
+    for name in ("t1", "t2"):
+        tell_pod(told, pod(name, 1, annotations={"quorate.dev/gang": "pair", "quorate.dev/gang-size": "1"}))
+        tell_pod(told, pod(f"in-{name}", 1, spec={"nodeSelector": {RACK: "r1"}}))
+    found = told.world.cluster()
+    assert found.index.gang_of["vision", "t2"] == "vision.gang.pair"
+    (named,) = found.node_sets
+    told.tell("pod", ("vision", "t2"), None)
+    told.tell("pod", ("vision", "in-t1"), None)
+    found = told.world.cluster()
+    assert ("vision", "t2") not in found.index.gang_of
+    assert found.node_sets == (named,)
+    told.tell("pod", ("vision", "in-t2"), None)
+    assert told.world.cluster().node_sets == ()
+    told.tell("pod", ("vision", "t1"), None)
+    assert ("vision", "t1") not in told.world.cluster().index.gang_of
+
+
+def written(cluster: KubernetesCluster) -> bytes:
+    """All that it says, to be compared with what another one does to the last byte."""
+    return encode([cluster.nodes, cluster.gangs, cluster.remarks, cluster.node_sets])
 
 
 @worlds(60)
@@ -403,3 +430,8 @@ def test_what_one_gang_asked_and_another_asks_now_is_still_followed() -> None:
     agrees(told)
     tell_pod(told, pod("c-near", 1, spec=near))
     agrees(told)
+    said = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    told_waiting = pod("w1", 1, labels={"app": "waits"}, metadata={"resourceVersion": "9"}, status=said)
+    assert not tell_pod(told, told_waiting), "why it waits, as rounds have said it themselves"
+    bound = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+    assert tell_pod(told, pod("w1", 1, labels={"app": "waits"}, metadata={"resourceVersion": "10"}, status=bound))

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.kubernetes.binder.eviction_steps import TimeUp, eviction_record_of
 from reconciler.kubernetes.binder.records import written
 from reconciler.kubernetes.control.limits import times_up, with_idle_limits
-from reconciler.kubernetes.control.sight import Sight, claims_of
+from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.objects import names
 from solver.checker.check import violations
@@ -59,12 +59,12 @@ def test_its_own_limit_goes_before_that_of_its_class() -> None:
 
 def test_what_is_bound_keeps_its_limit_whatever_the_policy_says_now() -> None:
     world = sight(*(runs(index, **{names.LIMIT: "2h"}) for index in range(3)))
-    (claim,) = claims_of(world)
+    (claim,) = world.claims
     assert claim.limit_reached_at == Instant.parse("2026-11-20T10:30:00Z")
     unlimited = [runs(index, **SHORT) for index in range(3)]
     for sent in unlimited:
         del sent["metadata"]["annotations"][names.LIMIT]
-    assert claims_of(sight(*unlimited))[0].limit_reached_at is None
+    assert sight(*unlimited).claims[0].limit_reached_at is None
 
 
 def test_its_time_is_over_so_long_after_its_oldest_pod_was_started() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.kubernetes.binder.journal import GangBinding, PodBinding, StartJournal, journal_of, written
-from reconciler.kubernetes.control.sight import Remembered, Sight, claims_of, cluster_sight, snapshot_from
+from reconciler.kubernetes.control.sight import Remembered, Sight, cluster_sight, snapshot_from
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
 from reconciler.kubernetes.objects import names
@@ -86,7 +86,7 @@ def test_what_is_on_its_way_is_held() -> None:
     snapshot = snapshot_of_sight(sight)
     (intent,) = snapshot.in_flight.intents
     assert (intent.kind, intent.job, len(intent.tasks)) == ("start", GANG, 3)
-    assert [claim.job for claim in claims_of(sight)] == [GANG]
+    assert [claim.job for claim in sight.claims] == [GANG]
     assert not [step for step in solve(snapshot, POLICY, None).steps if isinstance(step, Bind)]
 
 
