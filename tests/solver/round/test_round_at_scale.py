@@ -5,9 +5,6 @@ from __future__ import annotations
 import random
 from functools import cache
 
-import numpy as np
-import pytest
-
 from hack.rounds.cases import CHURN
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
@@ -19,7 +16,6 @@ from solver.model.snapshot import Snapshot
 from solver.plan.plan import Bind, Evict, Nominate
 from solver.round.solve import solve
 from tests.solver.checker.test_check_at_scale import instructions
-from tests.solver.milp.test_program import lp_by_arrays, lp_by_pulp
 
 SMALL = World(256, pending=63, largest=32)
 LARGE = World(512, pending=125, largest=32)
@@ -60,14 +56,6 @@ def work(world: World, snapshot: Snapshot) -> int:
 def test_the_program_of_a_round_has_the_size_that_it_had() -> None:
     program = first_program(LARGE)
     assert (len(program.lower), len(program.row_lower), len(program.entry_value)) == COLUMNS_ROWS_NONZEROS
-
-
-def test_pulp_states_what_the_arrays_of_a_round_say() -> None:
-    program = first_program(LARGE)
-    for objective in program.objectives:
-        costs = np.zeros(len(program.lower))
-        costs[objective.columns] = objective.coefficients
-        assert lp_by_pulp(program, costs) == pytest.approx(lp_by_arrays(program, costs), rel=1e-6, abs=1e-6)
 
 
 def test_no_layer_of_a_round_is_above_its_bound() -> None:
