@@ -71,7 +71,7 @@ def _layer_by_layer(program: Program, start: Floats, models: Models) -> Solution
     for objective in program.objectives:
         models.aim(model, objective)
         _begin_at(model, point)
-        found = models.branched(model)
+        found = models.branched_anew(model)
         if found is None:
             return None
         point = found

@@ -26,7 +26,7 @@ def optimise_by_pulp(program: Program, start: Floats, effort: Effort) -> Solutio
 def model_of(program: Program) -> highspy.HighsLp:
     """All of a program but its objectives. Raises ValueError for a row with two different bounds."""
     problem = stated(program)
-    problem.solverModel = model = QuietHighs()
+    problem.solverModel = model = QuietHighs()  # type: ignore[no-untyped-call]
     # PuLP would tell HiGHS of one whole column at a time, for which HiGHS looks at all of them.
     pulp.HiGHS(mip=False, msg=False).buildSolverModel(problem)
     whole = np.array(

@@ -23,6 +23,9 @@ LARGE = World(512, pending=125, largest=32)
 COLUMNS_ROWS_NONZEROS = 310, 299, 999
 """Of the program of the large world's round. Another formulation has others: then say in the commit why."""
 
+OF_VICTIMS = 2506, 819, 7536
+"""The same of the program that chooses victims, where no job asks for parts of GPUs."""
+
 LARGE_FOR_SMALL = 2.7
 """How often as much a world of twice the size may take, 1.7 to 2.2 of three seeds; n squared would be 4."""
 
@@ -56,6 +59,18 @@ def work(world: World, snapshot: Snapshot) -> int:
 def test_the_program_of_a_round_has_the_size_that_it_had() -> None:
     program = first_program(LARGE)
     assert (len(program.lower), len(program.row_lower), len(program.entry_value)) == COLUMNS_ROWS_NONZEROS
+
+
+def test_the_program_that_chooses_victims_has_the_size_that_it_had() -> None:
+    asked, world = list[Program](), World(512, pending=125, seed=2, parts=False)
+
+    def ask(program: Program, start: Floats, effort: Effort) -> Solution | None:
+        asked.extend([program] * bool(effort.nodes_max))
+        return None
+
+    solve(world.snapshot, world.policy, ask)
+    program = asked[0]
+    assert (len(program.lower), len(program.row_lower), len(program.entry_value)) == OF_VICTIMS
 
 
 def test_no_layer_of_a_round_is_above_its_bound() -> None:
