@@ -19,8 +19,9 @@ from solver.milp.optimiser import Effort, Program, Solution
 from solver.milp.preemption_program import PreemptionProgram
 from solver.model.arrays import Floats
 from solver.model.quantities import Cpu
+from solver.model.shape import Shape
 from solver.model.snapshot import snapshot_of
-from solver.model.workload import Job
+from solver.model.workload import Job, TaskGroup
 from solver.round.solve import solve
 from tests.drawn import counted
 from tests.solver.laws.generator import drawn
@@ -38,9 +39,12 @@ def as_in_larger_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preemption_decision, "NODES_MAX", 1_000_000)
 
 
-def with_cores(number: int, most: int) -> World:
-    """A world of laws in which jobs take cores beside their GPUs: so many at most beside one."""
-    chance, (snapshot, policy) = Random(number), drawn(number)
+def with_cores(number: int, most: int, *, drivers: bool = False, parts: bool = False) -> World:
+    """A world of laws in which jobs take cores beside their GPUs: so many at most beside one.
+
+    `drivers`: some that wait have a task without GPUs as well; `parts`: some ask for parts of GPUs.
+    """
+    chance, (snapshot, policy) = Random(number), drawn(number, parts=parts)
     nodes = [msgspec.structs.replace(node, cpu=Cpu(1000 * CORES_PER_GPU * len(node.gpus))) for node in snapshot.nodes]
 
     def drawing(job: Job) -> Job:
@@ -51,6 +55,8 @@ def with_cores(number: int, most: int) -> World:
             )
             for group in job.spec.task_groups
         )
+        if drivers and job.phase == "pending" and chance.random() < 0.5:
+            groups += (TaskGroup("driver", 1, Shape(0, cpu=Cpu(1000 * CORES_PER_GPU))),)
         return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, task_groups=groups))
 
     return World(snapshot_of(snapshot.time, nodes, [drawing(job) for job in snapshot.jobs]), policy)
@@ -105,6 +111,19 @@ def test_jobs_that_differ_in_cores_alone_are_alike_where_cores_suffice(
         same += 0 < found.columns == each.columns
     assert fewer > counted(120) / 8
     assert same > (0 if most == CORES_PER_GPU else counted(120) / 8)
+
+
+@pytest.mark.parametrize("more", ["drivers", "parts"])
+def test_so_they_are_beside_tasks_that_need_cores_or_parts_of_gpus(more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided = 0
+    for number in range(counted(160)):
+        world = with_cores(number, CORES_PER_GPU, drivers=more == "drivers", parts=more == "parts")
+        found = first_reached(world)
+        with monkeypatch.context() as apart:
+            apart.setattr(AmpleTypes, "found", lambda _: frozenset())
+            assert alike(found.reached, first_reached(world).reached), number
+        decided += found.columns > 0
+    assert decided > counted(160) / 4
 
 
 def test_what_highs_loses_on_the_way_back_from_presolve_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
