@@ -126,6 +126,34 @@ def test_so_they_are_beside_tasks_that_need_cores_or_parts_of_gpus(more: str, mo
     assert decided > counted(160) / 4
 
 
+def test_rows_that_are_open_now_and_then_are_as_tight_as_they_may_be_and_no_tighter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is served ahead of lower work may lie beyond the share, as long as nothing is served inside it."""
+    opened = 0
+    for number in range(counted(400)):
+        world = drawn(number)
+        found = first_reached(world)
+        with monkeypatch.context() as loose:
+            loose.setattr(PreemptionProgram, "_rows_inside", rows_inside_loosely)
+            each = first_reached(world)
+        assert alike(found.reached, each.reached), number
+        opened += found.columns < each.columns
+    assert opened
+
+
+def rows_inside_loosely(self: PreemptionProgram) -> None:
+    """The rows with factors that are certainly large enough."""
+    for line in self._charged_lines():
+        inside, ahead = self._served_below(line, "inside"), self._served_below(line, "ahead", "firm")
+        if inside:
+            some, most = self.builder.column(1), 1e5
+            self.builder.at_most({**inside, some: -most}, 0.0)
+            self.builder.at_most(
+                {**inside, **ahead, **self._own_credit(line), some: most}, float(self._left(line)) + most
+            )
+
+
 def test_what_highs_loses_on_the_way_back_from_presolve_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """HiGHS 1.16.0 said 0.5 of harm in this one and came with a point of 14.9."""
     monkeypatch.setattr(AmpleTypes, "found", lambda _: frozenset())
