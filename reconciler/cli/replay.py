@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.cli.store_options import store_options
 from reconciler.protocols.rounds import RoundRecord
+
+if TYPE_CHECKING:
+    from solver.milp.optimiser import Optimiser
 
 
 @click.command(short_help="Solve a recorded round again and compare.")
@@ -22,6 +26,11 @@ from reconciler.protocols.rounds import RoundRecord
     help="Read the round from a control plane's state folder; no server needs to run.",
 )
 @store_options
+@click.option(
+    "--pulp",
+    is_flag=True,
+    help="State each program in PuLP instead of arrays: the plan has to be the same all the same.",
+)
 @output_option("text", "json")
 @click.pass_context
 def replay(
@@ -31,6 +40,7 @@ def replay(
     state: Path | None,
     store: str | None,
     store_password_file: Path | None,
+    pulp: bool,
     output: str,
 ) -> None:
     """Solve round ROUND again from its recorded snapshot and policy, and compare the plans byte for byte.
@@ -44,14 +54,13 @@ def replay(
         raise click.UsageError("--store-password-file is for --store. Add that, or leave it out.", ctx)
     from reconciler.control.recording import BadRecordingError
     from reconciler.control.replay import replay as replay_round
-    from solver.milp.highs import optimise
 
     if store:
         record = _from_store(store, store_password_file, number)
     else:
         record = _from_folder(state, number) if state else _from_server(server, number)
     try:
-        replayed = replay_round(record, optimise)
+        replayed = replay_round(record, _optimiser(by_pulp=pulp))
     except BadRecordingError as error:
         raise CommandFailedError(str(error), place=f"round {number}") from error
     if output == "json":
@@ -62,6 +71,16 @@ def replay(
     else:
         click.echo(f"round {number}: different. {printable(replayed.difference)}")
     ctx.exit(ExitCode.OK if replayed.identical else ExitCode.ERROR)
+
+
+def _optimiser(*, by_pulp: bool) -> Optimiser:
+    if by_pulp:
+        from solver.milp.pulp_model import optimise_by_pulp
+
+        return optimise_by_pulp
+    from solver.milp.highs import optimise
+
+    return optimise
 
 
 def _from_server(server: str | None, number: int) -> RoundRecord:

@@ -1,6 +1,6 @@
-"""Runs a program with PuLP and HiGHS in this process: layer by layer, each locked in before the next.
+"""Runs a program with HiGHS in this process: layer by layer, each locked in before the next.
 
-PuLP states the model once; HiGHS keeps it between layers, so that each layer starts from the last one's basis. Small programs are
+HiGHS gets the model once and keeps it between layers, so that each layer starts from the last one's basis. Small programs are
 branched over in every layer, larger ones in stages (see there).
 One thread, a fixed seed and a stop by gap make the answer reproducible; the time limit is a safety net, and a solution it cut short
 says so.
@@ -8,19 +8,22 @@ says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
 
 import highspy
 import numpy as np
-import pulp
 
+from solver.milp.highs_model import model_of
 from solver.milp.layers import EXACT_TOLERANCE, Layers, Models, QuietHighs
 from solver.milp.optimiser import Effort, Objective, Program, Reached, Solution
 from solver.milp.stages import BRANCHING, Stages
 from solver.model.arrays import Floats
 
-SOLVER = f"HiGHS {QuietHighs().version()} through PuLP {pulp.__version__}"
+SOLVER = f"HiGHS {QuietHighs().version()}"
+
+ModelOf = Callable[[Program], highspy.HighsLp]
+"""How a program becomes a model of HiGHS: `highs_model` and `pulp_model` have one each, which come out the same."""
 
 ALL_BRANCHED_COLUMNS_MAX = 250
 """Programs of so few columns are branched over in every layer."""
@@ -38,11 +41,11 @@ PRIMAL_SIMPLEX = 4
 """Where a layer ends its point satisfies what is locked, too: the next begins there, and only has to look for better ones."""
 
 
-def optimise(program: Program, start: Floats, effort: Effort) -> Solution | None:
+def optimise(program: Program, start: Floats, effort: Effort, stated: ModelOf = model_of) -> Solution | None:
     """The Optimiser that runs in process. None only where even the start does not satisfy the program."""
     if not program.is_satisfied_by(start):
         return None
-    models = Models(program, loaded(program, effort), effort)
+    models = Models(program, loaded(program, effort, stated), effort)
     if effort.nodes_max:
         return _layer_by_layer(program, start, models)
     whole = bool(program.integer.any())
@@ -68,7 +71,7 @@ def _layer_by_layer(program: Program, start: Floats, models: Models) -> Solution
     for objective in program.objectives:
         models.aim(model, objective)
         _begin_at(model, point)
-        found = models.branched(model)
+        found = models.branched_anew(model)
         if found is None:
             return None
         point = found
@@ -103,44 +106,15 @@ def _gap(effort: Effort, size: int, whole: bool, objective: Objective) -> float 
     return 0.0 if objective.exact else effort.gap
 
 
-def stated(program: Program) -> pulp.LpProblem:
-    """The program as a PuLP problem without an objective. Zero-padded names, because PuLP sorts columns by name."""
-    problem = pulp.LpProblem("round", pulp.LpMinimize)
-    categories = np.where(program.integer, pulp.LpInteger, pulp.LpContinuous)
-    columns = [
-        problem.add_variable(f"x{number:07}", lower, upper, category)
-        for number, (lower, upper, category) in enumerate(
-            zip(program.lower.tolist(), program.upper.tolist(), categories.tolist(), strict=True)
-        )
-    ]
-    # PuLP forgets columns that are nowhere named, and those after them would then answer to the wrong numbers.
-    problem.setObjective(pulp.LpAffineExpression([(column, 0.0) for column in columns]))
-    order = np.argsort(program.entry_row, kind="stable")
-    entries = zip(program.entry_column[order].tolist(), program.entry_value[order].tolist(), strict=True)
-    in_row = np.bincount(program.entry_row, minlength=len(program.row_lower))
-    for row, (count, lower, upper) in enumerate(
-        zip(in_row.tolist(), program.row_lower.tolist(), program.row_upper.tolist(), strict=True)
-    ):
-        terms = pulp.LpAffineExpression([(columns[column], factor) for column, factor in islice(entries, count)])
-        sense = pulp.LpConstraintEQ if lower == upper else pulp.LpConstraintLE
-        problem.addConstraint(pulp.LpConstraint(terms, sense, f"r{row:07}", upper))
-    return problem
-
-
-def loaded(program: Program, effort: Effort) -> highspy.Highs:
-    """The program in HiGHS, by way of PuLP."""
-    problem = stated(program)
-    problem.solverModel = model = QuietHighs()
+def loaded(program: Program, effort: Effort, stated: ModelOf = model_of) -> highspy.Highs:
+    """The program in HiGHS, without an objective. Raises ValueError for one that HiGHS refuses: a row with a column twice, say."""
+    model = QuietHighs()
     model.setOptionValue("threads", 1)
     model.setOptionValue("random_seed", effort.seed)
     model.setOptionValue("mip_rel_gap", effort.gap)
     model.setOptionValue("time_limit", effort.time_limit_s)
-    # PuLP would tell HiGHS of one whole column at a time, for which HiGHS looks at all of them.
-    pulp.HiGHS(mip=False, msg=False).buildSolverModel(problem)
-    whole = np.array(
-        [n for n, column in enumerate(problem.variables()) if column.cat == pulp.LpInteger], dtype=np.int32
-    )
-    model.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
+    if model.passModel(stated(program)) == highspy.HighsStatus.kError:
+        raise ValueError("HiGHS refuses the program")
     # With presolve a layer may come out better than any answer can be, by two in a million, and the next one with it; linear
     # programs, each from the basis of the last, would begin anew.
     model.setOptionValue("presolve", "off")

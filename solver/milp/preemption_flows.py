@@ -28,6 +28,15 @@ class SlotKind(NamedTuple):
     exceeds: bool = False
 
 
+class NodeReleases(NamedTuple):
+    """What a node gets back when a holder, or who moves, leaves it."""
+
+    who: int
+    gpus: int
+    cpu: int
+    memory: int
+
+
 class TaskKind(NamedTuple):
     """Tasks that are placed alike. `tied_to`: the column, and what of its jobs, if that keeps together or apart; else None."""
 

@@ -13,31 +13,24 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import NOBODY, seen
+from solver.milp.ample_types import AmpleTypes
 from solver.milp.instance_slots import InstanceSlots, Profile
-from solver.milp.preemption_flows import KeptApart, PlacedJobs, SlotKind, TaskKind
+from solver.milp.preemption_flows import KeptApart, NodeReleases, PlacedJobs, SlotKind, TaskKind
 from solver.milp.preemption_program import PreemptionProgram, ServedColumn
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import LEVELS, DeviceId, GpuType, Level
-from solver.model.quantities import MILLI_PER_GPU
+from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory
 from solver.model.shape import MigShape, Shape, SharedShape, TrustDomain
 from solver.model.workload import Job
 from solver.quota.dominance import HostUse
 
 EXACT_NODES_MAX = 8
 """Nodes up to which each of them keeps what a job leaves for those for whom it may leave."""
-
-
-class NodeReleases(NamedTuple):
-    """What a node gets back when a holder, or who moves, leaves it."""
-
-    who: int
-    gpus: int
-    cpu: int
-    memory: int
 
 
 class Opening(NamedTuple):
@@ -67,14 +60,16 @@ class FractionedGpu(NamedTuple):
 class PreemptionPlaces:
     """The rows of nodes. `on`: by slot and node the column that counts its tasks; `parts`: the same by GPU that is divided.
 
-    `still`: the nodes that nobody is about to leave, where jobs may go on. `opened`: the columns of GPUs that are divided
-    anew; `on_opened`: by slot and node those that count its tasks on each of these. `in_cell`: by kind of task and
-    cell how many are there; cells are the closest domains to which any gang keeps.
+    `still`: the nodes that nobody is about to leave, where jobs may go on. `ample`: the GPU types on whose nodes CPU and memory
+    suffice for whatever GPUs are had there; in small clusters it is not asked. `opened`: the columns of GPUs that are divided
+    anew; `on_opened`: by slot and node those that count its tasks on each of these. `in_cell`: by kind of task and cell how many
+    are there; cells are the closest domains to which any gang keeps.
     """
 
     program: PreemptionProgram
     room: FreeCapacity
     still: Mask
+    ample: frozenset[GpuType] = frozenset()
     cell_of: Ints = field(init=False)
     instances: InstanceSlots = field(init=False)
     masks: list[Mask] = field(default_factory=list)
@@ -94,6 +89,8 @@ class PreemptionPlaces:
         """Write all columns and rows."""
         self._number_masks()
         self._released_by_node()
+        if not self.is_exact:
+            self.ample = AmpleTypes(self.program, self.room, self._released, self._moved).found()
         self._columns_of_divided()
         holders = self.program.attempts.evictable.allocations.holders
         leaving = {number: holders[number].job for number in self.program.leaving}
@@ -123,7 +120,9 @@ class PreemptionPlaces:
         exceeds = self.program.host.shares.asks_beyond(spec, option)
 
         def slot_of(shape: Shape, gpu_type: GpuType | None) -> SlotKind:
-            return SlotKind(shape, gpu_type, first.against, mask, still, moves=False, exceeds=exceeds)
+            return SlotKind(
+                self._seen(shape, gpu_type), gpu_type, first.against, mask, still, moves=False, exceeds=exceeds
+            )
 
         counts = (group.least for group in spec.task_groups)
         return PlacedJobs.of(column, served.level, spec, option, counts, slot_of)
@@ -133,7 +132,7 @@ class PreemptionPlaces:
         mover = self.program.movers[place]
 
         def slot_of(shape: Shape, gpu_type: GpuType | None) -> SlotKind:
-            return SlotKind(shape, gpu_type, NOBODY, 0, still=True, moves=True)
+            return SlotKind(self._seen(shape, gpu_type), gpu_type, NOBODY, 0, still=True, moves=True)
 
         level = self._level_of_mover(place)
         return PlacedJobs.of(column, level, mover.job.spec, mover.option, mover.tasks, slot_of)
@@ -143,6 +142,13 @@ class PreemptionPlaces:
         yield from self.on[slot].items()
         yield from ((self.divided[device].node, column) for device, column in self.parts[slot].items())
         yield from ((node, column) for node, columns in self.on_opened[slot].items() for column in columns)
+
+    def _seen(self, shape: Shape, gpu_type: GpuType | None) -> Shape:
+        """What counts of a shape on nodes of a type."""
+        if gpu_type not in self.ample:
+            return shape
+        # Whichever types it lists, these are nodes of one of them.
+        return msgspec.structs.replace(shape, gpu_types=(), cpu=Cpu(0), memory=Memory(0))
 
     def _number_masks(self) -> None:
         """Sets of jobs that may leave for somebody: nobody, and by family those that may.
@@ -489,7 +495,7 @@ class PreemptionPlaces:
             most = sum(amount * builder.most(column) for column, amount in asked.items())
             some = builder.column(1)
             builder.at_most({**asked, some: -most}, 0.0)
-            builder.at_most({**terms, some: most - free}, most)
+            builder.at_most({**terms, some: -free}, 0.0)
         else:
             builder.at_most(terms, free)
 

@@ -113,13 +113,26 @@ class ServedColumn(NamedTuple):
         return self.job_class.first.job.spec.effective_topology.required
 
 
+class ExceptionKind(NamedTuple):
+    """Exceptions of a family that are counted together: of jobs that leave so much, and hold so many milli-GPU.
+
+    `apart`: what tells them from others of that size.
+    """
+
+    family: int
+    leave: int
+    gpus: int
+    apart: int
+
+
 @dataclass(slots=True)
 class PreemptionProgram:
     """The columns of a tier's program and what they mean; the rows about shares and limits. Rows of nodes: PreemptionPlaces.
 
     `families` are what classes are served as. `leaving` has the column of each holder that may leave, `moving` that of each mover,
     by its place. `credits` has by group of like holders and family the milli-GPU that leave for it; `exceptions` by the same how
-    many of these jobs, each the only one for its preemptor, leave more than that gets.
+    many of these jobs, each the only one for its preemptor, leave more than that gets. In larger clusters one column counts those
+    of all groups of a size.
     """
 
     tier: Tier
@@ -293,19 +306,13 @@ class PreemptionProgram:
         """GPU for GPU: what leaves, leaves for a family that may have it, and no more for it than it gets."""
         held = self.attempts.evictable.allocations
         used = sorted({served.family for served in self.served.values()})
-        queues = {queue: place for place, queue in enumerate(held.own)}
-        alike = defaultdict[tuple[int, ...], list[int]](list)
-        for number in self.leaving:
-            means = (int(self.families[known].means[number]) for known in used)
-            one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX or self.host.alone[number] else 0
-            kind, queue = int(held.charge[number].argmax()), queues[held.holders[number].job.spec.queue]
-            alike[one_by_one, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
         gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
         larger = defaultdict[int, dict[int, float]](dict)
+        alike_exceptions = defaultdict[ExceptionKind, list[int]](list)
         least = dict[int, float]()
         for served in self.served.values():
             least[served.family] = min(MILLI_PER_GPU * served.gpus, least.get(served.family, inf))
-        for members in alike.values():
+        for members in self._alike_that_leave(used):
             group, most = len(self.groups), float(gpus[members].sum())
             self.groups.append(tuple(members))
             terms = {self.leaving[number]: -float(gpus[number]) for number in members}
@@ -318,12 +325,44 @@ class PreemptionProgram:
                     into[known][column] = 1.0
                     if self.grows or held.leave[members[0]] <= (least[known] if self.is_large else 1):
                         continue
-                    one = self.exceptions[group, known] = self.builder.column(len(members))
-                    self.builder.at_most({one: float(gpus[members[0]]), column: -1.0}, 0.0)
-                    larger[known][one] = float(held.leave[members[0]] - 1)
+                    of_size = ExceptionKind(known, int(held.leave[members[0]]), int(gpus[members[0]]), group)
+                    if self.is_large:
+                        alike_exceptions[of_size._replace(apart=self._payer_of(group, known))].append(group)
+                    else:
+                        larger[known] |= self._exception(of_size, [group])
             self.builder.equal(terms, 0.0)
+        for of_size, of_it in alike_exceptions.items():
+            larger[of_size.family] |= self._exception(of_size, of_it)
         for known, terms in into.items():
             self._row_gpu_for_gpu(known, terms, larger[known])
+
+    def _alike_that_leave(self, families: Sequence[int]) -> Iterable[list[int]]:
+        """Groups of holders that are alike in what they cost and in which families they may leave for."""
+        held = self.attempts.evictable.allocations
+        queues = {queue: place for place, queue in enumerate(held.own)}
+        alike = defaultdict[tuple[int, ...], list[int]](list)
+        for number in self.leaving:
+            means = (int(self.families[known].means[number]) for known in families)
+            one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX or self.host.alone[number] else 0
+            kind, queue = int(held.charge[number].argmax()), queues[held.holders[number].job.spec.queue]
+            alike[one_by_one, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
+        return alike.values()
+
+    def _exception(self, kind: ExceptionKind, groups: Sequence[int]) -> dict[int, float]:
+        """A column of how many jobs of these groups leave more than a family gets for them, each with all it has; by how much."""
+        one = self.builder.column(sum(len(self.groups[group]) for group in groups))
+        credited = dict.fromkeys((self.credits[group, kind.family] for group in groups), -1.0)
+        self.builder.at_most({one: float(kind.gpus), **credited}, 0.0)
+        self.exceptions |= dict.fromkeys(((group, kind.family) for group in groups), one)
+        return {one: float(kind.leave - 1)}
+
+    def _payer_of(self, group: int, known: int) -> int:
+        """What tells exceptions of a size apart: whether the own queue pays; for fair shares each line has rows of its own."""
+        held, number = self.attempts.evictable.allocations, self.groups[group][0]
+        queue = held.holders[number].job.spec.queue
+        if self.tier == "entitled":
+            return int(queue == self.families[known].queue)
+        return list(held.own).index(queue) * len(held.gpu_types) + int(held.charge[number].argmax())
 
     def _row_gpu_for_gpu(self, known: int, credited: Mapping[int, float], larger: Mapping[int, float]) -> None:
         family = self.families[known]
@@ -401,14 +440,14 @@ class PreemptionProgram:
             left = float(self._left(line))
             ahead = self._served_below(line, "ahead", "firm")
             every = {**inside, **ahead, **self._own_credit(line)}
-            if not ahead:
+            beyond = self.most_of(ahead) - left
+            if not ahead or beyond <= 0:
                 self.builder.at_most(every, left)
                 continue
             # What is served ahead of lower work may lie beyond the share afterwards; but then nothing is served inside it.
             some = self.builder.column(1)
-            most, beside = self.most_of(inside), self.most_of(ahead)
-            self.builder.at_most({**inside, some: -most}, 0.0)
-            self.builder.at_most({**every, some: most + beside}, left + most + beside)
+            self.builder.at_most({**inside, some: -self.most_of(inside)}, 0.0)
+            self.builder.at_most({**every, some: beyond}, left + beyond)
 
     def most_of(self, terms: Mapping[int, float]) -> float:
         """The most that a sum of columns could be."""
@@ -435,14 +474,14 @@ class PreemptionProgram:
             }
             left = float(self._left_ahead(queue, kind, priority))
             ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, priority)}
-            others = self.most_of(terms) - self.most_of(ahead)
-            if not others or self.is_large:  # there a choice of its own costs branching
+            beyond = self.most_of(terms) - self.most_of(ahead) - left
+            if beyond <= 0 or self.is_large:  # there a choice of its own costs branching
                 self.builder.at_most(terms, left)
                 continue
             # Nothing of this priority stands ahead: then the others need not leave room for it.
             some = self.builder.column(1)
             self.builder.at_most({**ahead, some: -self.most_of(ahead)}, 0.0)
-            self.builder.at_most({**terms, some: others}, left + others)
+            self.builder.at_most({**terms, some: beyond}, left + beyond)
 
     def _is_ahead_at(self, column: int, priority: int) -> bool:
         served = self.served[column]
@@ -530,9 +569,9 @@ class PreemptionProgram:
             if left < 0:
                 # A limit that is broken already: as much has to leave before anybody is served.
                 served = {column: milli for column, milli in terms.items() if milli > 0}
-                some, most = self.builder.column(1), sum(m * self.builder.most(c) for c, m in served.items())
-                self.builder.at_most({**served, some: -most}, 0.0)
-                self.builder.at_most({**terms, some: most - left}, most)
+                some = self.builder.column(1)
+                self.builder.at_most({**served, some: -self.most_of(served)}, 0.0)
+                self.builder.at_most({**terms, some: -left}, 0.0)
             else:
                 self.builder.at_most(terms, left)
 
@@ -556,9 +595,12 @@ class PreemptionProgram:
         for line, charged in terms.items():
             left, back = users.caps.most(line) - users.used(line), self._given_back(line)
             # What leaves makes room below a max of CPU or memory; where that is broken already, once it is kept again.
-            some, most = self.builder.column(1), sum(m * self.builder.most(c) for c, m in charged.items())
-            self.builder.at_most({**charged, some: -most}, 0.0)
-            self.builder.at_most({**charged, **back, some: most}, left + most)
+            if left >= 0:
+                self.builder.at_most({**charged, **back}, float(left))
+                continue
+            some = self.builder.column(1)
+            self.builder.at_most({**charged, some: -self.most_of(charged)}, 0.0)
+            self.builder.at_most({**charged, **back, some: -float(left)}, 0.0)
 
     def _given_back(self, line: CapLine) -> dict[int, float]:
         """What leaves of CPU or memory below a queue."""

@@ -87,7 +87,7 @@ class _Market:
                 self._serve(group, kind, cores, gib)
 
     def _column(self, worth: float, entries: list[tuple[Row, float]]) -> None:
-        # A row in which no column has a factor would be lost on the way to HiGHS: PuLP leaves such dual columns out.
+        # A row in which no column has a factor stays out: it would be a dual column that nothing names.
         self.columns.append((worth, [(row, factor) for row, factor in entries if factor]))
 
     def _supply(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from time import monotonic
 from types import TracebackType
@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from reconciler.control.optimiser.child_process import ChildProcess
+from reconciler.control.optimiser.child_process import ChildProcess, KeptChild
 from reconciler.control.optimiser.wire import (
     OptimiserAnswer,
     OptimiserQuestion,
@@ -57,17 +57,13 @@ class KillableOptimiser(ConcurrentOptimiser):
         memory_bytes_max: int | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._command = command
-        self._memory_bytes_max = memory_bytes_max
         self._report = report
-        self._talking = ThreadPoolExecutor(1, "optimiser")
-        self._child: ChildProcess | None = None
-        self._closing = False
+        self._child = KeptChild(command, "optimiser", memory_bytes_max)
 
     def begin(self, program: Program, start: Floats, effort: Effort) -> Awaited:
         """Ask the child, which works before it is waited for; its time runs from now on."""
-        begun = self._talking.submit(self._begin)
-        asked = self._talking.submit(self._ask, OptimiserQuestion(program, start, effort), begun)
+        begun = self._child.submit(self._child.begun)
+        asked = self._child.submit(self._ask, OptimiserQuestion(program, start, effort), begun)
         return partial(self._answer, asked, monotonic() + effort.time_limit_s, effort.time_limit_s)
 
     def _answer(self, asked: Future[Solution | None], until_s: float, limit_s: float) -> Solution | None:
@@ -77,7 +73,7 @@ class KillableOptimiser(ConcurrentOptimiser):
             if asked.cancel():
                 self._report("the optimiser is still starting, or answers another")
                 return None
-            self._kill()
+            self._child.kill()
             failure = f"gave no answer within {limit_s:.2f} s"
         except (WireError, OSError) as found:
             failure = str(found)
@@ -86,23 +82,20 @@ class KillableOptimiser(ConcurrentOptimiser):
                 self._report(REFUSED)
             return solution
         self._report(f"the optimiser {failure}; it was ended and starts anew")
-        self._talking.submit(self._renew)  # Should that fail, the next caller is told.
+        self._child.submit(self._renew)  # Should that fail, the next caller is told.
         return None
 
     def start(self) -> None:
         """Start the child, if there is none, beside what is done until it is asked. A failure shows then."""
-        self._talking.submit(self._begin)
+        self._child.submit(self._child.begun)
 
     def warm_up(self) -> None:
         """Wait until the child can answer, so that the first round need not. A failure shows with the first round."""
-        self._talking.submit(self._begin).exception()
+        self._child.submit(self._child.begun).exception()
 
     def close(self) -> None:
         """End the child, also one that is just being started."""
-        self._closing = True
-        self._kill()
-        self._talking.shutdown(cancel_futures=True)
-        self._end()
+        self._child.close()
 
     def __enter__(self) -> Self:
         return self
@@ -112,31 +105,9 @@ class KillableOptimiser(ConcurrentOptimiser):
     ) -> None:
         self.close()
 
-    def _kill(self) -> None:
-        """What waits for the child then sees the end of its stream."""
-        child = self._child
-        if child is not None:
-            child.kill()
-
     def _renew(self) -> None:
-        self._end()
-        self._begin()
-
-    def _begin(self) -> ChildProcess:
-        """The child, once it has imported its solver. Raises WireError, OSError."""
-        if self._child is None:
-            self._child = ChildProcess.begin(self._command)
-            try:
-                self._greet(self._child)
-            except (WireError, OSError):
-                self._end()
-                raise
-        return self._child
-
-    def _greet(self, child: ChildProcess) -> None:
-        if self._closing:
-            raise WireError("is not wanted any more")
-        child.await_greeting(self._memory_bytes_max)
+        self._child.end()
+        self._child.begun()
 
     def _ask(self, question: OptimiserQuestion, begun: Future[ChildProcess]) -> Solution | None:
         child = begun.result()
@@ -147,11 +118,6 @@ class KillableOptimiser(ConcurrentOptimiser):
         if wrong:
             raise WireError(wrong)
         return solution
-
-    def _end(self) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            child.end()
 
 
 def _complaint(program: Program, solution: Solution) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -18,7 +18,7 @@ from typing import Final, Self, TypeVar
 
 from reconciler.control.control import Concluded, RoundWorkerError, RoundWorkerLostError, Solve, Solved
 from reconciler.control.optimiser import KillableOptimiser
-from reconciler.control.optimiser.child_process import ChildProcess
+from reconciler.control.optimiser.child_process import ChildProcess, KeptChild
 from reconciler.control.optimiser.heap import give_back
 from reconciler.control.optimiser.wire import WireError, read_frame, write_frame
 from reconciler.control.queue_use import QueueUses
@@ -136,20 +136,18 @@ class RoundWorker:
         round_s_max: float = ROUND_S_MAX,
     ) -> None:
         self._optimiser, self._clock = optimiser, clock
-        self._from_gpus, self._command, self._report = from_gpus, command, report
+        self._from_gpus, self._report = from_gpus, report
         self._silent_s, self._round_s_max = silent_s, round_s_max
-        self._talking = ThreadPoolExecutor(1, "round worker")
+        self._child = KeptChild(command, "round worker")
         self._here: Solve | None = None
-        self._child: ChildProcess | None = None
-        self._closing = False
-        self._known: tuple[Snapshot, Policy] | None = None
+        self._known: tuple[ChildProcess, Snapshot, Policy] | None = None
         self._ahead: AskedRound | None = None
         self._losses = self._rests = 0
 
     def prepare(self, nodes: Collection[Node]) -> None:
         """Start what a round of so many GPUs is decided with, beside what is done until then. A failure shows with the round."""
         if self._is_large(nodes) and not self._rests:
-            self._talking.submit(self._begin)
+            self._child.submit(self._child.begun)
         elif self._here is None:
             self._optimiser.start()
 
@@ -176,15 +174,12 @@ class RoundWorker:
         if ahead is not None and ahead.snapshot is snapshot and ahead.policy is policy:
             return ahead
         asked = AskedRound(snapshot, policy, monotonic() + self._round_s_max)
-        self._talking.submit(self._talk, asked)
+        self._child.submit(self._talk, asked)
         return asked
 
     def close(self) -> None:
         """End the worker, also one that is just being started."""
-        self._closing = True
-        self._kill()
-        self._talking.shutdown(cancel_futures=True)
-        self._end()
+        self._child.close()
 
     def __enter__(self) -> Self:
         return self
@@ -201,7 +196,7 @@ class RoundWorker:
         """The round of a small cluster, which needs no worker."""
         if self._here is None:
             self._here = self._fresh()
-            self._talking.submit(self._end)
+            self._child.submit(self._child.end)
         return self._here(snapshot, policy)
 
     def _fresh(self) -> Solve:
@@ -249,8 +244,8 @@ class RoundWorker:
         After each loss in a row twice as many rounds are decided here, so that a worker that can't live costs little. This round is
         one of them if it has not been acted on yet.
         """
-        self._kill()
-        self._talking.submit(self._end)
+        self._child.kill()
+        self._child.submit(self._child.end)
         self._losses += 1
         self._rests = min(2**self._losses, RESTS_MAX) - (1 if asked.is_judged else 2)
         return RoundWorkerLostError(f"the round worker {why}", self._fresh())
@@ -259,8 +254,8 @@ class RoundWorker:
 
     def _talk(self, asked: AskedRound) -> None:
         try:
-            child = self._begin()
-            write_frame(child.questions, frame_of(self._question(asked)))
+            child = self._child.begun()
+            write_frame(child.questions, frame_of(self._question(child, asked)))
             asked.heard_s = monotonic()
             _ = asked.snapshot.digest  # Now, while the worker decides: its answer is compared with it.
             while not isinstance(message := message_of(read_frame(child.answers, ANSWER_BYTES_MAX)), RoundOver):
@@ -275,45 +270,17 @@ class RoundWorker:
             self._losses = 0
             asked.said.put(message)
         except Exception as error:  # noqa: BLE001  (it is raised where the round is waited for)
-            self._end()
+            self._child.end()
             asked.said.put(WireError(f"can't be reached: {error}") if isinstance(error, OSError) else error)
         finally:
             if not asked.uses.done():
                 asked.uses.set_result(None)
 
-    def _question(self, asked: AskedRound) -> RoundQuestion:
+    def _question(self, child: ChildProcess, asked: AskedRound) -> RoundQuestion:
         """What the worker does not know yet."""
-        known, self._known = self._known, (asked.snapshot, asked.policy)
-        if known is None:
+        known, self._known = self._known, (child, asked.snapshot, asked.policy)
+        if known is None or known[0] is not child:
             return RoundQuestion(snapshot=asked.snapshot, policy=asked.policy)
-        snapshot, policy = known
+        _, snapshot, policy = known
         changed = None if policy.digest == asked.policy.digest else asked.policy
         return RoundQuestion(patch=patch_between(snapshot, asked.snapshot), policy=changed)
-
-    def _begin(self) -> ChildProcess:
-        """The worker, once it has imported the solver. Raises WireError, OSError."""
-        if self._child is None:
-            self._known = None
-            self._child = ChildProcess.begin(self._command)
-            try:
-                self._greet(self._child)
-            except (WireError, OSError):
-                self._end()
-                raise
-        return self._child
-
-    def _greet(self, child: ChildProcess) -> None:
-        if self._closing:
-            raise WireError("is not wanted any more")
-        child.await_greeting()
-
-    def _kill(self) -> None:
-        """What waits for the worker then sees the end of its stream."""
-        child = self._child
-        if child is not None:
-            child.kill()
-
-    def _end(self) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            child.end()

@@ -11,7 +11,9 @@ import pytest
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.server.folder import StateFolder
 from reconciler.store.store import open_store
+from solver.milp import pulp_model
 from solver.milp.highs import optimise
+from solver.milp.optimiser import Program
 from solver.model.quantities import Duration, Instant
 from solver.plan.plan import Certificate
 from tests.reconciler.cli.conftest import Quorate
@@ -83,3 +85,16 @@ def test_a_folder_without_state(quorate: Quorate, tmp_path: Path) -> None:
 
 def test_no_server(quorate: Quorate) -> None:
     assert quorate("replay", "1", "--server", "http://127.0.0.1:1").exit_code == 8
+
+
+def test_the_same_plan_by_way_of_pulp(quorate: Quorate, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stated, seen = pulp_model.stated, list[int]()
+
+    def counted(program: Program) -> object:
+        seen.append(len(program.lower))
+        return stated(program)
+
+    monkeypatch.setattr(pulp_model, "stated", counted)
+    ran = quorate("replay", "1", "--state", str(state), "--pulp")
+    assert (ran.exit_code, ran.out) == (0, f"round 1: identical, {recorded(optimise).plan.digest}\n")
+    assert seen

@@ -5,9 +5,6 @@ from __future__ import annotations
 import random
 from functools import cache
 
-import numpy as np
-import pytest
-
 from hack.rounds.cases import CHURN
 from hack.rounds.onward import Onward
 from hack.rounds.world import World
@@ -19,13 +16,15 @@ from solver.model.snapshot import Snapshot
 from solver.plan.plan import Bind, Evict, Nominate
 from solver.round.solve import solve
 from tests.solver.checker.test_check_at_scale import instructions
-from tests.solver.milp.test_program import lp_by_arrays, lp_by_pulp
 
 SMALL = World(256, pending=63, largest=32)
 LARGE = World(512, pending=125, largest=32)
 
 COLUMNS_ROWS_NONZEROS = 310, 299, 999
 """Of the program of the large world's round. Another formulation has others: then say in the commit why."""
+
+OF_VICTIMS = 2506, 819, 7536
+"""The same of the program that chooses victims, where no job asks for parts of GPUs."""
 
 LARGE_FOR_SMALL = 2.7
 """How often as much a world of twice the size may take, 1.7 to 2.2 of three seeds; n squared would be 4."""
@@ -62,12 +61,16 @@ def test_the_program_of_a_round_has_the_size_that_it_had() -> None:
     assert (len(program.lower), len(program.row_lower), len(program.entry_value)) == COLUMNS_ROWS_NONZEROS
 
 
-def test_pulp_states_what_the_arrays_of_a_round_say() -> None:
-    program = first_program(LARGE)
-    for objective in program.objectives:
-        costs = np.zeros(len(program.lower))
-        costs[objective.columns] = objective.coefficients
-        assert lp_by_pulp(program, costs) == pytest.approx(lp_by_arrays(program, costs), rel=1e-6, abs=1e-6)
+def test_the_program_that_chooses_victims_has_the_size_that_it_had() -> None:
+    asked, world = list[Program](), World(512, pending=125, seed=2, parts=False)
+
+    def ask(program: Program, start: Floats, effort: Effort) -> Solution | None:
+        asked.extend([program] * bool(effort.nodes_max))
+        return None
+
+    solve(world.snapshot, world.policy, ask)
+    program = asked[0]
+    assert (len(program.lower), len(program.row_lower), len(program.entry_value)) == OF_VICTIMS
 
 
 def test_no_layer_of_a_round_is_above_its_bound() -> None:

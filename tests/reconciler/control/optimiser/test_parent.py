@@ -164,7 +164,7 @@ def test_highs_prints_nothing_into_what_a_command_says() -> None:
 
 
 def test_a_solver_that_prints_as_it_is_imported_garbles_no_answer(tmp_path: Path) -> None:
-    (tmp_path / "pulp.py").write_text('import os\nos.write(1, b"this is a solver")\nraise SystemExit(7)\n')
+    (tmp_path / "highspy.py").write_text('import os\nos.write(1, b"this is a solver")\nraise SystemExit(7)\n')
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[4]}"}
     ran = subprocess.run(HIGHS_CHILD, env=environment, capture_output=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, b"", b"this is a solver")

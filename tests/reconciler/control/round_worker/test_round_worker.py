@@ -320,7 +320,7 @@ def test_a_worker_ends_with_its_control_plane_in_the_middle_of_a_round(tmp_path:
         "worker = RoundWorker(KillableOptimiser(), from_gpus=0, command=worker_that('endless'))\n"
         "world = World(64, 10)\n"
         "worker.prepare(world.snapshot.nodes)\n"
-        "worker._talking.submit(lambda: print(worker._child.process.pid, flush=True))\n"
+        "worker._child.submit(lambda: print(worker._child.begun().process.pid, flush=True))\n"
         "worker(world.snapshot, world.policy)\n"
     )
     with subprocess.Popen((sys.executable, "-c", script), stdout=subprocess.PIPE, text=True) as plane:
