@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from reconciler.access.rights import Rights
 from reconciler.api.answers import BARE, answer, answers, refuses
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.batches import Batches
-from reconciler.api.cursors import CURSOR_MAX, bad_cursor, cursor_of, link_to, number_of, place_of
+from reconciler.api.cursors import CURSOR_MAX, link_to
+from reconciler.api.job_reader import JobFilter, JobReader
 from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, CheckpointList, EventList, JobList, JobView, Why
-from reconciler.api.problems import NotReadyError, RequestRefusedError
-from reconciler.api.redaction import bare_event, first_line, readable_view
+from reconciler.api.problems import RequestRefusedError
+from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
 from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
-from reconciler.api.views import NOTHING_HELD, JobViews, help_of, job_view, job_viewer, words_of
+from reconciler.api.views import NOTHING_HELD, JobViews, job_view, job_viewer
 from reconciler.documents.job import read_job
 from reconciler.documents.json_text import BYTES_MAX
 from reconciler.model.job_groups import NewJob, Submission
-from reconciler.model.job_record import TERMINAL, JobRecord, JobState
+from reconciler.model.job_record import JobRecord
 from reconciler.model.task_log import offset_after
 from reconciler.protocols.history import Event
-from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
-from solver.model.cluster import Node
-from solver.model.workload import JobName, QueueName
-from solver.policy.policy import Policy
-from solver.policy.tree import QueueTree
+from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError
+from solver.model.workload import JobName
 
 BODY_BYTES_MAX = 1_000_000
 """A job of a hundred groups, each with a long command, has some 100 kB."""
-
-LOOKED_AT_MAX = 10_000
-"""Jobs that one request looks at in search of those it is asked for; a page may be short, and `next` goes on."""
-
-_CHUNK = 500
 
 TOGETHER_MAX = 200
 """Submissions in one write: others write meanwhile, such as the loop, and wait no longer than some hundredths of a second."""
@@ -98,6 +89,7 @@ class JobRoutes:
     def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
+        self._reader = JobReader(services)
         self._submissions = Batches(self._judge_and_take_in, TOGETHER_MAX)
         self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
         add = self.router.add_api_route
@@ -181,19 +173,8 @@ class JobRoutes:
         cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
     ) -> Response:
         """The newest jobs, live and ended, that the caller may see, page by page."""
-        rights: Rights = request.state.rights
-        wanted, query = asked.test(self._services.policy), asked.query(self._services.policy)
-        items: list[JobView] = []
-        last, more = "", False
-        for looked_at, (record, view) in enumerate(self._newest(JobName(place_of(cursor)), limit + 1, query)):
-            if len(items) == limit or looked_at == LOOKED_AT_MAX:
-                more = True
-                break
-            last = record.name
-            if rights.may("see-job", record.spec.queue, record.user) and wanted(seen := view(record)):
-                items.append(readable_view(seen, rights))
-        following = cursor_of(last) if more else ""
-        return answer(JobList(items=tuple(items), next=following), headers=link_to(request, following))
+        found = self._reader.newest(asked, request.state.rights, limit, cursor)
+        return answer(found, headers=link_to(request, found.next))
 
     def get(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)
         """One job."""
@@ -201,30 +182,18 @@ class JobRoutes:
 
     def events(
         self,
-        name: JobName,
+        name: JobName,  # noqa: ARG002  (in the path)
         request: Request,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
         cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
     ) -> Response:
         """What happened to a job: the newest events, oldest first; the next page has those before them."""
-        # One more than wanted says whether there is another page.
-        kept = self._services.history.events_before(name, number_of(cursor), limit + 1)
-        following = cursor_of(kept[1].number) if len(kept) > limit else ""
-        events = tuple(each.event for each in kept[-limit:])
-        if not self._readable(request, _judged_record(request)):
-            events = tuple(map(bare_event, events))
-        return answer(EventList(items=events, next=following), headers=link_to(request, following))
+        found = self._reader.events(_judged_record(request), request.state.rights, limit, cursor)
+        return answer(found, headers=link_to(request, found.next))
 
-    def why(self, name: JobName, request: Request) -> Response:
+    def why(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)
         """Why a job is where it is."""
-        record = _judged_record(request)
-        view = job_view(self._services, record)
-        verdict = self._services.verdict(name) if view.outcome is None else None
-        words = words_of(view, verdict, self._nodes())
-        if not self._readable(request, record):
-            words = tuple(map(first_line, words))
-        helps = help_of(view, verdict)
-        return answer(Why(name=name, state=view.state, verdict=verdict, words=words, would_help=helps))
+        return answer(self._reader.why(_judged_record(request), request.state.rights))
 
     def logs(
         self,
@@ -285,40 +254,8 @@ class JobRoutes:
         self._services.wake()
         return answer(readable_view(view, request.state.rights))
 
-    def _newest(
-        self, after: JobName, likely: int, query: JobQuery
-    ) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
-        """Jobs from the newest, or from behind `after`, as long as they are asked for, each with what views it.
-
-        `likely`: so many will do, unless others are among them than are looked for.
-        Raises RequestRefusedError for a bad cursor.
-        """
-        last, views, size = after or None, JobViews(self._services), min(likely, _CHUNK)
-        while True:
-            try:
-                chunk = self._services.jobs.jobs(size, last, query)
-            except UnknownJobError as error:
-                raise bad_cursor() from error
-            view = views.of(chunk)
-            yield from ((record, view) for record in chunk)
-            if len(chunk) < size:
-                return
-            last, size = chunk[-1].name, _CHUNK
-
     def _answer(self, request: Request, record: JobRecord) -> Response:
         return answer(readable_view(job_view(self._services, record), request.state.rights))
-
-    @staticmethod
-    def _readable(request: Request, record: JobRecord) -> bool:
-        rights: Rights = request.state.rights
-        return rights.may("read-job", record.spec.queue, record.user)
-
-    def _nodes(self) -> tuple[Node, ...]:
-        try:
-            return self._services.snapshot().nodes
-        except NotReadyError:
-            # What a job holds is known from the ledger before the first round has looked at the nodes.
-            return ()
 
 
 def _judged_record(request: Request) -> JobRecord:
@@ -338,49 +275,6 @@ class CheckpointRoutes:
     def list(self, name: JobName) -> Response:
         """A job's checkpoints, newest first, the deleted ones among them."""
         return answer(CheckpointList(items=self._services.checkpoints.of(name)))
-
-
-@dataclass(frozen=True)
-class JobFilter:
-    """Parameters of the query, as a FastAPI dependency; what is left out lets everything through."""
-
-    queue: Annotated[str, Query(description="Of this queue and those below it.", max_length=63)] = ""
-    user: Annotated[str, Query(description="Submitted by this user.", max_length=200)] = ""
-    state: Annotated[tuple[JobState, ...], Query(description="In one of these states.")] = ()
-    prefix: Annotated[str, Query(description="With a name that begins so.", max_length=253)] = ""
-
-    def query(self, policy: Callable[[], tuple[str, Policy]]) -> JobQuery:
-        """What a source need look at. The policy is read where a queue is named. Raises NoPolicyError."""
-        states = frozenset(self.state)
-        return JobQuery(
-            queues=frozenset(_with_those_below(QueueName(self.queue), policy()[1])) if self.queue else None,
-            user=self.user,
-            prefix=self.prefix,
-            ended=states & TERMINAL if states else None,
-            live=not states or bool(states - TERMINAL),
-        )
-
-    def test(self, policy: Callable[[], tuple[str, Policy]]) -> Callable[[JobView], bool]:
-        """Says of a job whether it is asked for. The policy is read where a queue is named. Raises NoPolicyError."""
-        tree = QueueTree.of(policy()[1]) if self.queue else None
-        states = frozenset(self.state)
-
-        def wanted(view: JobView) -> bool:
-            within = view.spec.queue
-            return (
-                (not states or view.state in states)
-                and (not self.user or view.user == self.user)
-                and view.name.startswith(self.prefix)
-                and (tree is None or self.queue == within or self.queue in tree.path(within))
-            )
-
-        return wanted
-
-
-def _with_those_below(queue: QueueName, policy: Policy) -> Iterator[QueueName]:
-    tree = QueueTree.of(policy)
-    yield queue
-    yield from (each.name for each in policy.queues if queue in tree.path(each.name))
 
 
 def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RequestRefusedError:

@@ -64,6 +64,25 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (TokenFileError, 503, "token-file-unusable", "The server's operator has to mend its token file."),
 )
 
+
+def problem_of(error: Exception) -> tuple[int, ApiProblem] | None:
+    """How a refusal of this kind is told, with its status; None: it is none, and the server has failed."""
+    if isinstance(error, RequestRefusedError):
+        return error.status, error.problem
+    if isinstance(error, RequestValidationError | WebSocketRequestValidationError):
+        told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return 422, ApiProblem(code="invalid-parameter", detail=told, fix="See /v1/openapi.json.")
+    for kind, status, code, fix in _ALWAYS:
+        if isinstance(error, kind):
+            return status, ApiProblem(code=code, detail=_message(error) or code, fix=fix)
+    return None
+
+
+def _message(error: Exception) -> str:
+    """str() of a KeyError is its message in quotes."""
+    return str(error.args[0]) if error.args else ""
+
+
 _Answer = Callable[[HTTPConnection, Any], Response]
 
 
@@ -72,11 +91,11 @@ def install(app: FastAPI) -> None:
     answers: dict[type[Exception], _Answer] = {
         RequestRefusedError: _refused,
         InvalidDocumentsError: _invalid_document,
-        RequestValidationError: _invalid_parameter,
-        WebSocketRequestValidationError: _invalid_parameter,
+        RequestValidationError: _known,
+        WebSocketRequestValidationError: _known,
         HTTPException: _by_status,
         JobsAreElsewhereError: _elsewhere,
-        **{kind: _always(status, code, fix) for kind, status, code, fix in _ALWAYS},
+        **dict.fromkeys((kind for kind, *_ in _ALWAYS), _known),
     }
     for kind, answered in answers.items():
         app.exception_handler(kind)(_to_both(answered))
@@ -110,13 +129,9 @@ def problem_answer(
     return answer(complete, status, headers, MEDIA_TYPE)
 
 
-def _always(status: int, code: str, fix: str) -> Callable[[HTTPConnection, Exception], Response]:
-    def handle(request: HTTPConnection, error: Exception) -> Response:
-        # str() of a KeyError is its message in quotes.
-        message = str(error.args[0]) if error.args else code
-        return problem_answer(request, ApiProblem(code=code, detail=message, fix=fix), status)
-
-    return handle
+def _known(request: HTTPConnection, error: Exception) -> Response:
+    told = problem_of(error)
+    return _unforeseen(request, error) if told is None else problem_answer(request, told[1], told[0])
 
 
 def _refused(request: HTTPConnection, error: RequestRefusedError) -> Response:
@@ -131,14 +146,6 @@ def _elsewhere(request: HTTPConnection, error: JobsAreElsewhereError) -> Respons
 def _invalid_document(request: HTTPConnection, error: InvalidDocumentsError) -> Response:
     first = error.problems[0]
     problem = ApiProblem(code="invalid-document", detail=str(first), fix=first.fix, problems=error.problems)
-    return problem_answer(request, problem, 422)
-
-
-def _invalid_parameter(
-    request: HTTPConnection, error: RequestValidationError | WebSocketRequestValidationError
-) -> Response:
-    told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-    problem = ApiProblem(code="invalid-parameter", detail=told, fix="See /v1/openapi.json.")
     return problem_answer(request, problem, 422)
 
 

@@ -15,7 +15,7 @@ from tests.reconciler.api.web import WEB
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 100])
 def test_jobs_in_pages(client: Client, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr("reconciler.api.job_routes._CHUNK", 2)
+    monkeypatch.setattr("reconciler.api.job_reader._CHUNK", 2)
     names = [f"job-{number}" for number in range(6)]
     for name in names:
         client.submit(JobName(name), spec())
@@ -38,7 +38,7 @@ def test_jobs_that_come_meanwhile_change_no_page_behind(client: Client) -> None:
 
 
 def test_a_page_may_be_short_where_many_are_looked_at(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.api.job_routes.LOOKED_AT_MAX", 2)
+    monkeypatch.setattr("reconciler.api.job_reader.LOOKED_AT_MAX", 2)
     for name in ("wanted-1", "b", "c", "wanted-2"):
         client.submit(JobName(name), spec())
     for name in ("b", "c"):

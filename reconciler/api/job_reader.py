@@ -1,0 +1,142 @@
+"""What is read of jobs: page by page, as far as the caller may see them, and of one why it is where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Query
+
+from reconciler.access.rights import Rights
+from reconciler.api.cursors import bad_cursor, cursor_of, number_of, place_of
+from reconciler.api.payloads import EventList, JobList, JobView, Why
+from reconciler.api.problems import NotReadyError
+from reconciler.api.redaction import bare_event, first_line, readable_view
+from reconciler.api.services import Services
+from reconciler.api.views import JobViews, help_of, job_view, words_of
+from reconciler.model.job_record import TERMINAL, JobRecord, JobState
+from reconciler.protocols.job_source import JobQuery, UnknownJobError
+from solver.model.cluster import Node
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+
+LOOKED_AT_MAX = 10_000
+"""Jobs that one request looks at in search of those it is asked for; a page may be short, and `next` goes on."""
+
+_CHUNK = 500
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Parameters of the query, as a FastAPI dependency; what is left out lets everything through."""
+
+    queue: Annotated[str, Query(description="Of this queue and those below it.", max_length=63)] = ""
+    user: Annotated[str, Query(description="Submitted by this user.", max_length=200)] = ""
+    state: Annotated[tuple[JobState, ...], Query(description="In one of these states.")] = ()
+    prefix: Annotated[str, Query(description="With a name that begins so.", max_length=253)] = ""
+
+    def query(self, policy: Callable[[], tuple[str, Policy]]) -> JobQuery:
+        """What a source need look at. The policy is read where a queue is named. Raises NoPolicyError."""
+        states = frozenset(self.state)
+        return JobQuery(
+            queues=frozenset(_with_those_below(QueueName(self.queue), policy()[1])) if self.queue else None,
+            user=self.user,
+            prefix=self.prefix,
+            ended=states & TERMINAL if states else None,
+            live=not states or bool(states - TERMINAL),
+        )
+
+    def test(self, policy: Callable[[], tuple[str, Policy]]) -> Callable[[JobView], bool]:
+        """Says of a job whether it is asked for. The policy is read where a queue is named. Raises NoPolicyError."""
+        tree = QueueTree.of(policy()[1]) if self.queue else None
+        states = frozenset(self.state)
+
+        def wanted(view: JobView) -> bool:
+            within = view.spec.queue
+            return (
+                (not states or view.state in states)
+                and (not self.user or view.user == self.user)
+                and view.name.startswith(self.prefix)
+                and (tree is None or self.queue == within or self.queue in tree.path(within))
+            )
+
+        return wanted
+
+
+def _with_those_below(queue: QueueName, policy: Policy) -> Iterator[QueueName]:
+    tree = QueueTree.of(policy)
+    yield queue
+    yield from (each.name for each in policy.queues if queue in tree.path(each.name))
+
+
+class JobReader:
+    """Of one server. Any thread may ask."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def newest(self, asked: JobFilter, rights: Rights, limit: int, cursor: str) -> JobList:
+        """The newest jobs, live and ended, that may be seen. Raises RequestRefusedError for a bad cursor, NoPolicyError."""
+        wanted, query = asked.test(self._services.policy), asked.query(self._services.policy)
+        items: list[JobView] = []
+        last, more = "", False
+        for looked_at, (record, view) in enumerate(self._walk(JobName(place_of(cursor)), limit + 1, query)):
+            if len(items) == limit or looked_at == LOOKED_AT_MAX:
+                more = True
+                break
+            last = record.name
+            if rights.may("see-job", record.spec.queue, record.user) and wanted(seen := view(record)):
+                items.append(readable_view(seen, rights))
+        return JobList(items=tuple(items), next=cursor_of(last) if more else "")
+
+    def events(self, record: JobRecord, rights: Rights, limit: int, cursor: str = "") -> EventList:
+        """What happened to a job: the newest events, oldest first. Raises RequestRefusedError for a bad cursor."""
+        # One more than wanted says whether there is another page.
+        kept = self._services.history.events_before(record.name, number_of(cursor), limit + 1)
+        following = cursor_of(kept[1].number) if len(kept) > limit else ""
+        events = tuple(each.event for each in kept[-limit:])
+        if not _readable(record, rights):
+            events = tuple(map(bare_event, events))
+        return EventList(items=events, next=following)
+
+    def why(self, record: JobRecord, rights: Rights) -> Why:
+        """Why a job is where it is."""
+        view = job_view(self._services, record)
+        verdict = self._services.verdict(record.name) if view.outcome is None else None
+        words = words_of(view, verdict, self._nodes())
+        if not _readable(record, rights):
+            words = tuple(map(first_line, words))
+        return Why(name=record.name, state=view.state, verdict=verdict, words=words, would_help=help_of(view, verdict))
+
+    def _walk(
+        self, after: JobName, likely: int, query: JobQuery
+    ) -> Iterator[tuple[JobRecord, Callable[[JobRecord], JobView]]]:
+        """Jobs from the newest, or from behind `after`, as long as they are asked for, each with what views it.
+
+        `likely`: so many will do, unless others are among them than are looked for.
+        Raises RequestRefusedError for a bad cursor.
+        """
+        last, views, size = after or None, JobViews(self._services), min(likely, _CHUNK)
+        while True:
+            try:
+                chunk = self._services.jobs.jobs(size, last, query)
+            except UnknownJobError as error:
+                raise bad_cursor() from error
+            view = views.of(chunk)
+            yield from ((record, view) for record in chunk)
+            if len(chunk) < size:
+                return
+            last, size = chunk[-1].name, _CHUNK
+
+    def _nodes(self) -> tuple[Node, ...]:
+        try:
+            return self._services.snapshot().nodes
+        except NotReadyError:
+            # What a job holds is known from the ledger before the first round has looked at the nodes.
+            return ()
+
+
+def _readable(record: JobRecord, rights: Rights) -> bool:
+    return rights.may("read-job", record.spec.queue, record.user)

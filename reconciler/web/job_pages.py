@@ -1,0 +1,64 @@
+"""Jobs as a list that can be narrowed down, and a page of each: why it is where it is, what it holds, what happened to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, get_args
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+
+from reconciler.access.rights import Rights
+from reconciler.api.cursors import CURSOR_MAX
+from reconciler.api.job_reader import JobFilter, JobReader
+from reconciler.api.redaction import readable_view
+from reconciler.api.services import Services
+from reconciler.api.views import job_view
+from reconciler.model.job_record import JobRecord, JobState
+from reconciler.web.page_route import PageRoute
+from reconciler.web.pages import page
+from solver.model.workload import JobName
+
+PAGE: Final = 50
+EVENTS: Final = 100
+
+
+class JobPages:
+    """The endpoints; `router` has them all."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._reader = JobReader(services)
+        self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
+        self.router.add_api_route("/jobs", self.jobs)
+        self.router.add_api_route("/jobs/{name}", self.job)
+
+    def jobs(
+        self,
+        request: Request,
+        queue: Annotated[str, Query(max_length=63)] = "",
+        user: Annotated[str, Query(max_length=200)] = "",
+        state: Annotated[JobState | Literal[""], Query()] = "",
+        prefix: Annotated[str, Query(max_length=253)] = "",
+        cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
+    ) -> Response:
+        """The newest jobs that the user may see, page by page."""
+        # A form sends what was left empty, too.
+        asked = JobFilter(queue.strip(), user.strip(), (state,) if state else (), prefix.strip())
+        found = self._reader.newest(asked, request.state.rights, PAGE, cursor)
+        queues = [queue.name for queue in self._services.policy()[1].queues]
+        older = f"/jobs?{_query(asked, found.next)}" if found.next else ""
+        shown = {"jobs": found.items, "asked": asked, "queues": queues, "states": get_args(JobState)}
+        return page(request, "jobs.html", **shown, older=older, is_first=not cursor, first=f"/jobs?{_query(asked)}")
+
+    def job(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)
+        """One job."""
+        record: JobRecord = request.state.record
+        rights: Rights = request.state.rights
+        view = readable_view(job_view(self._services, record), rights)
+        why, events = self._reader.why(record, rights), self._reader.events(record, rights, EVENTS)
+        return page(request, "job.html", job=view, why=why, events=events.items[::-1], has_older=bool(events.next))
+
+
+def _query(asked: JobFilter, cursor: str = "") -> str:
+    stated = [("queue", asked.queue), ("user", asked.user), ("prefix", asked.prefix), ("cursor", cursor)]
+    return urlencode([*((name, value) for name, value in stated if value), *(("state", each) for each in asked.state)])

@@ -1,0 +1,109 @@
+"""Jobs are found, page by page, and each says why it is where it is, to those who may know."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from reconciler.access.policy import AccessPolicy, RoleBinding
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.workload import JobName, QueueName, TaskPlacement
+from tests.reconciler.api.conftest import spec
+from tests.reconciler.web.conftest import Console
+
+
+def submit(console: Console, name: str, gpus: int = 1, user: str = "ada", queue: str = "team") -> None:
+    asked = spec(gpus, queue=queue, command=("python", "secret.py"))
+    console.site.store.jobs.submit(JobName(name), asked, user, console.clock.now(), f"key-of-{name}")
+
+
+def listed(text: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="/jobs/[^"]+">([^<]+)', text)
+
+
+def test_the_newest_jobs_page_by_page(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.web.job_pages.PAGE", 2)
+    for name in ("one", "two", "three", "four", "five"):
+        submit(console, name)
+    seen = []
+    with console.browser() as browser:
+        path = "/jobs?user=ada"
+        while path:
+            text = browser.get(path).text
+            seen.append(listed(text))
+            found = re.search(r'<a href="([^"]+)" rel="next">', text)
+            path = html.unescape(found[1]) if found else ""
+            assert not path or "user=ada" in path
+    assert seen == [["five", "four"], ["three", "two"], ["one"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("queue=other", ["elses"]),
+        ("queue=org", ["elses", "waits", "runs"]),
+        ("state=queued", ["elses", "waits"]),
+        ("state=&queue=&user=&prefix=", ["elses", "waits", "runs"]),
+        ("user=eve", ["elses"]),
+        ("prefix=ru", ["runs"]),
+    ],
+)
+def test_they_can_be_narrowed_down(console: Console, query: str, names: list[str]) -> None:
+    submit(console, "runs")
+    console.site.bind("runs", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"),)))
+    submit(console, "waits")
+    submit(console, "elses", user="eve", queue="other")
+    with console.browser() as browser:
+        assert listed(browser.get(f"/jobs?{query}").text) == names
+
+
+def test_what_no_job_is_like_and_what_can_not_be_asked_for_is_told(console: Console) -> None:
+    with console.browser() as browser:
+        assert "No job that you may see is like that." in browser.get("/jobs").text
+        for query in ("state=unheard-of", "cursor=nonsense"):
+            refused = browser.get(f"/jobs?{query}")
+            assert refused.status_code in (400, 422)
+            assert refused.headers["content-type"].startswith("text/html")
+
+
+def test_a_job_that_waits_says_why_and_what_would_help(console: Console) -> None:
+    submit(console, "large", 5)
+    with console.browser() as browser:
+        text = html.unescape(browser.get("/jobs/large").text)
+    assert "Why it is where it is" in text
+    assert re.search(r'<ul class="words"><li>[^<]+', text)
+
+
+def test_a_job_that_holds_something_says_where(console: Console) -> None:
+    submit(console, "runs", 2)
+    console.site.bind("runs", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"), DeviceId("n1/1"))))
+    with console.browser() as browser:
+        text = browser.get("/jobs/runs").text
+    assert "worker/0" in text
+    assert "n1/0, n1/1" in text
+
+
+def test_a_job_that_is_not_there_is_told_with_the_names_that_are(console: Console) -> None:
+    submit(console, "training")
+    with console.browser() as browser:
+        refused = browser.get("/jobs/trainig")
+    assert refused.status_code == 404
+    assert "training" in html.unescape(refused.text)
+
+
+def test_jobs_of_other_queues_are_for_those_who_may_see_them(console: Console) -> None:
+    roles = (RoleBinding("viewer", ("user:ada",), (QueueName("other"),)),)
+    console.site.access = AccessPolicy(roles=roles)
+    submit(console, "theirs", user="eve")
+    submit(console, "ours", user="eve", queue="other")
+    with console.browser(console.adas) as browser:
+        assert listed(browser.get("/jobs").text) == ["ours"]
+        assert browser.get("/jobs/theirs").status_code == 403
+
+
+def test_commands_are_on_no_page(console: Console) -> None:
+    submit(console, "job")
+    with console.browser() as browser:
+        assert "secret.py" not in browser.get("/jobs/job").text + browser.get("/jobs").text
