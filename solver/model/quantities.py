@@ -7,8 +7,9 @@ decides a placement. `parse` reads what YAML and JSON hold; `str` writes the sho
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
@@ -222,12 +223,14 @@ def number_of(value: object) -> int:
     raise NotImplementedError(f"no way to write a {type(value).__name__}")
 
 
-@lru_cache(maxsize=2**15, typed=True)
-def quantity_of(kind: type[Any], number: object) -> Any:
-    """Hook for msgspec: reads what `number_of` wrote. Of 100,000 GPUs with the same memory that is one object."""
+def _quantity_of(kind: type[Any], number: object) -> Any:
     if issubclass(kind, Quantity) and type(number) is int:
         return kind(number)
     raise NotImplementedError(f"no way to read a {kind.__name__}")
+
+
+quantity_of = cast("Callable[[type[Any], Any], Any]", lru_cache(maxsize=2**15, typed=True)(_quantity_of))
+"""Hook for msgspec: reads what `number_of` wrote. The memory of 100,000 GPUs that are alike is one object."""
 
 
 def _with_largest_unit(value: int, units: dict[str, int]) -> str:
