@@ -148,11 +148,12 @@ def test_what_was_begun_is_gone_on_with(tmp_path: Path) -> None:
         world.quietness = acting(world)
         await world.quiet()
         there = world.objects.there(PODS)["vision", "runs"]
-        meta = {**there["metadata"], "annotations": {names.GANG_PLAN: "a journal"}}
+        meta = {**there["metadata"], "annotations": {names.RELEASE: "a mark"}}
         world.objects.put(PODS, {**there, "metadata": meta})
         await world.caught_up()
         for _ in range(3):
-            await world.taken()
+            done, _ = await world.taken()
+            assert not done.plan.steps
             assert not world.quietness.holds()
         world.objects.put(PODS, there)
         await world.caught_up()
