@@ -20,6 +20,7 @@ from reconciler.kubernetes.control.sight import Remembered, Sight, snapshot_from
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.pod_ownership import OURS
+from reconciler.kubernetes.objects.pod_view import view_of
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.model.clock import VirtualClock
@@ -56,7 +57,7 @@ class Site:
         """One pass; the number of its round, if it is kept."""
         self.memory.open()
         seen: KubernetesCluster = cluster_of([read(node("n1"), KubeNode)], pods)
-        sight = Sight(seen, {one.key: one for one in pods}, {})
+        sight = Sight(seen, view_of(pods), {})
         snapshot = snapshot_from(self.clock.now(), sight, POLICY, (), Remembered())
         answer = decide(snapshot, POLICY, None)
         deed = RoundRecord(0, snapshot.time, "revision", snapshot, POLICY, answer.deed(), {}, is_whole=False)

@@ -164,3 +164,10 @@ def test_rounds_expect_of_a_job_without_a_limit_what_its_class_took_before() -> 
     limited = ran("p", 1)
     limited["metadata"]["annotations"] = {names.LIMIT: "1h"}
     assert flight(limited)[0] == ()
+
+
+def test_when_a_gang_was_evicted_is_said_of_it_whether_it_waits_or_runs_again() -> None:
+    for sight in (there(), there(*(a_worker(index) for index in range(3)))):
+        snapshot = snapshot_from(NOW, sight, policy_of((Queue(QueueName("q")),)), (), Remembered({GANG: (NOW,)}))
+        (job,) = snapshot.jobs
+        assert (job.name, job.evicted_at) == (GANG, (NOW,))

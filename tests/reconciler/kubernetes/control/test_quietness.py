@@ -116,13 +116,14 @@ def test_a_time_limit_is_not_slept_over(tmp_path: Path) -> None:
 
 def test_a_start_that_takes_too_long_is_not_slept_over(tmp_path: Path) -> None:
     async def story(world: Followed) -> None:
-        await world.quiet()
         _, sight = await world.taken()
         (intent,) = sight.intents
         assert intent.kind == "start"
-        assert world.quietness.holds()
+        world.clock.advance(int(intent.deadline - world.clock.now()) - 5_000)
+        await world.quiet()
         world.clock.advance(int(intent.deadline - world.clock.now()) - 1)
-        _, sight = await world.taken(pass_s=10.0)
+        assert world.quietness.holds()
+        world.clock.advance(1)
         assert not world.quietness.holds()
 
     bound = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T08:59:59Z"}]}
@@ -147,11 +148,12 @@ def test_what_was_begun_is_gone_on_with(tmp_path: Path) -> None:
         world.quietness = acting(world)
         await world.quiet()
         there = world.objects.there(PODS)["vision", "runs"]
-        meta = {**there["metadata"], "annotations": {names.GANG_PLAN: "a journal"}}
+        meta = {**there["metadata"], "annotations": {names.RELEASE: "a mark"}}
         world.objects.put(PODS, {**there, "metadata": meta})
         await world.caught_up()
         for _ in range(3):
-            await world.taken()
+            done, _ = await world.taken()
+            assert not done.plan.steps
             assert not world.quietness.holds()
         world.objects.put(PODS, there)
         await world.caught_up()
