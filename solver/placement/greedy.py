@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
+from typing import NamedTuple
 
 from solver.capacity.free_capacity import FreeCapacity
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
 from solver.placement.footprint import Footprint, finds_less_in_less, footprint_of
 from solver.placement.growth import grow_all
@@ -53,17 +54,26 @@ PASSES: tuple[tuple[Eligible, Growing], ...] = (
 share, then all; and those that grow then: all that can inside guarantees, then inside fair shares, then at all."""
 
 
+class GreedyPlace(NamedTuple):
+    """A place in the order in which jobs are served: the number of a pass, and the job that is next in it; None: it begins."""
+
+    number: int
+    job: JobName | None
+
+
 def greedy(
     candidates: Iterable[StartCandidate],
     room: FreeCapacity,
     shares: Shares,
     already: Sequence[JobStart] = (),
     fit: Fit | None = None,
+    until: GreedyPlace | None = None,
 ) -> tuple[JobStart, ...]:
     """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
     room before; they count against quota and come back first. `fit` chooses among places that a job likes equally.
+    `until`: where to stop.
     """
     known = tuple(candidates)
     handed_out = _HandedOut(QuotaHeadroom(shares), UserRoom(shares.users), Lines(known))
@@ -72,7 +82,10 @@ def greedy(
     taken = {start.candidate.job.name for start in already}
     waiting = [candidate for candidate in known if candidate.job.name not in taken]
     starts = list(already)
-    for eligible, growing in PASSES:
+    for number, (eligible, growing) in enumerate(PASSES):
+        if until is not None and number == until.number:
+            before = takewhile(lambda candidate: candidate.job.name != until.job, waiting if until.job else ())
+            return (*starts, *_pass(before, room, handed_out, eligible, fit))
         served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible, fit)}
         starts = growing([*starts, *served.values()], room, handed_out.headroom, handed_out.users)
         waiting = [
