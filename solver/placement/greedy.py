@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import NamedTuple
 
 from solver.capacity.free_capacity import FreeCapacity
@@ -54,11 +54,11 @@ PASSES: tuple[tuple[Eligible, Growing], ...] = (
 share, then all; and those that grow then: all that can inside guarantees, then inside fair shares, then at all."""
 
 
-class GreedyPlace(NamedTuple):
-    """A place in the order in which jobs are served: the number of a pass, and the job that is next in it; None: it begins."""
+class GreedyEnd(NamedTuple):
+    """Where jobs are served no more: after so many passes, and those of the next in which jobs of these names are served."""
 
-    number: int
-    job: JobName | None
+    passes: int
+    served: Collection[JobName]
 
 
 def greedy(
@@ -67,7 +67,7 @@ def greedy(
     shares: Shares,
     already: Sequence[JobStart] = (),
     fit: Fit | None = None,
-    until: GreedyPlace | None = None,
+    until: GreedyEnd | None = None,
 ) -> tuple[JobStart, ...]:
     """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
@@ -83,8 +83,8 @@ def greedy(
     waiting = [candidate for candidate in known if candidate.job.name not in taken]
     starts = list(already)
     for number, (eligible, growing) in enumerate(PASSES):
-        if until is not None and number == until.number:
-            before = takewhile(lambda candidate: candidate.job.name != until.job, waiting if until.job else ())
+        if until is not None and number == until.passes:
+            before = [candidate for candidate in waiting if candidate.job.name in until.served]
             return (*starts, *_pass(before, room, handed_out, eligible, fit))
         served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible, fit)}
         starts = growing([*starts, *served.values()], room, handed_out.headroom, handed_out.users)
