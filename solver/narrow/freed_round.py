@@ -33,8 +33,8 @@ from solver.quota.vacated import lies_inside
 LowerWork = Mapping[QueueName, Mapping[tuple[int, GpuType], int]]
 """Milli-GPU that a queue's jobs hold, by priority value."""
 
-_Place = tuple[int, Turn | tuple[()]]
-"""A place in the order: a pass of the greedy answer, and a turn in it; () is before all."""
+_Place = tuple[int, tuple[object, ...]]
+"""A place in the order: a pass of the greedy answer, and a turn in it, or where turns of its kind begin; () is before all."""
 
 FAIR_PASS = 2
 """The first pass of the greedy answer in which jobs start beyond guarantees."""
@@ -89,10 +89,10 @@ class FreedRound:
                 self._able.add(candidate.likeness)
                 self._in_wide |= {candidate.likeness} if self.wide is not None else set()
                 continue
-            found = [self._by_others(candidate, headroom)]
+            found = list(self._by_others(turn, candidate, headroom))
             if passes and (name in wide or _is_partitioned(candidate)):
-                found.append(min(passes))
-            yield from ((number, turn if is_known else ()) for number in found if number is not None)
+                found.append((min(passes), turn))
+            yield from found if is_known else ((number, ()) for number, _ in found)
         if any(self._is_free(kind) and self._may_grow(queue, kind) for queue, kind in self.growing):
             yield FAIR_PASS, ()
 
@@ -124,23 +124,27 @@ class FreedRound:
     def _finding(candidates: Sequence[StartCandidate], room: FreeCapacity) -> set[JobName]:
         return {known.job.name for known in CapacityPrefilter(candidates, room).now()} if candidates else set()
 
-    def _by_others(self, candidate: StartCandidate, headroom: QuotaHeadroom) -> int | None:
-        """Before which pass others might leave or move for it; None: they may not, whatever is free."""
+    def _by_others(self, turn: Turn, candidate: StartCandidate, headroom: QuotaHeadroom) -> Iterator[_Place]:
+        """Where others might leave or move for it; nowhere if they may not, whatever is free."""
         queue, known = candidate.job.spec.queue, self.policy.priority_class(candidate.job)
         charges = [option.charge for option in candidate.options]
-        if not all(any(charge.values()) for charge in charges):
-            return 0
+        is_firm = known is not None and not known.preemptible
         own = Counter[GpuType]()
         for (value, kind), milli in self.lower.get(queue, {}).items():
             if known is not None and value < known.value:
                 own[kind] += milli
-        if any(lies_inside(headroom, "entitled", queue, charge, own) for charge in charges):
-            return 0
-        if known is not None and not known.preemptible and any(self._guaranteed(queue, charge) for charge in charges):
-            return 0
-        if not candidate.inside_only and any(lies_inside(headroom, "fair", queue, charge, own) for charge in charges):
-            return FAIR_PASS
-        return None
+        if any(
+            not any(charge.values())
+            or lies_inside(headroom, "entitled", queue, charge, own)
+            or (is_firm and self._guaranteed(queue, charge))
+            for charge in charges
+        ):
+            yield 0, turn
+        elif not candidate.inside_only and any(lies_inside(headroom, "fair", queue, charge, own) for charge in charges):
+            yield FAIR_PASS, turn
+            # Inside fair shares, those of a sub-layer are served before all of the next.
+            slo, rank, _ = turn[0]
+            yield 0, ((slo, rank + 1),)
 
     def _guaranteed(self, queue: QueueName, charge: Charge) -> bool:
         return all(
@@ -185,9 +189,7 @@ class FreedRound:
                 users.take(candidate.job, start.charge, start.beside)
             elif candidate.likeness not in judged:
                 judged.add(candidate.likeness)
-                number = self._by_others(candidate, headroom)
-                if number is not None:
-                    yield number, turn
+                yield from self._by_others(turn, candidate, headroom)
                 passes = [_pass_of(candidate, option, headroom) for option in _allowed(candidate, headroom, users)]
                 if passes and candidate.likeness in self._in_wide:
                     yield min(passes), turn
