@@ -86,14 +86,19 @@ class HeldJobs:
             self._growing[job.name] = {(job.spec.queue, kind) for kind in kinds}
 
     def promise(self, job: Job, tasks: tuple[TaskPlacement, ...], awaited: Collection[JobName]) -> None:
-        """A job is promised these, once these are gone, and all others that hold any of its devices."""
+        """A job is promised these, once these are gone, and all others that hold any of its devices.
+
+        What a job is promised that moves is kept, and given to it by a complete round.
+        """
+        self._keep(tasks, 1)
+        if job.name in self.jobs:
+            return
         devices = {device for task in tasks for device in task.devices}
         there = {name for task in tasks for name in self._on[task.node]}
         in_the_way = {
             name for name in there for task in self.jobs[name].placement if not devices.isdisjoint(task.devices)
         }
         self.promises[job.name] = AwaitedPromise(job, tasks, {*awaited, *in_the_way})
-        self._keep(tasks, 1)
 
     def keep_promise(self, name: JobName, job: Job) -> None:
         """A job has what it was promised."""

@@ -94,6 +94,13 @@ class NarrowDecision:
             yield from promise_steps(promise, policy)
 
 
+@dataclass(frozen=True, slots=True)
+class FreedDecision(NarrowDecision):
+    """What becomes of what has become free. `is_all`: none of it is left to the next complete round."""
+
+    is_all: bool = False
+
+
 @dataclass(slots=True)
 class NarrowWorld:
     """What is left, and who waits. Mutable: what is given is taken from it.
@@ -178,21 +185,23 @@ class NarrowWorld:
         self._wait_but(came, _names(starts))
         return starts
 
-    def free(self, now: Instant) -> NarrowDecision:
-        """Which jobs get what they were promised, now that all have gone who had it; which start on what else has become free.
-
-        What no other could have is left to jobs that come from then on.
-        """
+    def found(self, now: Instant) -> FreedDecision:
+        """Which jobs get what they were promised, now that all have gone who had it; which start on what else has become free."""
         kept = tuple(promise for promise in self.held.ready(now) if self._is_free(promise.tasks))
-        for promise in kept:
+        starts, is_all = (
+            self._freed_round().decide() if self.freed and not self._has_strangers else ((), not self.freed)
+        )
+        return FreedDecision(starts, kept=kept, is_all=is_all)
+
+    def give(self, found: FreedDecision) -> None:
+        """They have it. What no other could have is left to jobs that come from then on."""
+        for promise in found.kept:
             self._bind(_begun(promise.job))
-        starts, is_all = self._freed_round().decide() if self.freed and not self._has_strangers else ((), False)
-        for start in starts:
+        for start in found.starts:
             self._have(_begun(start.candidate.job), start.placed.tasks)
             self._give_freed(start.candidate.job, start.placed.tasks)
-        if is_all:
+        if found.is_all:
             self.leave_freed()
-        return NarrowDecision(starts, kept=kept)
 
     def leave_freed(self) -> None:
         """What has become free is of no use to any job that waits."""
@@ -250,6 +259,13 @@ class NarrowWorld:
         ):
             self.preemption.is_over = True
         self._wait(left)
+
+    def withdraw(self, names: Iterable[JobName]) -> None:
+        """These wait no more, or not as they did; what they were promised is left to the next complete round."""
+        for name in names:
+            self._unsorted.pop(name, None)
+            self.waiting.remove(name)
+            self.held.promises.pop(name, None)
 
     def evict(self, names: Collection[JobName]) -> None:
         """These have been asked to leave for jobs that came: what they hold is theirs until they have left, and no longer."""

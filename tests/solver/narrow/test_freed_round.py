@@ -12,12 +12,12 @@ from solver.checker.check import narrow_violations
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName
 from solver.narrow.acted_on import acted_on
-from solver.narrow.narrow_world import NarrowDecision, NarrowWorld
+from solver.narrow.narrow_world import FreedDecision, NarrowDecision, NarrowWorld
 from solver.plan.plan import Bind, Certificate, Evict, Nominate, Plan, Shrink
 from solver.policy.policy import Policy
 from solver.round.solve import solve
 from tests.drawn import worlds
-from tests.solver.narrow.test_narrow_world import LATER, arrivals
+from tests.solver.narrow.test_narrow_world import LATER
 from tests.solver.worlds import policies, snapshots
 
 Ends = tuple[Snapshot, Policy, Plan, list[JobName]]
@@ -42,9 +42,18 @@ def without(world: Snapshot, gone: Collection[JobName], more: Iterable[Job] = ()
     return snapshot_of(world.time, world.nodes, [*jobs, *more], in_flight, world.node_sets)
 
 
+def freed(narrow: NarrowWorld) -> FreedDecision:
+    """What is decided of what has become free."""
+    found = narrow.found(LATER)
+    narrow.give(found)
+    return found
+
+
 def plan_of(world: Snapshot, policy: Policy, found: NarrowDecision) -> Plan:
     """What was decided, as a plan."""
-    return Plan(world.digest, policy.digest, tuple(found.steps(policy)), (), Certificate("greedy", (), 0.0, "greedy", 0))
+    return Plan(
+        world.digest, policy.digest, tuple(found.steps(policy)), (), Certificate("greedy", (), 0.0, "greedy", 0)
+    )
 
 
 def served(plan: Plan) -> set[JobName]:
@@ -59,7 +68,7 @@ def test_what_starts_keeps_every_rule(known: Ends) -> None:
     narrow = NarrowWorld.after(snapshot, policy, plan)
     narrow.end(gone)
     world = without(acted_on(snapshot, plan), gone)
-    assert list(narrow_violations(world, policy, plan_of(world, policy, narrow.free(LATER)))) == []
+    assert list(narrow_violations(world, policy, plan_of(world, policy, freed(narrow)))) == []
 
 
 @worlds(300)
@@ -68,7 +77,7 @@ def test_a_complete_round_would_start_it_too(known: Ends) -> None:
     snapshot, policy, plan, gone = known
     narrow = NarrowWorld.after(snapshot, policy, plan)
     narrow.end(gone)
-    found = narrow.free(LATER)
+    found = freed(narrow)
     whole = solve(without(acted_on(snapshot, plan), gone), policy, None)
     started = {step.job for step in whole.steps if isinstance(step, Bind)}
     assert {job.name for job in found.jobs} <= started
@@ -81,7 +90,7 @@ def test_no_job_that_waits_is_worse_off_for_it(known: Ends) -> None:
     snapshot, policy, plan, gone = known
     narrow = NarrowWorld.after(snapshot, policy, plan)
     narrow.end(gone)
-    found = narrow.free(LATER)
+    found = freed(narrow)
     begun = {job.name for job in found.jobs}
     world = without(acted_on(snapshot, plan), gone)
     after = acted_on(world, plan_of(world, policy, found))
@@ -94,7 +103,7 @@ def test_the_next_round_evicts_none_of_them(known: Ends) -> None:
     snapshot, policy, plan, gone = known
     narrow = NarrowWorld.after(snapshot, policy, plan)
     narrow.end(gone)
-    found = narrow.free(LATER)
+    found = freed(narrow)
     begun = {job.name for job in found.jobs}
     world = without(acted_on(snapshot, plan), gone)
     following = solve(acted_on(world, plan_of(world, policy, found)), policy, None)
