@@ -107,6 +107,8 @@ class NarrowGround:
         self.world.take(job, job.placement)
         self.taken.append(job)
         self.since.append(job)
+        if job.phase == "pending":
+            self._came[job.name] = msgspec.structs.replace(job, placement=())
 
     def wait(self, jobs: Sequence[Job]) -> None:
         """These found no place."""
@@ -173,6 +175,7 @@ class NarrowGround:
         self.taken, self.evicted, self.changed, self.ended, self.unsure, self.withdrawn = [], [], [], [], [], []
         self.waited = []
         self.note_waiting([job for job in came if job.name not in served])
+        self._came |= {job.name: job for job in came}
         return found
 
     def violations(self) -> Iterator[Violation]:
