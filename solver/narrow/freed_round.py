@@ -8,12 +8,13 @@ From its place on all is left to the round.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
+from solver.model.quantities import MilliGpu
 from solver.model.shape import MigShape, SharedShape
 from solver.model.workload import JobName, QueueName
 from solver.narrow.waiting_jobs import Line, has_known_order
@@ -22,7 +23,8 @@ from solver.placement.fit import Fit
 from solver.placement.greedy import PASSES, GreedyEnd, greedy
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
-from solver.queueing.demand import StartCandidate, Turn
+from solver.policy.reclaim import may_reclaim_fair_share
+from solver.queueing.demand import StartCandidate, SubLayer, Turn
 from solver.queueing.quota import lets_start
 from solver.queueing.strict_queues import behind_nobody
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
@@ -39,15 +41,20 @@ _Place = tuple[int, tuple[object, ...]]
 FAIR_PASS = 2
 """The first pass of the greedy answer in which jobs start beyond guarantees."""
 
+BEYOND_PASS = 4
+"""That in which they start beyond fair shares."""
+
 
 @dataclass(slots=True)
 class FreedRound:
-    """One decision. `types`: the GPU types of what has become free, None: all. `wide`: the room with what is kept from it, None
-    where that is nothing. `holders`: of reservations. `growing`: queues with running gangs that could be larger, and the types.
+    """One decision. `types`: the GPU types of what has become free, None: all. `soon`: the room once all have left that were asked
+    to; `wide`: the room with what is kept from it, None where that is nothing. `holders`: of reservations. `growing`: queues with
+    running gangs that could be larger, and the types.
     """
 
     policy: Policy
     room: FreeCapacity
+    soon: FreeCapacity
     wide: FreeCapacity | None
     shares: Shares
     lines: Mapping[QueueName, Line]
@@ -58,7 +65,22 @@ class FreedRound:
     growing: Collection[tuple[QueueName, GpuType]]
     fit: Fit | None
     _able: set[int] = field(default_factory=set)
+    _able_layers: set[tuple[int, int]] = field(default_factory=set)
+    _soon_milli: Counter[GpuType] = field(init=False)
+    _above_fair: Mapping[GpuType, set[QueueName]] = field(init=False)
     _in_wide: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        soon = self.soon
+        self._soon_milli = Counter()
+        for number, kind in enumerate(soon.gpu_types):
+            free = soon.free_gpus[(soon.type_of_node == number) & (soon.free_gpus > 0)]
+            self._soon_milli[kind] = MilliGpu.gpus(int(free.sum()))
+        above = defaultdict[GpuType, set[QueueName]](set)
+        for line, milli in self.shares.used.items():
+            if milli > self.shares.fair.get(line, 0):
+                above[line.gpu_type].add(line.queue)
+        self._above_fair = above
 
     def decide(self) -> tuple[tuple[JobStart, ...], bool]:
         """What starts, and whether that is all that could: nothing of what has become free is left to a complete round."""
@@ -79,6 +101,7 @@ class FreedRound:
         asked = list(self._asked())
         allowed = [known for known in asked if any(_allowed(known[1], headroom, users))]
         finding = self._finding([known for _, known in allowed], self.room)
+        self._able_layers = {turn[0][:2] for turn, known in allowed if known.job.name in finding}
         wide = finding if self.wide is None else self._finding([known for _, known in allowed], self.wide)
         for turn, candidate in asked:
             name, queue = candidate.job.name, candidate.job.spec.queue
@@ -89,7 +112,10 @@ class FreedRound:
                 self._able.add(candidate.likeness)
                 self._in_wide |= {candidate.likeness} if self.wide is not None else set()
                 continue
-            found = list(self._by_others(turn, candidate, headroom))
+            found = [
+                *self._by_guarantee(turn, candidate, headroom),
+                *self._by_fair_share(turn, candidate, headroom, {}),
+            ]
             if passes and (name in wide or _is_partitioned(candidate)):
                 found.append((min(passes), turn))
             yield from found if is_known else ((number, ()) for number, _ in found)
@@ -124,27 +150,56 @@ class FreedRound:
     def _finding(candidates: Sequence[StartCandidate], room: FreeCapacity) -> set[JobName]:
         return {known.job.name for known in CapacityPrefilter(candidates, room).now()} if candidates else set()
 
-    def _by_others(self, turn: Turn, candidate: StartCandidate, headroom: QuotaHeadroom) -> Iterator[_Place]:
-        """Where others might leave or move for it; nowhere if they may not, whatever is free."""
+    def _by_guarantee(self, turn: Turn, candidate: StartCandidate, headroom: QuotaHeadroom) -> Iterator[_Place]:
+        """Where others might leave or move for it inside its guarantees; nowhere if it does not lie there."""
         queue, known = candidate.job.spec.queue, self.policy.priority_class(candidate.job)
-        charges = [option.charge for option in candidate.options]
-        is_firm = known is not None and not known.preemptible
-        own = Counter[GpuType]()
-        for (value, kind), milli in self.lower.get(queue, {}).items():
-            if known is not None and value < known.value:
-                own[kind] += milli
+        is_firm, own = known is not None and not known.preemptible, self._lower(candidate)
         if any(
-            not any(charge.values())
-            or lies_inside(headroom, "entitled", queue, charge, own)
-            or (is_firm and self._guaranteed(queue, charge))
-            for charge in charges
+            not any(option.charge.values())
+            or lies_inside(headroom, "entitled", queue, option.charge, own)
+            or (is_firm and self._guaranteed(queue, option.charge))
+            for option in candidate.options
         ):
             yield 0, turn
-        elif not candidate.inside_only and any(lies_inside(headroom, "fair", queue, charge, own) for charge in charges):
-            yield FAIR_PASS, turn
-            # Inside fair shares, those of a sub-layer are served before all of the next.
+
+    def _by_fair_share(
+        self, turn: Turn, candidate: StartCandidate, headroom: QuotaHeadroom, given: Mapping[GpuType, int]
+    ) -> Iterator[_Place]:
+        """Where others might leave or move for it inside its fair share. `given`: what jobs get that come before it."""
+        queue, own = candidate.job.spec.queue, self._lower(candidate)
+        if not candidate.inside_only and any(
+            lies_inside(headroom, "fair", queue, option.charge, own)
+            and (any(own[kind] for kind in option.charge) or self._others_may(candidate, option.charge, given))
+            for option in candidate.options
+        ):
+            # What starts inside fair shares in its sub-layer stays, and all of the next comes after.
+            yield BEYOND_PASS, ()
             slo, rank, _ = turn[0]
-            yield 0, ((slo, rank + 1),)
+            if any(layer > (slo, rank) for layer in self._able_layers):
+                yield 0, ((slo, rank + 1),)
+
+    def _lower(self, candidate: StartCandidate) -> Counter[GpuType]:
+        """What its queue's work of lower priority holds."""
+        known, own = self.policy.priority_class(candidate.job), Counter[GpuType]()
+        for (value, kind), milli in self.lower.get(candidate.job.spec.queue, {}).items():
+            if known is not None and value < known.value:
+                own[kind] += milli
+        return own
+
+    def _others_may(self, candidate: StartCandidate, charge: Charge, given: Mapping[GpuType, int]) -> bool:
+        """Whether others could move for its fair share, or leave that hold more than theirs.
+
+        Moving frees nothing: what it needs has to be free already, wherever that is.
+        """
+        tree, queue = self.shares.tree, candidate.job.spec.queue
+        if may_reclaim_fair_share(self.policy, tree, queue) and any(
+            self._above_fair.get(kind, set()).difference(tree.path(queue)) for kind in charge
+        ):
+            return True
+        is_whole = not _divides(candidate) and not self.soon.partitions.rules
+        return not is_whole or all(
+            milli <= self._soon_milli[kind] - given.get(kind, 0) for kind, milli in charge.items()
+        )
 
     def _guaranteed(self, queue: QueueName, charge: Charge) -> bool:
         return all(
@@ -180,19 +235,41 @@ class FreedRound:
     def _left(self, candidates: Sequence[tuple[Turn, StartCandidate]], starts: Sequence[JobStart]) -> Iterator[_Place]:
         """The places of those that found none, though quota would let them, and that a complete round might serve otherwise."""
         started = {start.candidate.job.name: start for start in starts}
-        headroom, users, judged = QuotaHeadroom(self.shares), UserRoom(self.shares.users), set[int]()
+        before, users, judged = QuotaHeadroom(self.shares), UserRoom(self.shares.users), set[int]()
+        inside = self._inside_fair(starts)
         for turn, candidate in candidates:
             start = started.get(candidate.job.name)
             if start is not None:
                 # It has its place before all that come after it.
-                headroom.take(start.queue, start.charge)
+                before.take(start.queue, start.charge)
                 users.take(candidate.job, start.charge, start.beside)
             elif candidate.likeness not in judged:
                 judged.add(candidate.likeness)
-                yield from self._by_others(turn, candidate, headroom)
-                passes = [_pass_of(candidate, option, headroom) for option in _allowed(candidate, headroom, users)]
+                yield from self._by_guarantee(turn, candidate, before)
+                yield from self._by_fair_share(turn, candidate, *inside[candidate.sub_layer])
+                passes = [_pass_of(candidate, option, before) for option in _allowed(candidate, before, users)]
                 if passes and candidate.likeness in self._in_wide:
                     yield min(passes), turn
+
+    def _inside_fair(self, starts: Sequence[JobStart]) -> Mapping[SubLayer, tuple[QuotaHeadroom, Counter[GpuType]]]:
+        """By sub-layer, what is left of shares beside what starts inside fair shares there and before, and how much that is."""
+        headroom, kept = QuotaHeadroom(self.shares), list[JobStart]()
+        for start in starts:
+            if headroom.fair.part(start.queue, start.charge):
+                kept.append(start)
+            headroom.take(start.queue, start.charge)
+
+        return {
+            layer: self._beside(start for start in kept if start.candidate.sub_layer <= layer)
+            for layer in {candidate.sub_layer for line in self.lines.values() for _, candidate in line}
+        }
+
+    def _beside(self, starts: Iterable[JobStart]) -> tuple[QuotaHeadroom, Counter[GpuType]]:
+        headroom, given = QuotaHeadroom(self.shares), Counter[GpuType]()
+        for start in starts:
+            headroom.take(start.queue, start.charge)
+            given.update(start.charge)
+        return headroom, given
 
 
 def _allowed(candidate: StartCandidate, headroom: QuotaHeadroom, users: UserRoom) -> list[Option]:

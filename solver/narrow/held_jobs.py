@@ -32,7 +32,8 @@ class AwaitedPromise:
 class HeldJobs:
     """Mutable. `promised`: all devices that are promised to some job, by node; `uncharged`: jobs that were asked to leave.
 
-    `lower`: what the jobs of a queue hold, by priority value. `growing`: queues with gangs that could be larger, and of which type.
+    `left`: jobs that count as gone in the room that will be there soon. `lower`: what the jobs of a queue hold, by priority value.
+    `growing`: queues with gangs that could be larger, and of which type.
     """
 
     policy: Policy
@@ -41,6 +42,7 @@ class HeldJobs:
     promises: dict[JobName, AwaitedPromise] = field(default_factory=dict)
     promised: dict[NodeName, Counter[DeviceId]] = field(default_factory=lambda: defaultdict(Counter))
     uncharged: set[JobName] = field(default_factory=set)
+    left: set[JobName] = field(default_factory=set)
     lower: dict[QueueName, Counter[tuple[int, GpuType]]] = field(default_factory=lambda: defaultdict(Counter))
     _on: dict[NodeName, set[JobName]] = field(default_factory=lambda: defaultdict(set))
     _growing: dict[JobName, set[tuple[QueueName, GpuType]]] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class HeldJobs:
             if job.placement:
                 held.hold(job, job.placement)
         held.uncharged = {intent.job for intent in world.in_flight.evictions}
+        stops = (intent for intent in world.in_flight.intents if intent.kind == "stop")
+        held.left = {intent.job for intent in stops if intent.deadline > world.time}
         for intent in world.in_flight.nominations:
             held._keep(intent.tasks, 1)
         for nomination in (*(found := nominations_in(world, policy)).ready, *found.waiting):

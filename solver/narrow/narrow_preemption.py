@@ -19,9 +19,8 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import Sharing
 from solver.model.parts import owner_of
 from solver.model.round_cache import RoundCache
-from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName
 from solver.plan.plan import Bind, Grow, Plan
 from solver.policy.policy import Policy
 from solver.preemption.attempts import Attempts
@@ -47,8 +46,7 @@ def is_urgent(job: Job, policy: Policy) -> bool:
 
 @dataclass(slots=True)
 class NarrowPreemption:
-    """Who may leave. Mutable: what is promised is taken from it. `soon`: what is free once all that were asked to leave have left,
-    which are those that have `left`.
+    """Who may leave. Mutable. `soon`: what is free once all that were asked to leave have left, which the world follows as well.
 
     `staying`: jobs that are not to be asked, or have been. `is_over`: nobody leaves any more before the next complete round.
     """
@@ -58,7 +56,6 @@ class NarrowPreemption:
     evictable: EvictionCandidates
     soon: FreeCapacity
     moving: ConsolidationSearch
-    left: frozenset[JobName] = frozenset()
     staying: set[JobName] = field(default_factory=set)
     is_over: bool = False
 
@@ -85,9 +82,7 @@ class NarrowPreemption:
         _ = evictable.released(soon)  # Now: who comes first would wait for it.
         moving = ConsolidationSearch(before, policy, shares, sharing)
         moving.searches = 0
-        stops = (intent for intent in world.in_flight.intents if intent.kind == "stop")
-        left = frozenset(intent.job for intent in stops if intent.deadline > world.time)
-        made = cls(before, policy, evictable, soon, moving, left)
+        made = cls(before, policy, evictable, soon, moving)
         made.change({step.job for step in plan.steps if isinstance(step, Grow)})
         kept_nodes = {task.node for held in before.in_flight.reservations for task in held.tasks}
         if kept_nodes:
@@ -137,22 +132,12 @@ class NarrowPreemption:
         headroom = making.attempts.headroom
         return any(lies_inside(headroom, "entitled", queue, option.charge, own) for option in candidate.options)
 
-    def take(self, job: Job, tasks: Collection[TaskPlacement], sharing: Sharing) -> None:
-        """A job has these from now on."""
-        self.soon.hold(job.spec, tasks, sharing.domain)
-
-    def give_back(self, job: Job, task: TaskPlacement, shape: Shape) -> None:
-        """A job has left, and had this task: it is free already where the job had been asked to."""
-        if job.name not in self.left:
-            self.soon.give_back(task, shape)
-
     def evict(self, names: Iterable[JobName], shares: Shares) -> Shares:
         """These were asked to leave since; returns the shares without them. Those that had been asked before are known."""
         allocations = self.evictable.allocations
         leaving = [allocations.holders[n] for name in names for n in allocations.of_gang.get(name, ())]
         for holder in leaving:
             leave(self.soon, holder.job)
-        self.left |= {owner_of(holder.job.name) for holder in leaving}
         self.change({owner_of(holder.job.name) for holder in leaving})
         return shares.without([(holder.job.spec.queue, holder.charge) for holder in leaving])
 

@@ -105,14 +105,16 @@ class FreedDecision(NarrowDecision):
 class NarrowWorld:
     """What is left, and who waits. Mutable: what is given is taken from it.
 
-    `room`: without what is kept; `wide`: with that, None where it is nothing. `lines`: the strict queues in which jobs
-    wait. `preemption`: who may leave, None where nobody may. `owed`: a job has come that waits inside its guarantees, so that
-    nothing is lent before a complete round has seen it. `freed`: what has become free and is for those that wait. `capacity`: what
-    fair shares are shares of. `reserved`: nodes of which something is kept; `holders`: for which jobs.
+    `room`: without what is kept; `wide`: with that, None where it is nothing; `soon`: once all have left that were asked to.
+    `lines`: the strict queues in which jobs wait. `preemption`: who may leave, None where nobody may. `owed`: a job has come that
+    waits inside its guarantees, so that nothing is lent before a complete round has seen it. `freed`: what has become free and is
+    for those that wait. `capacity`: what fair shares are shares of. `reserved`: nodes of which something is kept; `holders`: for
+    which jobs.
     """
 
     policy: Policy
     room: FreeCapacity
+    soon: FreeCapacity
     shares: Shares
     sharing: Sharing
     gate: Gate
@@ -150,6 +152,7 @@ class NarrowWorld:
         made = cls(
             policy,
             room,
+            soon,
             shares,
             sharing,
             gate_of(world, policy, kept),
@@ -238,9 +241,9 @@ class NarrowWorld:
     def _promised(self, waiting: Sequence[StartCandidate]) -> Iterator[NewNomination]:
         urgent = [known for known in waiting if is_urgent(known.job, self.policy)]
         while urgent and self.preemption is not None and not self.preemption.is_over:
-            with self.room.trying(), self.preemption.soon.trying():
+            with self.room.trying(), self.soon.trying():
                 self.freed.hide(self.room)
-                self.freed.hide(self.preemption.soon)
+                self.freed.hide(self.soon)
                 found = self.preemption.serve(urgent, self.room, self.freed.hidden_from(self.shares))
             if not isinstance(found, NewNomination):
                 self.preemption.is_over = found is not None
@@ -272,6 +275,7 @@ class NarrowWorld:
         if self.preemption is not None:
             self.shares = self.preemption.evict(names, self.shares)
             self.held.uncharged.update(names)
+            self.held.left.update(names)
             for name in names:
                 self._changed(name)
 
@@ -322,6 +326,7 @@ class NarrowWorld:
         return FreedRound(
             self.policy,
             self.room,
+            self.soon,
             self.wide,
             shares,
             self.waiting.lines(shares),
@@ -376,10 +381,9 @@ class NarrowWorld:
 
     def _charge(self, job: Job, tasks: tuple[TaskPlacement, ...]) -> None:
         """A job that waited is given these."""
-        for room in (self.room, self.wide) if self.wide is not None else (self.room,):
-            room.hold(job.spec, tasks, self.sharing.domain)
-        if self.preemption is not None:
-            self.preemption.take(job, tasks, self.sharing)
+        for room in (self.room, self.soon, self.wide):
+            if room is not None:
+                room.hold(job.spec, tasks, self.sharing.domain)
         self._count(job, tasks, 1)
         self._unsorted.pop(job.name, None)
         self.waiting.remove(job.name)
@@ -432,8 +436,8 @@ class NarrowWorld:
             if is_plain:
                 self.room.give_back(own, shape)
                 self.freed.add(own, shape, self.room.nodes[node].gpu_type)
-                if self.preemption is not None:
-                    self.preemption.give_back(job, own, shape)
+                if job.name not in self.held.left:
+                    self.soon.give_back(own, shape)
             else:
                 self.freed.types.add(self.room.nodes[node].gpu_type)
         if is_charged:
