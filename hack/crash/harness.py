@@ -34,9 +34,10 @@ from reconciler.control.ledger_site import one_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.recording import solver_with
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.clock import SIMULATION_START, VirtualClock
-from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
+from reconciler.protocols.backend import BackendUnreachableError, Cursor, Epoch, StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
@@ -47,7 +48,7 @@ PASS_PAUSE_MS = 2_000
 LEASE = Duration(4_000)
 """Short, so that a control plane can die many times before faults stop."""
 ALONE_EVERY = 3
-"""In so many seeds jobs that come are started alone, beside complete rounds."""
+"""In so many seeds jobs that come are started alone, beside complete rounds, and so are jobs that wait where others end."""
 TOLD_EVERY = 5
 """In so many seeds gangs are told things: it takes from the world's chance, and the others have more of what else can go wrong."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
@@ -165,8 +166,10 @@ class Run:
         self.passes += 1
         try:
             came, self.came = self.came, []
-            if self.narrow is not None and came:
-                self.narrow.start(came)
+            if self.narrow is not None:
+                self._end_alone(self.narrow)
+                if came:
+                    self.narrow.start(came)
             done = one_pass(self.plane, self.narrow)
             self.epoch = done.epoch
             leader = PlanExecutor(self.plane, done.epoch)
@@ -187,6 +190,19 @@ class Run:
             pass  # the next pass asks again
         except Exception as error:  # noqa: BLE001  (whatever it is, the loop should have survived it)
             self.problems.append(f"the loop died: {type(error).__name__}: {error}")
+
+    def _end_alone(self, narrow: NarrowRounds) -> None:
+        """What has ended is settled before the pass, and jobs that wait get what it held. Another may lead by now."""
+        if self.epoch is None:
+            return
+        before = {claim.job for claim in self.store.ledger.claims()}
+        _, _, declared, operations = self.plane.policies.current()
+        try:
+            reports = BackendReports.of(self.plane.backend.changes(Cursor(0)))
+            PlanExecutor(self.plane, self.epoch).settle(reports, operations, declared)
+            narrow.free(sorted(before - {claim.job for claim in self.store.ledger.claims()}))
+        except StaleEpochError:
+            self.stale_refused += 1
 
     def _begin(self) -> None:
         """A control plane, which knows nothing but what is in the store."""

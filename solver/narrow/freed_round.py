@@ -17,7 +17,7 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.shape import MigShape, SharedShape
 from solver.model.workload import JobName, QueueName
-from solver.narrow.waiting_jobs import Line, has_known_order
+from solver.narrow.waiting_jobs import Line, has_known_order, takes_turns
 from solver.placement.capacity_prefilter import CapacityPrefilter
 from solver.placement.fit import Fit
 from solver.placement.greedy import PASSES, GreedyEnd, greedy
@@ -118,6 +118,9 @@ class FreedRound:
             ]
             if passes and (name in wide or _is_partitioned(candidate)):
                 found.append((min(passes), turn))
+            if takes_turns(self.shares.tree, queue):
+                # Others of its queue may leave for it, whatever it is guaranteed.
+                found.append((0, ()))
             yield from found if is_known else ((number, ()) for number, _ in found)
         if any(self._is_free(kind) and self._may_grow(queue, kind) for queue, kind in self.growing):
             yield FAIR_PASS, ()

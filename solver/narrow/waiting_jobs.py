@@ -111,7 +111,11 @@ class WaitingJobs:
                 self._demand[queue, gpu_type] += sign * milli
 
 
+def takes_turns(tree: QueueTree, queue: QueueName) -> bool:
+    """Whether jobs of a queue run by turns."""
+    return ordering_of(tree, queue).turns is not None
+
+
 def has_known_order(tree: QueueTree, queue: QueueName) -> bool:
     """Whether the order of a queue's jobs follows from these alone, and not from turns or from how long others have run."""
-    ordering = ordering_of(tree, queue)
-    return ordering.turns is None and ordering.by != "gittins"
+    return not takes_turns(tree, queue) and ordering_of(tree, queue).by != "gittins"

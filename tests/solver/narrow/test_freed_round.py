@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+import solver.round.solve as round_solve
 from solver.checker.check import narrow_violations
+from solver.model.cluster import GpuType, Node
+from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.model.workload import Job, JobName
+from solver.model.workload import Job, JobName, QueueName
 from solver.narrow.acted_on import acted_on
 from solver.narrow.narrow_world import FreedDecision, NarrowDecision, NarrowWorld
 from solver.plan.plan import Bind, Certificate, Evict, Nominate, Plan, Shrink
-from solver.policy.policy import Policy
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Policy, Queue, policy_of
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.narrow.test_narrow_world import LATER, arrivals
-from tests.solver.worlds import policies, snapshots
+from tests.solver.round.test_mig import partitioned
+from tests.solver.worlds import job, node, policies, quota_of, sharing_policies, snapshots, with_fractions
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,12 @@ def plan_of(world: Snapshot, policy: Policy, found: NarrowDecision) -> Plan:
     )
 
 
+def complete(world: Snapshot, policy: Policy) -> Plan:
+    """A round that decides for now alone, as those of large clusters do."""
+    with patch.object(round_solve, "LOOKED_AHEAD_NODES_MAX", 0):
+        return solve(world, policy, None)
+
+
 def started(plan: Plan) -> set[JobName]:
     """The jobs that it binds."""
     return {step.job for step in plan.steps if isinstance(step, Bind)}
@@ -124,7 +136,7 @@ def test_what_starts_keeps_every_rule(known: Ending) -> None:
 @given(ending())
 def test_a_complete_round_would_start_it_too(known: Ending) -> None:
     found = known.found
-    assert {job.name for job in found.jobs} <= started(solve(known.world, known.policy, None))
+    assert {job.name for job in found.jobs} <= started(complete(known.world, known.policy))
 
 
 @worlds(300)
@@ -132,9 +144,9 @@ def test_a_complete_round_would_start_it_too(known: Ending) -> None:
 def test_no_job_that_waits_is_worse_off_for_it(known: Ending) -> None:
     """The next complete round starts, or promises devices to, each other job that it would have without."""
     found = known.found
-    following = solve(known.after(found), known.policy, None)
+    following = complete(known.after(found), known.policy)
     begun = {job.name for job in found.jobs}
-    assert served(solve(known.world, known.policy, None)) <= served(following) | begun
+    assert served(complete(known.world, known.policy)) <= served(following) | begun
 
 
 @worlds(300)
@@ -143,5 +155,107 @@ def test_the_next_round_evicts_none_of_them(known: Ending) -> None:
     """What was promised before is bound as a complete round would have bound it, whatever comes of it in queues that take turns."""
     found = known.found
     begun = {start.candidate.job.name for start in found.starts}
-    leaving = (step for step in solve(known.after(found), known.policy, None).steps if isinstance(step, Evict | Shrink))
+    following = complete(known.after(found), known.policy)
+    leaving = (step for step in following.steps if isinstance(step, Evict | Shrink))
     assert [step for step in leaving if step.job in begun] == []
+
+
+@st.composite
+def in_parts(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
+    """GPUs are divided."""
+    return draw(with_fractions(draw(snapshots(nodes_max=4)))), draw(policies().flatmap(sharing_policies))
+
+
+@worlds(150)
+@given(ending(in_parts()) | ending(partitioned()))
+def test_beside_parts_of_gpus_all_of_that_holds(known: Ending) -> None:
+    found = known.found
+    begun, following = {job.name for job in found.jobs}, complete(known.after(found), known.policy)
+    whole = complete(known.world, known.policy)
+    assert narrow_violations(known.world, known.policy, known.plan(found)) == ()
+    assert begun <= started(whole)
+    assert served(whole) <= served(following) | begun
+
+
+@worlds(100)
+@given(PLAIN, st.data())
+def test_jobs_by_other_names_fare_the_same(known: tuple[Snapshot, Policy], data: st.DataObject) -> None:
+    """As long as those names sort alike: they decide where nothing else does."""
+    snapshot, policy = known
+    plan = solve(snapshot, policy, None)
+    holding = [job.name for job in acted_on(snapshot, plan).jobs if job.placement]
+    gone = data.draw(st.lists(st.sampled_from(holding), unique=True)) if holding else []
+    other = {job.name: JobName(f"a{place:02}z") for place, job in enumerate(snapshot.jobs)}
+    renamed = snapshot_of(
+        snapshot.time,
+        snapshot.nodes,
+        [msgspec.structs.replace(job, name=other[job.name]) for job in snapshot.jobs],
+    )
+    found = decided_after(snapshot, policy, gone)
+    assert decided_after(renamed, policy, [other[name] for name in gone]) == [
+        (other[name], tasks) for name, tasks in found
+    ]
+
+
+def decided_after(snapshot: Snapshot, policy: Policy, gone: Collection[JobName]) -> list[tuple[JobName, object]]:
+    """Which jobs get what once some have ended after a round."""
+    narrow = NarrowWorld.after(snapshot, policy, solve(snapshot, policy, None))
+    narrow.end(gone)
+    return [(step.job, step.tasks) for step in narrow.found(LATER).steps(policy) if isinstance(step, Bind)]
+
+
+GPUS = GpuType("H100")
+
+
+def freed_in(policy: Policy, *known: Job, gone: Collection[str], nodes: Sequence[Node] = ()) -> tuple[list[str], bool]:
+    """Which jobs start on what others held, after a round of a node of eight GPUs; and whether that was all."""
+    snapshot = snapshot_of(Instant(0), nodes or [node("n1", 8, GPUS)], known)
+    narrow = NarrowWorld.after(snapshot, policy, solve(snapshot, policy, None))
+    narrow.end(list(map(JobName, gone)))
+    found = narrow.found(LATER)
+    return [job.name for job in found.jobs], found.is_all
+
+
+def test_it_goes_by_the_order_of_rounds() -> None:
+    policy = policy_of((Queue(QueueName("q"), None, (quota_of(GPUS, 8, 8),)),))
+    waiting = [job(name, "q", 1, 4, submitted=at) for name, at in (("late", 30), ("first", 10), ("next", 20))]
+    assert freed_in(policy, job("a", "q", 1, 4), job("b", "q", 1, 4), *waiting, gone="a") == (["first"], True)
+    assert freed_in(policy, job("a", "q", 1, 4), job("b", "q", 1, 4), *waiting, gone="ab") == (["first", "next"], True)
+
+
+def test_a_smaller_job_does_not_pass_one_for_which_others_might_leave() -> None:
+    """The first finds four GPUs of two nodes and not of one, lies inside its guarantee, and the other queue has borrowed some."""
+    queues = [Queue(QueueName(name), None, (quota_of(GPUS, most),)) for name, most in (("own", 6), ("other", 2))]
+    nodes = [node("n1", 4, GPUS), node("n2", 4, GPUS)]
+    known = [
+        job("one", "own", 1, 3),
+        job("lent-1", "other", 1, 1),
+        job("two", "own", 1, 3),
+        job("lent-2", "other", 1, 1),
+    ]
+    waiting = [job("large", "own", 1, 4, submitted=10), job("small", "own", 1, 1, submitted=20)]
+    policy = policy_of(tuple(queues))
+    assert freed_in(policy, *known, *waiting, gone=["one", "two"], nodes=nodes) == ([], False)
+    assert freed_in(policy, *known, waiting[1], gone=["one", "two"], nodes=nodes) == (["small"], True)
+
+
+def test_a_gang_that_could_grow_inside_its_guarantee_comes_before_what_is_lent() -> None:
+    queues = [Queue(QueueName(name), None, (quota_of(GPUS, most),)) for name, most in (("own", 8), ("other", 0))]
+    gang = job("gang", "own", 8, 1)
+    (group,) = gang.spec.task_groups
+    elastic = msgspec.structs.replace(group, min_replicas=4)
+    gang = msgspec.structs.replace(gang, spec=msgspec.structs.replace(gang.spec, task_groups=(elastic,)))
+    known = [job("fixed", "own", 1, 4), gang, job("lent", "other", 1, 4, submitted=10)]
+    assert freed_in(policy_of(tuple(queues)), *known, gone=["fixed"]) == ([], False)
+
+
+def test_a_strict_queue_keeps_its_line() -> None:
+    policy = policy_of((Queue(QueueName("q"), None, (quota_of(GPUS, 8, 8),), ordering=Ordering("fifo", strict=True)),))
+    known = [
+        job("a", "q", 1, 4),
+        job("b", "q", 1, 4),
+        job("large", "q", 1, 8, submitted=10),
+        job("c", "q", 1, 4, submitted=20),
+    ]
+    assert freed_in(policy, *known, gone="a")[0] == []
+    assert freed_in(policy, *known, gone="ab")[0] == ["large"]
