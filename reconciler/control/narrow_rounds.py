@@ -478,6 +478,7 @@ class NarrowRounds:
         world = NarrowWorld.after(record.snapshot, record.policy, plan, self._kept)
         if self._keeps:
             world.end_evictions()
+        world.know_waiting()  # Now: who ends would wait for it.
         with self._lock:
             if self._unwell is not None and not self.fault:
                 ground = NarrowGround(record, number, world, self._unwell, undone)

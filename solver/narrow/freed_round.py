@@ -239,7 +239,7 @@ class FreedRound:
         """The places of those that found none, though quota would let them, and that a complete round might serve otherwise."""
         started = {start.candidate.job.name: start for start in starts}
         before, users, judged = QuotaHeadroom(self.shares), UserRoom(self.shares.users), set[int]()
-        inside = self._inside_fair(starts)
+        inside = self._inside_fair({candidate.sub_layer for _, candidate in candidates}, starts)
         for turn, candidate in candidates:
             start = started.get(candidate.job.name)
             if start is not None:
@@ -254,7 +254,9 @@ class FreedRound:
                 if passes and candidate.likeness in self._in_wide:
                     yield min(passes), turn
 
-    def _inside_fair(self, starts: Sequence[JobStart]) -> Mapping[SubLayer, tuple[QuotaHeadroom, Counter[GpuType]]]:
+    def _inside_fair(
+        self, layers: Collection[SubLayer], starts: Sequence[JobStart]
+    ) -> Mapping[SubLayer, tuple[QuotaHeadroom, Counter[GpuType]]]:
         """By sub-layer, what is left of shares beside what starts inside fair shares there and before, and how much that is."""
         headroom, kept = QuotaHeadroom(self.shares), list[JobStart]()
         for start in starts:
@@ -262,10 +264,7 @@ class FreedRound:
                 kept.append(start)
             headroom.take(start.queue, start.charge)
 
-        return {
-            layer: self._beside(start for start in kept if start.candidate.sub_layer <= layer)
-            for layer in {candidate.sub_layer for line in self.lines.values() for _, candidate in line}
-        }
+        return {layer: self._beside(start for start in kept if start.candidate.sub_layer <= layer) for layer in layers}
 
     def _beside(self, starts: Iterable[JobStart]) -> tuple[QuotaHeadroom, Counter[GpuType]]:
         headroom, given = QuotaHeadroom(self.shares), Counter[GpuType]()

@@ -313,8 +313,8 @@ class NarrowWorld:
         self.lines |= {queue for queue in queues if tree.is_leaf(queue) and ordering_of(tree, queue).in_line}
         self._unsorted.update({job.name: (job, is_sure) for job in jobs})
 
-    def _freed_round(self) -> FreedRound:
-        """What is decided of those that wait."""
+    def know_waiting(self) -> Shares:
+        """Sort those that wait, as far as that has to be done anew; the shares, with those that are fair beside their demand."""
         for job, is_sure in self._unsorted.values():
             if any(group.nodes not in {"", *self.room.sets} for group in job.spec.task_groups):
                 self._has_strangers = True
@@ -323,13 +323,19 @@ class NarrowWorld:
             self.waiting.add(job, () if admission.holds else admission.options, is_sure=is_sure)
         self._unsorted = {}
         shares = with_fair_shares(self.shares, self.capacity, self.waiting.demand())
+        self.waiting.sort(shares)
+        return shares
+
+    def _freed_round(self) -> FreedRound:
+        """What is decided of those that wait."""
+        shares = self.know_waiting()
         return FreedRound(
             self.policy,
             self.room,
             self.soon,
             self.wide,
             shares,
-            self.waiting.lines(shares),
+            self.waiting.lines,
             self.waiting.unsure,
             None if self.shares.users.host_max else self.freed.types,
             self.held.lower,

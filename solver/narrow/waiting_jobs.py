@@ -43,6 +43,7 @@ class WaitingJobs:
     _ranks: dict[_Kind, int] = field(default_factory=dict)
     _likeness: dict[object, int] = field(default_factory=dict)
     _lines: dict[QueueName, Line] = field(default_factory=dict)
+    _candidates: dict[JobName, StartCandidate] = field(default_factory=dict)
 
     def __contains__(self, name: JobName) -> bool:
         return name in self._jobs
@@ -71,6 +72,7 @@ class WaitingJobs:
         if not of_kind:
             del self._of_kind[self._kind(job)]
         self._lines.pop(job.spec.queue, None)
+        self._candidates.pop(name, None)
         self._count(job, options, -1)
         self.unsure.discard(name)
 
@@ -82,8 +84,13 @@ class WaitingJobs:
         """What all together want."""
         yield from ((queue, {gpu_type: milli}) for (queue, gpu_type), milli in self._demand.items() if milli)
 
-    def lines(self, shares: Shares) -> Mapping[QueueName, Line]:
-        """All that wait, queue by queue, under what the queues hold."""
+    @property
+    def lines(self) -> Mapping[QueueName, Line]:
+        """All that wait, queue by queue, once they are sorted."""
+        return self._lines
+
+    def sort(self, shares: Shares) -> None:
+        """Sort each queue under what it holds, where that or its jobs have changed."""
         ranks = self._ranked(shares.tree)
         for kind in ranks.keys() | self._ranks.keys():
             if ranks.get(kind) != self._ranks.get(kind):
@@ -93,8 +100,9 @@ class WaitingJobs:
             if queue not in self._lines:
                 jobs = [self._jobs[name] for name in names]
                 of = {job.name: ranks[self._kind(job)] for job, _ in jobs}
-                self._lines[queue] = with_turns(jobs, of, self.policy, shares, self.now, self._likeness)
-        return self._lines
+                known = with_turns(jobs, of, self.policy, shares, self.now, self._likeness, self._candidates)
+                self._candidates.update({candidate.job.name: candidate for _, candidate in known})
+                self._lines[queue] = known
 
     def _ranked(self, tree: QueueTree) -> dict[_Kind, int]:
         # One of each kind tells the rank of all.

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 from solver.capacity.reserved_view import NOBODY, Against
@@ -141,18 +142,23 @@ def with_turns(
     shares: Shares,
     now: Instant,
     likeness: dict[object, int],
+    before: Mapping[JobName, StartCandidate],
 ) -> list[tuple[Turn, StartCandidate]]:
     """Admissible jobs of one queue in its own order, each with its turn among those of all queues: sorted by turns, the queues'
     jobs are in the order of a round. `ranks`: of these jobs among all that wait. `likeness`: known ones, to which it adds.
+    `before`: jobs as they were found for the same instant.
     """
     admitted = [(job, as_open_at(choices, job, policy, now)) for job, choices in jobs]
     layers = _sub_layers([job for job, _ in admitted], policy, ranks)
     turns = _turns_of(admitted, layers, policy, shares, now)
-    made = (
-        (turns[job.name], _candidate(job, layers[job.name], 0, choices, policy, shares, now, likeness))
-        for job, choices in admitted
-    )
-    return sorted(made, key=lambda known: known[0])
+
+    def candidate(job: Job, choices: tuple[Option, ...]) -> StartCandidate:
+        known = before.get(job.name)
+        if known is not None and known.sub_layer == layers[job.name]:
+            return known
+        return _candidate(job, layers[job.name], 0, choices, policy, shares, now, likeness)
+
+    return sorted(((turns[job.name], candidate(job, choices)) for job, choices in admitted), key=itemgetter(0))
 
 
 def _candidate(

@@ -268,6 +268,29 @@ def test_all_is_judged_once_more_when_the_next_round_is_over(full: EndingSite, m
     assert "S1" in full.narrow.fault
 
 
+def test_one_that_dies_between_record_and_deed_leaves_it_to_the_next(
+    full: EndingSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on record that a job starts, and no device is held for it: whoever leads next decides anew."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(PlanExecutor, "act", die)
+    gone = full.end("runs-0")
+    with pytest.raises(Killed):
+        full.narrow.free(gone)
+    monkeypatch.undo()
+    assert (full.holds("first"), len(full.narrow_rounds())) == (False, 1)
+    after = EndingSite(full.site)
+    after.rest()
+    assert full.site.events("first").count("bound") == 1
+    assert (full.site.state("first"), after.narrow.fault) == ("running", "")
+
+
 # What was promised.
 
 

@@ -247,6 +247,8 @@ def test_a_gang_that_could_grow_inside_its_guarantee_comes_before_what_is_lent()
     gang = msgspec.structs.replace(gang, spec=msgspec.structs.replace(gang.spec, task_groups=(elastic,)))
     known = [job("fixed", "own", 1, 4), gang, job("lent", "other", 1, 4, submitted=10)]
     assert freed_in(policy_of(tuple(queues)), *known, gone=["fixed"]) == ([], False)
+    known[1] = job("gang", "own", 4, 1)
+    assert freed_in(policy_of(tuple(queues)), *known, gone=["fixed"]) == (["lent"], True)
 
 
 def test_a_strict_queue_keeps_its_line() -> None:
