@@ -1,7 +1,8 @@
 """The jobs that wait after a complete round, in the order in which a round would serve them: sorted anew only where it changes.
 
 The order of one queue's jobs, and their turns among those of others, follow from what that queue holds and from ranks. So a queue
-is sorted anew when it holds more or less than before, when its jobs are others, or their ranks. Waiting counts up to the round.
+is sorted anew when it holds more or less than before, when its jobs are others, or their ranks. Waiting counts up to the round,
+or to when the last of them came.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class WaitingJobs:
         self.remove(job.name)
         if not options:
             return
+        self.now = max(self.now, job.submitted_at)
         self._jobs[job.name] = job, options
         self._of_kind.setdefault(self._kind(job), {})[job.name] = job
         self._of_queue.setdefault(job.spec.queue, {})[job.name] = None

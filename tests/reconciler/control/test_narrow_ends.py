@@ -89,7 +89,7 @@ def test_the_first_job_that_can_use_it_starts_at_once(full: EndingSite) -> None:
 def test_ends_that_come_together_are_served_together(full: EndingSite) -> None:
     """The job that came first finds room on a node that two of them leave."""
     nodes = {claim.job: claim.tasks[0].node for claim in full.site.store.ledger.claims()}
-    together = [name for name in nodes if nodes[name] == nodes["runs-0"]]
+    together = [name for name in nodes if nodes[name] == nodes[JobName("runs-0")]]
     full.ends(*together)
     assert "large" in full.holding()
     assert full.holding().isdisjoint({"first", "second"})

@@ -85,7 +85,7 @@ def ending(draw: st.DrawFn, worlds_of: Worlds = PLAIN) -> Ending:
         for name in gone
         if name in sent_back
     ]
-    return Ending(policy, without(world, gone, back), narrow)
+    return Ending(policy, msgspec.structs.replace(without(world, gone, back), time=LATER), narrow)
 
 
 def without(world: Snapshot, gone: Collection[JobName], more: Iterable[Job] = ()) -> Snapshot:
@@ -209,7 +209,7 @@ GPUS = GpuType("H100")
 
 def freed_in(policy: Policy, *known: Job, gone: Collection[str], nodes: Sequence[Node] = ()) -> tuple[list[str], bool]:
     """Which jobs start on what others held, after a round of a node of eight GPUs; and whether that was all."""
-    snapshot = snapshot_of(Instant(0), nodes or [node("n1", 8, GPUS)], known)
+    snapshot = snapshot_of(Instant(100), nodes or [node("n1", 8, GPUS)], known)
     narrow = NarrowWorld.after(snapshot, policy, solve(snapshot, policy, None))
     narrow.end(list(map(JobName, gone)))
     found = narrow.found(LATER)
