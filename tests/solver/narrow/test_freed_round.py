@@ -261,3 +261,39 @@ def test_a_strict_queue_keeps_its_line() -> None:
     ]
     assert freed_in(policy, *known, gone="a")[0] == []
     assert freed_in(policy, *known, gone="ab")[0] == ["large"]
+
+
+def test_what_is_left_to_a_complete_round_is_hidden_from_jobs_that_come() -> None:
+    queues = [Queue(QueueName(name), None, (quota_of(GPUS, most),)) for name, most in (("own", 6), ("other", 2))]
+    known = [
+        job("one", "own", 1, 3),
+        job("lent-1", "other", 1, 1),
+        job("two", "own", 1, 3),
+        job("lent-2", "other", 1, 1),
+    ]
+    large, policy = job("large", "own", 1, 4, submitted=10), policy_of(tuple(queues))
+    snapshot = snapshot_of(Instant(100), [node("n1", 4, GPUS), node("n2", 4, GPUS)], [*known, large])
+    narrow = NarrowWorld.after(snapshot, policy, solve(snapshot, policy, None))
+    narrow.end([JobName("one"), JobName("two")])
+    narrow.give(narrow.found(LATER))
+    assert narrow.decide([job("small", "own", 1, 1, submitted=int(LATER))], LATER).starts == ()
+    narrow.withdraw([large.name])
+    narrow.give(narrow.found(LATER))
+    assert len(narrow.decide([job("next", "own", 1, 1, submitted=int(LATER))], LATER).starts) == 1
+
+
+def test_what_is_promised_is_nobody_elses_once_one_of_those_has_left_that_held_it() -> None:
+    queues = [Queue(QueueName(name), None, (quota_of(GPUS, most),)) for name, most in (("own", 8), ("other", 0))]
+    lent, policy = [job(f"lent-{number}", "other", 1, 4) for number in range(2)], policy_of(tuple(queues))
+    nodes = [node("n1", 8, GPUS)]
+    before = snapshot_of(Instant(100), nodes, lent)
+    running = acted_on(before, solve(before, policy, None))
+    waiting = [job("large", "own", 1, 8, submitted=110), job("small", "other", 1, 4, submitted=120)]
+    snapshot = snapshot_of(Instant(4_000_000), nodes, [*running.jobs, *waiting])
+    plan = solve(snapshot, policy, None)
+    assert {step.job for step in plan.steps if isinstance(step, Nominate)} == {"large"}
+    narrow = NarrowWorld.after(snapshot, policy, plan)
+    narrow.end([JobName("lent-0")], [JobName("lent-0")])
+    assert (list(narrow.found(Instant(4_000_001)).jobs), narrow.room.free_gpus.tolist()) == ([], [0])
+    narrow.end([JobName("lent-1")], [JobName("lent-1")])
+    assert [one.name for one in narrow.found(Instant(4_000_001)).jobs] == ["large"]
