@@ -48,7 +48,7 @@ PASS_PAUSE_MS = 2_000
 LEASE = Duration(4_000)
 """Short, so that a control plane can die many times before faults stop."""
 ALONE_EVERY = 3
-"""In so many seeds jobs that come are started alone, beside complete rounds, and so are jobs that wait where others end."""
+"""In so many seeds jobs that come are started alone, beside complete rounds."""
 TOLD_EVERY = 5
 """In so many seeds gangs are told things: it takes from the world's chance, and the others have more of what else can go wrong."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
@@ -165,11 +165,10 @@ class Run:
     def _pass(self) -> None:
         self.passes += 1
         try:
+            self._end_alone()
             came, self.came = self.came, []
-            if self.narrow is not None:
-                self._end_alone(self.narrow)
-                if came:
-                    self.narrow.start(came)
+            if self.narrow is not None and came:
+                self.narrow.start(came)
             done = one_pass(self.plane, self.narrow)
             self.epoch = done.epoch
             leader = PlanExecutor(self.plane, done.epoch)
@@ -191,16 +190,16 @@ class Run:
         except Exception as error:  # noqa: BLE001  (whatever it is, the loop should have survived it)
             self.problems.append(f"the loop died: {type(error).__name__}: {error}")
 
-    def _end_alone(self, narrow: NarrowRounds) -> None:
-        """What has ended is settled before the pass, and jobs that wait get what it held. Another may lead by now."""
-        if self.epoch is None:
+    def _end_alone(self) -> None:
+        """Where jobs are started alone, those that wait get what others held that have ended. Another may lead by now."""
+        if self.epoch is None or self.narrow is None:
             return
         before = {claim.job for claim in self.store.ledger.claims()}
         _, _, declared, operations = self.plane.policies.current()
         try:
             reports = BackendReports.of(self.plane.backend.changes(Cursor(0)))
             PlanExecutor(self.plane, self.epoch).settle(reports, operations, declared)
-            narrow.free(sorted(before - {claim.job for claim in self.store.ledger.claims()}))
+            self.narrow.free(sorted(before - {claim.job for claim in self.store.ledger.claims()}))
         except StaleEpochError:
             self.stale_refused += 1
 
