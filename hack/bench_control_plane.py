@@ -29,11 +29,12 @@ T = TypeVar("T")
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """One run; null: it was not measured, or did not come about within `--limit-s`.
 
-    Latencies: from a request to the order that the cluster is given for it; of an urgent job, to the first victim that it needs.
+    Latencies: from a request to the order that the cluster is given for it; of an urgent job, to the first victim that it needs;
+    of a gang that is told to end, to the start of a job that waited.
     `idle_pass_ms`: CPU time of a second in which nothing happens, which is a look of the loop; `idle_solves`: rounds solved
     in it. `restart_s`: from the start of
     the process until it leads and has decided a round. `memory_mb`: peaks of its processes, added up. `narrow_share`: of arrivals,
-    urgent ones too, that were decided without a complete round.
+    urgent ones too, and of ends, that were decided without a complete round.
     """
 
     gpus: int
@@ -47,6 +48,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     urgent_p99_ms: float | None
     cancel_p50_ms: float | None
     cancel_p99_ms: float | None
+    end_p50_ms: float | None
+    end_p99_ms: float | None
     submits_per_s: float | None
     submit_p99_ms: float | None
     array_tasks_per_s: float | None
@@ -116,10 +119,10 @@ def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
             raise click.ClickException("The control plane does not start. See above.")
         rests = _or_none("passes without anything to do", lambda: idle(plane, load.idle_s, limit_s)) or Idle(None, None)
         answers = _or_none("reads", lambda: read(plane, load.watchers, load.reads, limit_s)) or {}
-        before = plane.arrivals()
+        before = plane.decided()
         orders = _or_none("arrivals", lambda: arrive(plane, load.arrivals, load.apart_s, limit_s))
-        came = {kind: count - before[kind] for kind, count in plane.arrivals().items()}
-        arrived = orders or Latencies(NOTHING, NOTHING, NOTHING)
+        decided = {kind: count - before[kind] for kind, count in plane.decided().items()}
+        arrived = orders or Latencies(NOTHING, NOTHING, NOTHING, NOTHING)
         taken = _or_none("submissions", lambda: submit(plane, load.submit_s, limit_s))
         in_arrays = _or_none("arrays", lambda: submit_arrays(plane, load.arrays, limit_s))
         memory = plane.peak_mb()
@@ -132,6 +135,8 @@ def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
         urgent_p99_ms=arrived.urgent.p99_ms,
         cancel_p50_ms=arrived.cancel.p50_ms,
         cancel_p99_ms=arrived.cancel.p99_ms,
+        end_p50_ms=arrived.end.p50_ms,
+        end_p99_ms=arrived.end.p99_ms,
         submits_per_s=taken.per_s if taken else None,
         submit_p99_ms=taken.each.p99_ms if taken else None,
         array_tasks_per_s=in_arrays.per_s if in_arrays else None,
@@ -142,7 +147,7 @@ def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
         idle_solves=rests.solves,
         restart_s=round(started, 2),
         memory_mb=memory,
-        narrow_share=round(came["narrow"] / max(1, sum(came.values())), 3),
+        narrow_share=round(decided["narrow"] / max(1, sum(decided.values())), 3),
     )
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PASSES: Final = re.compile(r'^quorate_round_phase_seconds_count\{phase="(sight|solve)"\} (\S+)$', re.MULTILINE)
 
 
-_ARRIVALS: Final = re.compile(r'^quorate_arrivals_total\{decided="(\w+)"\} (\S+)$', re.MULTILINE)
+_DECIDED: Final = re.compile(r'^quorate_(?:arrivals|ends)_total\{decided="(\w+)"\} (\S+)$', re.MULTILINE)
 
 
 class PlaneFailedError(Exception):
@@ -121,10 +122,12 @@ class SimulatedPlane:
         text = self.caller().get("/metrics").decode()
         return {"sight": 0, "solve": 0} | {name: int(float(count)) for name, count in _PASSES.findall(text)}
 
-    def arrivals(self) -> dict[str, int]:
-        """How many jobs came that were started alone (`narrow`), or left to complete rounds (`complete`)."""
-        text = self.caller().get("/metrics").decode()
-        return {"narrow": 0, "complete": 0} | {name: int(float(count)) for name, count in _ARRIVALS.findall(text)}
+    def decided(self) -> Counter[str]:
+        """How many jobs that came, and gangs that ended, were decided alone (`narrow`), or left to rounds (`complete`)."""
+        found, text = Counter(narrow=0, complete=0), self.caller().get("/metrics").decode()
+        for name, count in _DECIDED.findall(text):
+            found[name] += int(float(count))
+        return found
 
     def cpu_s(self) -> float:
         """CPU seconds of its processes so far."""

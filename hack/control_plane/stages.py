@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hack.control_plane.plane import Caller, Ordered, PlaneFailedError, SimulatedPlane, job_document
-from hack.control_plane.world import FRESH, FULL, ROOMY, URGENT, spec_of, waiting_spec
+from hack.control_plane.world import FRESH, FULL, ROOMY, URGENT, WAITING, spec_of, waiting_spec
 from hack.heartbeats.figures import quantile
 
 READS: Final = {"status": "/v1/status", "queues": "/v1/queues", "jobs": "/v1/jobs?limit=100"}
@@ -117,17 +117,18 @@ async def _drain(reader: asyncio.StreamReader) -> None:
 
 
 class Latencies(NamedTuple):
-    """From a request to the order that follows it."""
+    """From a request to the order that follows it; of an end, to the order to start a job that waited."""
 
     arrival: Latency
     urgent: Latency
     cancel: Latency
+    end: Latency
 
 
 def arrive(plane: SimulatedPlane, times: int, apart_s: float, limit_s: float) -> Latencies:
-    """Jobs arrive that have room, jobs that must evict others, and jobs that run are cancelled, by turns."""
+    """Jobs arrive that have room, jobs that must evict others, and jobs that run are cancelled and end, by turns."""
     caller, chance = plane.caller(), random.Random(2)
-    asked: dict[str, dict[str, float]] = {"arrival": {}, "urgent": {}, "cancel": {}}
+    asked: dict[str, dict[str, float]] = {"arrival": {}, "urgent": {}, "cancel": {}, "end": {}}
     running = [name for name in _running(caller) if name.startswith("r-")]
     chance.shuffle(running)
     begun = len(plane.ordered())
@@ -147,11 +148,14 @@ def arrive(plane: SimulatedPlane, times: int, apart_s: float, limit_s: float) ->
     found, over_s = _Answered(plane, begun, asked), time.monotonic() + limit_s
     while not found.complete() and time.monotonic() < over_s:
         time.sleep(0.5)
-    return Latencies(*(latency(found.seconds(kind)) for kind in ("arrival", "urgent", "cancel")))
+    return Latencies(*(latency(found.seconds(kind)) for kind in Latencies._fields))
 
 
 class _Answered:
-    """When the order came that each waits for: for an urgent job, to the first of its victims."""
+    """When the order came that each waits for: for an urgent job, to the first of its victims.
+
+    A gang ends when it is told to. The next job that starts of those that waited is taken for what follows the earliest end.
+    """
 
     def __init__(self, plane: SimulatedPlane, begun: int, asked: dict[str, dict[str, float]]) -> None:
         self._plane = plane
@@ -166,7 +170,8 @@ class _Answered:
         for order in orders[self._seen :]:
             self._take(order)
         self._seen = len(orders)
-        return all(len(self._at[kind]) == len(jobs) for kind, jobs in self._asked.items())
+        ended = len(self._asked["end"]) == len(self._asked["cancel"])
+        return ended and all(len(self._at[kind]) == len(jobs) for kind, jobs in self._asked.items())
 
     def seconds(self, kind: str) -> list[float]:
         """How long each took that has come."""
@@ -175,8 +180,13 @@ class _Answered:
     def _take(self, order: Ordered) -> None:
         if order.kind == "StartGang" and order.job in self._asked["arrival"]:
             self._at["arrival"].setdefault(order.job, order.at_s)
+        elif order.kind == "StartGang" and order.job.startswith(WAITING):
+            followed = next((job for job in self._asked["end"] if job not in self._at["end"]), None)
+            if followed is not None:
+                self._at["end"][followed] = order.at_s
         elif order.kind == "StopGang" and order.job in self._asked["cancel"]:
             self._at["cancel"].setdefault(order.job, order.at_s)
+            self._asked["end"].setdefault(order.job, order.at_s)
         elif order.kind == "StopGang":
             for event in json.loads(self._caller.get(f"/v1/jobs/{order.job}/events"))["items"]:
                 if event.get("beneficiary") in self._asked["urgent"]:

@@ -34,6 +34,8 @@ TEAMS: Final = 8
 FRESH: Final = QueueName("fresh")
 URGENT: Final = QueueName("urgent")
 LENT: Final = QueueName("lent")
+WAITING: Final = "w-"
+"""Begins the names of what waits from the beginning."""
 FOREVER: Final = ("sleep", "forever")
 SIZES: Final = (1, 2, 4, 8, 8, 16, 32, 64)
 """GPUs of what waits."""
@@ -118,7 +120,7 @@ def fill(store: SqlStore, policy: Path, sizes: Sizes) -> None:
     waiting = [waiting_spec(chance) for _ in range(sizes.waiting)]
     for first in range(0, len(waiting), _AT_ONCE):
         at = Instant(now - chance.randint(1, 8 * _HOUR_MS))
-        _submit(store, f"w-{first // _AT_ONCE:03}", waiting[first : first + _AT_ONCE], at)
+        _submit(store, f"{WAITING}{first // _AT_ONCE:03}", waiting[first : first + _AT_ONCE], at)
     store.ledger.resign(epoch)
 
 

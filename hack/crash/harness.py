@@ -36,9 +36,10 @@ from reconciler.control.ledger_site import one_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.recording import solver_with
+from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.clock import SIMULATION_START, VirtualClock
-from reconciler.protocols.backend import BackendUnreachableError, Epoch, StaleEpochError
+from reconciler.protocols.backend import BackendUnreachableError, Cursor, Epoch, StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
@@ -172,6 +173,7 @@ class Run:
     def _pass(self) -> None:
         self.passes += 1
         try:
+            self._end_alone()
             came, self.came = self.came, []
             if self.narrow is not None and came:
                 self.narrow.start(came)
@@ -195,6 +197,19 @@ class Run:
             pass  # the next pass asks again
         except Exception as error:  # noqa: BLE001  (whatever it is, the loop should have survived it)
             self.problems.append(f"the loop died: {type(error).__name__}: {error}")
+
+    def _end_alone(self) -> None:
+        """Where jobs are started alone, those that wait get what others held that have ended. Another may lead by now."""
+        if self.epoch is None or self.narrow is None:
+            return
+        before = {claim.job for claim in self.store.ledger.claims()}
+        _, _, declared, operations = self.plane.policies.current()
+        try:
+            reports = BackendReports.of(self.plane.backend.changes(Cursor(0)))
+            PlanExecutor(self.plane, self.epoch).settle(reports, operations, declared)
+            self.narrow.free(sorted(before - {claim.job for claim in self.store.ledger.claims()}))
+        except StaleEpochError:
+            self.stale_refused += 1
 
     def _begin(self) -> None:
         """A control plane, which knows nothing but what is in the store."""

@@ -66,6 +66,7 @@ def readable_round(record: RoundRecord, rights: Rights) -> RoundRecord:
             each,
             taken=tuple(map(readable, each.taken)),
             waited=tuple(map(readable, each.waited)),
+            unsure=tuple(map(readable, each.unsure)),
             came=tuple(map(readable, each.came)),
         )
         for each in record.narrow

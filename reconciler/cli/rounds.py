@@ -70,7 +70,9 @@ def _fields(record: RoundRecord) -> Iterator[tuple[str, str]]:
     yield "Time", local(last.time)
     yield "Policy", record.revision
     if record.narrow:
-        yield "Decided on", f"what round {record.narrow[-1].base} left, of these jobs alone"
+        freed = ", ".join(record.narrow[-1].freed_by)
+        since = f" and {freed} gave back" if freed else ""
+        yield "Decided on", f"what round {record.narrow[-1].base} left{since}, of these jobs alone"
     else:
         yield "Plan", record.plan.digest
     yield "Took", ", ".join(f"{phase} {took:.0f} ms" for phase, took in last.phase_ms.items())

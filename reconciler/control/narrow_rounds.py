@@ -1,25 +1,29 @@
-"""Serves jobs that come, each for itself, on what the last complete round left: beside the round that is under way.
+"""Serves jobs that come on what the last complete round left, and jobs that wait on what ends: beside the round that is under way.
 
 A round of a large cluster takes seconds, and most jobs that come need nothing of it: they fit where nothing is held, kept or
-promised, or are urgent, and others leave for them inside their guarantees. That is decided and checked within milliseconds, put on
-record, and done like any other. All other jobs wait for the round, which is told of it, and does not do what has been overtaken.
+promised, or are urgent, and others leave for them inside their guarantees. What others hold no more goes to jobs that it is
+promised to, and to those that wait, as far as their order is known. That is decided and checked within milliseconds, put on record,
+and done like any other. All else waits for the round, which is told of it, and does not do what has been overtaken.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import RLock
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from reconciler.control.control import ControlPlane, NoPolicyError
-from reconciler.control.narrow_ground import UNPROVEN, NarrowGround, ServedAlone, Unwell
+from reconciler.control.narrow_ground import UNPROVEN, EndedGang, NarrowGround, ServedAlone, Unwell, given
 from reconciler.control.observation import new_jobs
 from reconciler.control.plan_executor import PlanExecutor
+from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.ledger import JobHoldings
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord
 from reconciler.protocols.store_errors import StoreFullError, StoreUnreachableError
 from solver.checker.ledger_check import LedgerCheck
@@ -30,10 +34,13 @@ from solver.model.snapshot import Snapshot
 from solver.model.snapshot_patch import SnapshotPatch, patch_between
 from solver.model.workload import Job, JobName
 from solver.narrow.narrow_preemption import is_urgent
-from solver.narrow.narrow_world import NarrowStep, NarrowWorld, without_steps_of
+from solver.narrow.narrow_world import FreedDecision, NarrowStep, NarrowWorld, without_steps_of
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Shrink, Step
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
+
+NO_MORE: Final = sys.maxsize
+"""Of a gang that has ended for good: no attempt will follow."""
 
 FROM_S: Final = 0.3
 """Complete rounds that take less are as soon done: jobs wait for them, and get the best that there is."""
@@ -41,15 +48,27 @@ FROM_S: Final = 0.3
 
 @dataclass(slots=True)
 class NarrowCounts:
-    """Of jobs that came: how many were started alone, promised what others leave, and left to complete rounds."""
+    """Of jobs that came: how many were started alone, promised what others leave, and left to complete rounds.
+
+    Of gangs that ended: `freed` those of which it was settled alone what becomes of all that they held, and those that were left.
+    """
 
     started: int = 0
     promised: int = 0
     left: int = 0
+    freed: int = 0
+    ends_left: int = 0
+
+
+class _News(NamedTuple):
+    """Jobs that have come, and gangs that have ended."""
+
+    came: tuple[JobName, ...] = ()
+    ended: tuple[JobName, ...] = ()
 
 
 class NarrowRounds:
-    """Call `run` in a thread of its own, `tell` and `stop` from any; the loop calls the others. `epoch` as the loop has it.
+    """Call `run` in a thread of its own, `tell`, `ended` and `stop` from any; the loop calls the others. `epoch` as it has it.
 
     `report` hears why no more jobs are started alone, where that comes about. `from_s`: how long complete rounds take at least
     where jobs are.
@@ -65,7 +84,7 @@ class NarrowRounds:
         self.counts = NarrowCounts()
         self.fault = ""
         self._plane, self._epoch, self._report, self._from_s = plane, epoch, report, from_s
-        self._came: SimpleQueue[Collection[JobName] | None] = SimpleQueue()
+        self._news: SimpleQueue[_News | None] = SimpleQueue()
         self._lock = RLock()
         self._kept = RoundCache()
         self._ground: NarrowGround | None = None
@@ -74,8 +93,11 @@ class NarrowRounds:
         self._looked = 0
         self._unwell: Unwell | None = None
         self._since: dict[JobName, ServedAlone] = {}
+        self._ended: list[EndedGang] = []
         self._waiting: list[Job] = []
         self._waiting_seen = 0
+        self._unsure: list[Job] = []
+        self._unsure_seen = 0
         self._blocking: set[JobName] = set()
         self._undone: tuple[JobName, ...] = ()
         self._keeps = False
@@ -83,29 +105,118 @@ class NarrowRounds:
 
     def tell(self, jobs: Collection[JobName]) -> None:
         """It is on record that these have come."""
-        self._came.put(tuple(jobs))
+        self._news.put(_News(came=tuple(jobs)))
+
+    def ended(self, names: Collection[JobName]) -> None:
+        """It is on record that these gangs hold nothing any more."""
+        self._news.put(_News(ended=tuple(names)))
 
     def stop(self) -> None:
         """Let `run` return after what is under way."""
-        self._came.put(None)
+        self._news.put(None)
 
     def run(self) -> None:
         """Start what can be started until stopped. Raises StoreUnusableError.
 
-        Nothing is lost where it can't be done: jobs that have come are on record, and the next complete round finds them there.
+        Nothing is lost where it can't be done: what has come and ended is on record, and the next complete round finds it there.
         """
-        while (names := self._came.get()) is not None:
-            together = dict.fromkeys(names)
+        while (news := self._news.get()) is not None:
+            together = [news]
             try:
-                while (more := self._came.get_nowait()) is not None:
-                    together |= dict.fromkeys(more)
-                self._came.put(None)
+                while (more := self._news.get_nowait()) is not None:
+                    together.append(more)
+                self._news.put(None)
             except Empty:
                 pass
+            came = dict.fromkeys(name for each in together for name in each.came)
+            ended = dict.fromkeys(name for each in together for name in each.ended)
             try:
-                self.start(tuple(together))
+                self.free(tuple(ended))
+                self.start(tuple(came))
             except (StaleEpochError, NoPolicyError, StoreFullError, StoreUnreachableError):
                 continue
+
+    def free(self, names: Collection[JobName]) -> None:
+        """Give what these gangs held, and hold no more, to jobs that it is promised to, or that wait. Raises as `start`."""
+        self._note_ends(names)
+        found = self._free() if self._decides() else None
+        if found is not None and found.is_all:
+            self.counts.freed += len(names)
+        else:
+            self.counts.ends_left += len(names)
+
+    def _decides(self) -> bool:
+        """Whether anything may be decided alone now."""
+        ground = self._ground
+        return self._epoch() is not None and ground is not None and not self.fault and not self._has_changed(ground)
+
+    def _note_ends(self, names: Collection[JobName]) -> None:
+        """What these held is theirs no more, but for those that hold something anew."""
+        if not names:
+            return
+        plane = self._plane
+        with self._lock:
+            holds, records = plane.ledger.of(names), plane.jobs.named(names)
+            gone = list[EndedGang]()
+            for name in names:
+                record = records.get(name)
+                is_over = record is None or record.outcome is not None or bool(record.cancel_requested_by)
+                last = holds.attempts.get(name)
+                if name not in holds.claims and (is_over or last is not None):
+                    self._number += 1
+                    gone.append(EndedGang(self._number, name, NO_MORE if last is None else last, not is_over))
+            self._ended += gone
+            for gang in gone if self._check is not None else ():
+                self._end(gang)
+            if self._ground is not None:
+                self._ground.end(gone)
+
+    def _end(self, gang: EndedGang) -> None:
+        if self._check is not None:
+            self._check.end(gang.name, gang.attempt)
+
+    def _free(self) -> FreedDecision | None:
+        """Decide what becomes of what has become free, and do it; None where nothing can be decided alone."""
+        plane, epoch = self._plane, self._epoch()
+        began_s, now = plane.clock.monotonic_s(), plane.clock.now()
+        with self._lock:
+            ground, check = self._ground, self._check
+            if ground is None or check is None or epoch is None:
+                return None
+            found = self._found(ground, now)
+            if not found.kept and not found.starts:
+                if found.is_all and ground.world.freed:
+                    ground.world.leave_freed()
+                    ground.leave_freed()
+                return found
+            keeps, owed = not ground.world.evicts, ground.world.owed
+            steps = tuple(found.steps(ground.record.policy))
+            if not self._are_right(
+                steps, {job.name: ground.waiting(job.name) for job in found.jobs}, now, ground, check
+            ):
+                return None
+            ground.world.give(found)
+            self._number_ground(ground)
+            record = ground.on_record(now, (), steps, keeps=keeps, owed=owed)
+        self._do(epoch, record, began_s)
+        return found
+
+    def _found(self, ground: NarrowGround, now: Instant) -> FreedDecision:
+        """What becomes of it, once jobs are left out that wait no more."""
+        while True:
+            found = ground.world.found(now)
+            names = [job.name for job in found.jobs]
+            holds, records = self._plane.ledger.of(names), self._plane.jobs.named(names)
+            gone = [job.name for job in found.jobs if not _waits(job, records.get(job.name), holds)]
+            if not gone:
+                return found
+            ground.withdraw(gone)
+
+    def _do(self, epoch: Epoch, record: NarrowRecord, began_s: float) -> None:
+        """The record comes before the deed."""
+        took_ms = (self._plane.clock.monotonic_s() - began_s) * 1000
+        self._plane.history.record_narrow(epoch, msgspec.structs.replace(record, phase_ms={"narrow": took_ms}))
+        PlanExecutor(self._plane, epoch).act(Plan("", "", record.steps, (), UNPROVEN))
 
     def start(self, names: Collection[JobName]) -> None:
         """Serve those of the jobs that find what they need in what is left. Raises what the store does, StaleEpochError,
@@ -115,19 +226,18 @@ class NarrowRounds:
             self._get_ready()
             return
         epoch, ground, plane = self._epoch(), self._ground, self._plane
-        if epoch is None or ground is None or self.fault or self._has_changed(ground):
+        if epoch is None or ground is None or not self._decides():
             self.counts.left += len(names)
             return
         began_s, now = plane.clock.monotonic_s(), plane.clock.now()
-        came = new_jobs(plane, names, ground.record.snapshot.node_sets, ground.record.policy, now)
-        record = self._decided(came, now)
-        steps = record.steps if record is not None else ()
-        if record is not None and steps:
-            took_ms = (plane.clock.monotonic_s() - began_s) * 1000
-            plane.history.record_narrow(epoch, msgspec.structs.replace(record, phase_ms={"narrow": took_ms}))
-            PlanExecutor(plane, epoch).act(Plan("", "", steps, (), UNPROVEN))
-        started = sum(isinstance(step, Bind) for step in steps)
-        promised = sum(isinstance(step, Nominate) for step in steps)
+        came, others = new_jobs(plane, names, ground.record.snapshot.node_sets, ground.record.policy, now)
+        record = self._decided(came, others, now)
+        if record is not None:
+            self._do(epoch, record, began_s)
+        if ground.world.freed and not all(name in self._since for name in names):
+            self._free()
+        steps = [self._since[name].step for name in names if name in self._since]
+        started, promised = (sum(isinstance(step, kind) for step in steps) for kind in (Bind, Nominate))
         self.counts.started += started
         self.counts.promised += promised
         self.counts.left += len(names) - started - promised
@@ -143,11 +253,17 @@ class NarrowRounds:
         plane = self._plane
         return plane.policies.current().revision != ground.record.revision or Unwell.of(plane) != ground.unwell
 
-    def _decided(self, came: Sequence[Job], now: Instant) -> NarrowRecord | None:
-        """What starts of these, taken from what is left; None where nothing can be decided alone."""
+    def _decided(self, came: Sequence[Job], others: Sequence[Job], now: Instant) -> NarrowRecord | None:
+        """What starts of these, taken from what is left; None where nothing can be decided alone. `others`: jobs that came too, of
+        which only a complete round knows whether they may start.
+        """
         with self._lock:
             ground, check = self._ground, self._check
-            if ground is None or check is None or not came:
+            if ground is None or check is None:
+                return None
+            self._unsure += others
+            ground.wait_for_round(others)
+            if not came:
                 return None
             keeps, owed = not ground.world.evicts, ground.world.owed
             steps = tuple(ground.world.decide(came, now).steps(ground.record.policy))
@@ -159,7 +275,7 @@ class NarrowRounds:
             if not ground.world.evicts:
                 self._blocking |= {job.name for job in waiting if is_urgent(job, ground.record.policy)}
             if not steps:
-                ground.waited += came
+                ground.note_waiting(came)
                 return None
             self._number_ground(ground)
             return ground.on_record(now, came, steps, keeps=keeps, owed=owed)
@@ -213,16 +329,19 @@ class NarrowRounds:
         """A complete round begins to look: what it sees shows all starts so far."""
         with self._lock:
             self._looked, self._unwell = self._number, Unwell.of(self._plane)
-            self._waiting_seen = len(self._waiting)
+            self._waiting_seen, self._unsure_seen = len(self._waiting), len(self._unsure)
 
     def see(self, snapshot: Snapshot, policy: Policy) -> None:
         """What it has seen."""
         with self._lock:
             self._since = {name: one for name, one in self._since.items() if one.number > self._looked}
+            self._ended = [gang for gang in self._ended if gang.number > self._looked]
             self._blocking -= {job.name for job in self._waiting[: self._waiting_seen]}
             del self._waiting[: self._waiting_seen]
-            self._waiting_seen = 0
+            del self._unsure[: self._unsure_seen]
+            self._waiting_seen = self._unsure_seen = 0
             unseen = {name for one in self._since.values() for name in one.names}
+            unseen |= {gang.name for gang in self._ended}
             before, self._seen = self._seen, (snapshot, policy)
             if self._check is not None and before is not None and before[1] == policy:
                 patch = patch_between(before[0], snapshot)
@@ -231,8 +350,11 @@ class NarrowRounds:
                 self.tell(())
                 return
             self._check = LedgerCheck(snapshot, policy)
-            for served in self._since.values():
-                self._hold(served, self._check, snapshot.time)
+            for one in self._in_turn():
+                if isinstance(one, ServedAlone):
+                    self._hold(one, self._check, snapshot.time)
+                else:
+                    self._check.end(one.name, one.attempt)
 
     def _notice(self, before: Snapshot, patch: SnapshotPatch, unseen: Collection[JobName]) -> None:
         """What those hold less that are not known to have left for jobs that came."""
@@ -338,7 +460,7 @@ class NarrowRounds:
             if ground is not None:
                 if isinstance(step, Grow):
                     ground.change((step.job,))
-                ground.take(msgspec.structs.replace(job, placement=step.tasks))
+                ground.take(given(job, step))
 
     def _jobs_seen(self) -> Mapping[JobName, Job]:
         return {job.name: job for job in self._seen[0].jobs} if self._seen else {}
@@ -356,23 +478,38 @@ class NarrowRounds:
         world = NarrowWorld.after(record.snapshot, record.policy, plan, self._kept)
         if self._keeps:
             world.end_evictions()
+        world.know_waiting()  # Now: who ends would wait for it.
         with self._lock:
             if self._unwell is not None and not self.fault:
                 ground = NarrowGround(record, number, world, self._unwell, undone)
                 promised = {intent.job for intent in record.snapshot.in_flight.nominations}
-                for served in self._since.values():
-                    if served.job.name not in promised:
-                        ground.evict([step.job for step in served.evictions])
-                        ground.take(msgspec.structs.replace(served.job, placement=served.step.tasks))
+                for one in self._in_turn():
+                    if isinstance(one, EndedGang):
+                        ground.end([one])
+                    elif one.job.name not in promised or isinstance(one.step, Bind):
+                        ground.evict([step.job for step in one.evictions])
+                        ground.take(given(one.job, one.step))
                 ground.wait(self._waiting)
+                ground.wait_for_round(self._unsure)
                 if self._blocking:
                     world.end_evictions()
                 self._ground = ground
-        self.tell(())
+        self.ended(())
+
+    def _in_turn(self) -> Sequence[ServedAlone | EndedGang]:
+        """What the round under way may not have seen."""
+        return sorted((*self._since.values(), *self._ended), key=lambda one: one.number)
 
 
 Overtaken = dict[Bind | Nominate | Grow | Evict | Shrink, tuple[Violation, ...]]
 """Steps that are not done, each with why."""
+
+
+def _waits(job: Job, record: JobRecord | None, holds: JobHoldings) -> bool:
+    """Whether a job waits as it did: for its next attempt, and nobody wants it to stay away."""
+    is_wanted = record is not None and record.outcome is None
+    is_free = record is not None and not record.cancel_requested_by and not record.suspended_by
+    return is_wanted and is_free and job.name not in holds.claims and holds.attempts.get(job.name, 0) == job.attempt
 
 
 def _refused(

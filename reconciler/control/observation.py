@@ -95,28 +95,37 @@ def observe(
 
 def new_jobs(
     plane: ControlPlane, names: Collection[JobName], node_sets: Collection[NodeSet], policy: Policy, now: Instant
-) -> tuple[Job, ...]:
-    """Those of the jobs that may begin now and never did, as a round would see them.
+) -> tuple[tuple[Job, ...], tuple[Job, ...]]:
+    """Those of the jobs that may begin now and never did, as a round would see them; and those that may or may not.
 
     What has begun before, has an array that runs only so many at a time, or depends on others is not looked into.
     """
     records, holds = plane.jobs.named(names).values(), plane.ledger.of(names)
-    fresh = [
+    waiting = [
         record
         for record in records
         if record.outcome is None
         and not record.cancel_requested_by
-        and not record.failures
+        and not record.suspended_by
+        and record.name not in holds.claims
+    ]
+    fresh = [
+        record
+        for record in waiting
+        if not record.failures
         and not record.spec.depends_on
         and (record.array is None or record.array.max_running is None)
-        and record.name not in holds.claims
         and not holds.attempts.get(record.name, 0)
     ]
+    known = {record.name for record in fresh}
     by_hand = plane.interventions.in_force()
     held_back = blocks(fresh, now, (), {}, held=held_jobs(by_hand, fresh, policy, now))
     boosts = about(by_hand, "boost", "job", now)
-    return tuple(
-        _job(record, node_sets, boosted=record.name in boosts) for record in fresh if record.name not in held_back
+    return (
+        tuple(
+            _job(record, node_sets, boosted=record.name in boosts) for record in fresh if record.name not in held_back
+        ),
+        tuple(_job(record, node_sets, boosted=record.name in boosts) for record in waiting if record.name not in known),
     )
 
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import msgspec
 
 from reconciler.control.recording import optimiser_of
-from reconciler.protocols.rounds import RoundRecord
+from reconciler.protocols.rounds import NarrowRecord, RoundRecord
 from solver.milp.optimiser import Optimiser
 from solver.model.document import API_VERSION, Document, digest, encode
-from solver.narrow.narrow_world import NarrowStep, NarrowWorld, without_steps_of
+from solver.narrow.narrow_world import NarrowDecision, NarrowStep, NarrowWorld, without_steps_of
 from solver.round.solve import decide
 
 
@@ -51,18 +51,41 @@ def _replay_narrow(record: RoundRecord) -> Replayed:
     plan = without_steps_of(record.plan, record.narrow[-1].undone)
     world, steps = NarrowWorld.after(record.snapshot, record.policy, plan), tuple[NarrowStep, ...]()
     for each in record.narrow:
-        world.change(each.changed)
-        world.evict(each.evicted)
-        for job in each.taken:
-            world.take(job, job.placement)
-        world.wait(each.waited)
-        world.owed = each.owed
-        if each.keeps:
-            world.end_evictions()
-        steps = tuple(world.decide(each.came, each.time).steps(record.policy))
+        _follow(world, each)
+        steps = tuple(_decided(world, each).steps(record.policy))
     recorded = record.narrow[-1].steps
     difference = first_difference(msgspec.json.decode(encode(recorded)), msgspec.json.decode(encode(steps)), "steps")
     return Replayed(record.number, recorded == steps, digest(recorded), digest(steps), difference, False)
+
+
+def _follow(world: NarrowWorld, record: NarrowRecord) -> None:
+    """What has come about since the record before."""
+    world.change(record.changed)
+    world.evict(record.evicted)
+    taken = 0
+    for ends in record.ended:
+        for job in record.taken[taken : ends.after]:
+            world.take(job, job.placement)
+        taken = ends.after
+        world.end(ends.jobs, ends.again)
+        if ends.is_over:
+            world.leave_freed()
+    for job in record.taken[taken:]:
+        world.take(job, job.placement)
+    world.wait(record.waited)
+    world.wait(record.unsure, is_sure=False)
+    world.withdraw(record.withdrawn)
+    world.owed = record.owed
+    if record.keeps:
+        world.end_evictions()
+
+
+def _decided(world: NarrowWorld, record: NarrowRecord) -> NarrowDecision:
+    if record.came:
+        return world.decide(record.came, record.time)
+    found = world.found(record.time)
+    world.give(found)
+    return found
 
 
 def first_difference(recorded: Any, replayed: Any, place: str = "plan") -> str:

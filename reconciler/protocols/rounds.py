@@ -13,14 +13,28 @@ from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Plan, Starts, 
 from solver.policy.policy import Policy
 
 
+class NarrowEnds(Document, frozen=True):
+    """Jobs that hold nothing any more, after so many of the jobs `taken` of a record. `again`: those of them that wait once more.
+
+    `is_over`: what has become free up to then is of no use to any job that waits, and is left to those that come.
+    """
+
+    jobs: tuple[JobName, ...]
+    after: int
+    again: tuple[JobName, ...] = ()
+    is_over: bool = False
+
+
 class NarrowRecord(Document, frozen=True):
     """Jobs that were served alone, on what the complete round `base` had left: all that is needed to decide it again.
 
     Since the record before of the same base: `taken`: jobs with what others gave them; `waited`: jobs that came and found no place;
-    `evicted`: jobs that were asked to leave for others that came; `changed`: jobs that hold less than before, or are to.
-    `undone`: jobs of which the base said what did not come about, since others came between; `keeps`: nobody leaves any more.
-    `came`: the jobs that it is about, and `steps`: which of them starts, or is promised something, and which leaves for it.
-    `owed`: a job waits for its own, so nothing is lent.
+    `evicted`: jobs that were asked to leave for others that came; `changed`: jobs that hold less than before, or are to;
+    `ended`: jobs that hold nothing any more; `unsure`: jobs that came and that only a complete round can judge; `withdrawn`: jobs
+    that wait no more. `undone`: jobs of which the base said what did not come about, since others came between; `keeps`: nobody
+    leaves any more. `owed`: a job waits for its own, so nothing is lent.
+    `came`: the jobs that it is about; () where it is about what has become free, for jobs that wait. `steps`: which of them starts,
+    or is promised something, and which leaves for it.
     """
 
     number: int
@@ -39,6 +53,17 @@ class NarrowRecord(Document, frozen=True):
     changed: tuple[JobName, ...] = ()
     undone: tuple[JobName, ...] = ()
     keeps: bool = False
+    ended: tuple[NarrowEnds, ...] = ()
+    unsure: tuple[Job, ...] = ()
+    withdrawn: tuple[JobName, ...] = ()
+
+    @property
+    def freed_by(self) -> tuple[JobName, ...]:
+        """By whose end that became free which it is about; () where it is about jobs that came."""
+        found: tuple[JobName, ...] = ()
+        for ends in self.ended if not self.came else ():
+            found = () if ends.is_over else (*found, *ends.jobs)
+        return found
 
     @property
     def summary(self) -> RoundSummary:
@@ -49,7 +74,7 @@ class NarrowRecord(Document, frozen=True):
             time=self.time,
             revision=self.revision,
             starts=starts,
-            waits=len(self.came) - starts,
+            waits=max(0, len(self.came) - starts),
             inadmissible=0,
             stage="narrow",
             duration_ms=sum(self.phase_ms.values()),

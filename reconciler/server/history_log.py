@@ -33,7 +33,9 @@ class LoggedHistory:
         number = self.kept.record_narrow(epoch, record)
         starts = [step.job for step in record.steps if isinstance(step, Bind)]
         evicts = [step.job for step in record.steps if isinstance(step, Evict)]
-        self.log.info("narrow-round", round=number, base=record.base, starts=starts, evicts=evicts)
+        self.log.info(
+            "narrow-round", round=number, base=record.base, starts=starts, evicts=evicts, ended=list(record.freed_by)
+        )
         return number
 
     def conclude_round(self, epoch: Epoch, record: RoundRecord) -> None:

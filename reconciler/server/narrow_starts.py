@@ -31,7 +31,7 @@ class NarrowStarts(Collector):
             yield Condition(STOPPED, status=True, reason="RuleBroken", message=message)
 
     def collect(self) -> Iterator[Metric]:
-        """Jobs that came, by which kind of round they were left to."""
+        """Jobs that came, and gangs that ended, by which kind of round they were left to."""
         came = CounterMetricFamily(
             "quorate_arrivals",
             "Jobs that came: started or promised a place alone, or left to complete rounds.",
@@ -41,3 +41,11 @@ class NarrowStarts(Collector):
         came.add_metric(["narrow"], counts.started + counts.promised)
         came.add_metric(["complete"], counts.left)
         yield came
+        ended = CounterMetricFamily(
+            "quorate_ends",
+            "Gangs that ended: alone, or by complete rounds, it was decided which jobs get what they held.",
+            labels=["decided"],
+        )
+        ended.add_metric(["narrow"], counts.freed)
+        ended.add_metric(["complete"], counts.ends_left)
+        yield ended

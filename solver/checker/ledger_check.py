@@ -112,12 +112,14 @@ def _beside(job: Job, tasks: Iterable[TaskPlacement]) -> dict[Resource, int]:
 class LedgerCheck:
     """All that is held and promised, and what a start or a promise would break beside it. Mutable: it changes as the world does.
 
-    What is done between two snapshots is held beside (`hold`, `ask`), until a snapshot is known to show it (`change`).
+    What is done between two snapshots is held beside (`hold`, `ask`, `end`), until a snapshot is known to show it (`change`).
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._lookup = PolicyIndex(policy)
         self._since = dict[JobName, Job]()
+        self._ended = dict[JobName, int]()
+        self._kept = dict[JobName, int]()
         self._asked_since = defaultdict[JobName, list[Intent]](list)
         self._begin(snapshot)
 
@@ -130,15 +132,17 @@ class LedgerCheck:
         for intent in snapshot.in_flight.intents:
             self._asked[intent.job].append(intent)
         self._on = defaultdict[NodeName, set[JobName]](set)
-        self._kept = defaultdict[NodeName, list[Reservation]](list)
+        self._reserved = defaultdict[NodeName, list[Reservation]](list)
         for held in snapshot.in_flight.reservations:
             for name in {task.node for task in held.tasks}:
-                self._kept[name].append(held)
+                self._reserved[name].append(held)
         self._count({*self._shown, *self._since}, 1)
 
     def _forget_but(self, unseen: Collection[JobName]) -> None:
         """What was done since shows from now on, but for jobs `unseen`."""
         self._since = {name: job for name, job in self._since.items() if name in unseen}
+        self._ended = {name: attempt for name, attempt in self._ended.items() if name in unseen}
+        self._kept = {name: attempt for name, attempt in self._kept.items() if name in unseen}
         for name in self._asked_since.keys() - set(unseen):
             del self._asked_since[name]
 
@@ -173,8 +177,21 @@ class LedgerCheck:
         if (shown := self._shown.get(job.name)) and shown.phase == "running":
             self._running = None
         self._count((job.name,), -1)
+        self._kept[job.name] = attempt
         self._since[job.name] = msgspec.structs.replace(job, phase="starting", attempt=attempt, placement=tasks)
         self._count((job.name,), 1)
+
+    def end(self, name: JobName, attempt: int) -> None:
+        """A job holds nothing any more of what it had in an attempt, nor is anything asked of it but what it was promised."""
+        job = self._job(name)
+        if job is None or job.attempt > attempt or not job.placement:
+            return
+        if self._running is not None and not self._running.is_behind_all(job):
+            self._running = None
+        self._count((name,), -1)
+        self._ended[name] = job.attempt
+        self._since[name] = msgspec.structs.replace(job, phase="pending", placement=())
+        self._count((name,), 1)
 
     def ask(self, intent: Intent) -> None:
         """A job has been asked to stop, to shrink, or to go on elsewhere, where it is promised something."""
@@ -245,7 +262,7 @@ class LedgerCheck:
 
     def _running_now(self) -> RunningJobs:
         world = self._world
-        running = tuple(job for job in world.jobs if job.phase == "running")
+        running = tuple(job for job in world.jobs if job.phase == "running" and job.name not in self._ended)
         return RunningJobs.of(
             msgspec.structs.replace(world, jobs=running), self._lookup, {*self._since, *self._asked_since}
         )
@@ -268,7 +285,7 @@ class LedgerCheck:
 
     def _case(self, step: Bind | Nominate, job: Job, now: Instant, made: Iterable[Repartition | Evict]) -> JudgedPlan:
         """The nodes of a start or a promise, all that is on them, and all that is kept there."""
-        kept = {held.holder: held for task in step.tasks for held in self._kept.get(task.node, ())}
+        kept = {held.holder: held for task in step.tasks for held in self._reserved.get(task.node, ())}
         tasks = (*step.tasks, *(task for held in kept.values() for task in held.tasks))
         nodes = {task.node for task in tasks} & self._ground.by_name.keys()
         there = {name for node in nodes for name in self._on.get(node, ())} | kept.keys()
@@ -315,7 +332,13 @@ class LedgerCheck:
     def _intents(self, name: JobName) -> Sequence[Intent]:
         """What was asked of a job, as far as it is not over."""
         known: Sequence[Intent] = self._asked.get(name, ())
-        return known if name not in self._asked_since else (*known, *self._asked_since[name])
+        if name in self._asked_since:
+            known = (*known, *self._asked_since[name])
+        if name in self._ended or name in self._kept:
+            # What was asked of an attempt is over with it, and a promise once it is kept.
+            ended, kept = self._ended.get(name, 0), self._kept.get(name, 0)
+            return [one for one in known if one.attempt > (kept if one.kind == "nominate" else ended)]
+        return known
 
     def _was_sent_back(self, job: Job) -> bool:
         return any(intent.evicts for intent in self._intents(job.name))

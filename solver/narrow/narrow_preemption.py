@@ -20,7 +20,7 @@ from solver.capacity.sharing import Sharing
 from solver.model.parts import owner_of
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName
 from solver.plan.plan import Bind, Grow, Plan
 from solver.policy.policy import Policy
 from solver.preemption.attempts import Attempts
@@ -46,7 +46,7 @@ def is_urgent(job: Job, policy: Policy) -> bool:
 
 @dataclass(slots=True)
 class NarrowPreemption:
-    """Who may leave. Mutable: what is promised is taken from it. `soon`: what is free once all that were asked to leave have left.
+    """Who may leave. Mutable. `soon`: what is free once all that were asked to leave have left, which the world follows as well.
 
     `staying`: jobs that are not to be asked, or have been. `is_over`: nobody leaves any more before the next complete round.
     """
@@ -131,10 +131,6 @@ class NarrowPreemption:
         own = making.givers.own_at_most(preemptor).get(queue, {})
         headroom = making.attempts.headroom
         return any(lies_inside(headroom, "entitled", queue, option.charge, own) for option in candidate.options)
-
-    def take(self, job: Job, tasks: Collection[TaskPlacement], sharing: Sharing) -> None:
-        """A job has these from now on."""
-        self.soon.hold(job.spec, tasks, sharing.domain)
 
     def evict(self, names: Iterable[JobName], shares: Shares) -> Shares:
         """These were asked to leave since; returns the shares without them. Those that had been asked before are known."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 from solver.capacity.free_capacity import FreeCapacity
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
 from solver.placement.footprint import Footprint, finds_less_in_less, footprint_of
 from solver.placement.growth import grow_all
@@ -53,17 +54,26 @@ PASSES: tuple[tuple[Eligible, Growing], ...] = (
 share, then all; and those that grow then: all that can inside guarantees, then inside fair shares, then at all."""
 
 
+class GreedyEnd(NamedTuple):
+    """Where jobs are served no more: after so many passes, and those of the next in which jobs of these names are served."""
+
+    passes: int
+    served: Collection[JobName]
+
+
 def greedy(
     candidates: Iterable[StartCandidate],
     room: FreeCapacity,
     shares: Shares,
     already: Sequence[JobStart] = (),
     fit: Fit | None = None,
+    until: GreedyEnd | None = None,
 ) -> tuple[JobStart, ...]:
     """Serve jobs in the order of the layers: entitled ones, then those inside their fair share, then the rest.
 
     Takes from `room`, so that what is free afterwards can be read off it. Starts in `already` have been given their
     room before; they count against quota and come back first. `fit` chooses among places that a job likes equally.
+    `until`: where to stop.
     """
     known = tuple(candidates)
     handed_out = _HandedOut(QuotaHeadroom(shares), UserRoom(shares.users), Lines(known))
@@ -72,7 +82,10 @@ def greedy(
     taken = {start.candidate.job.name for start in already}
     waiting = [candidate for candidate in known if candidate.job.name not in taken]
     starts = list(already)
-    for eligible, growing in PASSES:
+    for number, (eligible, growing) in enumerate(PASSES):
+        if until is not None and number == until.passes:
+            before = [candidate for candidate in waiting if candidate.job.name in until.served]
+            return (*starts, *_pass(before, room, handed_out, eligible, fit))
         served = {start.candidate.job.name: start for start in _pass(waiting, room, handed_out, eligible, fit)}
         starts = growing([*starts, *served.values()], room, handed_out.headroom, handed_out.users)
         waiting = [

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 from solver.capacity.reserved_view import NOBODY, Against
@@ -20,7 +21,7 @@ from solver.model.quantities import Instant
 from solver.model.workload import Job, JobName, JobSpec, QueueName
 from solver.policy.policy import SLO_CLASSES, Policy
 from solver.policy.precedence import ordering_of
-from solver.policy.tree import QueueTree, QuotaLine
+from solver.policy.tree import QuotaLine
 from solver.queueing.entry import may_borrow
 from solver.queueing.fallback import as_open_at
 from solver.queueing.ranks import RANKS_MAX, ranks_of
@@ -119,49 +120,79 @@ def in_order(
 ) -> tuple[StartCandidate, ...]:
     """Sort admissible jobs into the order in which they are served; `now` is what waiting is counted up to."""
     admitted = [(job, as_open_at(choices, job, policy, now)) for job, choices in jobs]
+    asked = [job for job, _ in admitted]
+    layers = _sub_layers(asked, policy, ranks_of(asked, policy, shares.tree))
+    turns = _turns_of(admitted, layers, policy, shares, now)
     options = {job.name: choices for job, choices in admitted}
-    layers = _sub_layers([job for job, _ in admitted], policy, shares.tree)
-    ordered = _ordered([job for job, _ in admitted], layers, options, policy, shares, now)
     per_layer: dict[SubLayer, list[Job]] = defaultdict(list)
-    for job in ordered:
+    for job in sorted(asked, key=lambda job: turns[job.name]):
         per_layer[layers[job.name]].append(job)
     likeness: dict[object, int] = {}
-    inside_only = {job.name: not may_borrow(job, policy, now) for job, _ in admitted}
-
-    def alike(job: Job) -> int:
-        return _likeness(job, options[job.name], shares, likeness, inside_only=inside_only[job.name])
-
     return tuple(
-        StartCandidate(
-            job,
-            layer,
-            place * BANDS // len(members),
-            options[job.name],
-            alike(job),
-            inside_only[job.name],
-            ordering_of(shares.tree, job.spec.queue).in_line,
-        )
+        _candidate(job, layer, place * BANDS // len(members), options[job.name], policy, shares, now, likeness)
         for layer, members in per_layer.items()
         for place, job in enumerate(members)
     )
 
 
-def _ordered(
-    jobs: list[Job],
-    layers: dict[JobName, SubLayer],
-    options: dict[JobName, tuple[Option, ...]],
+def with_turns(
+    jobs: Iterable[tuple[Job, tuple[Option, ...]]],
+    ranks: Mapping[JobName, int],
     policy: Policy,
     shares: Shares,
     now: Instant,
-) -> list[Job]:
+    likeness: dict[object, int],
+    before: Mapping[JobName, StartCandidate],
+) -> list[tuple[Turn, StartCandidate]]:
+    """Admissible jobs of one queue in its own order, each with its turn among those of all queues: sorted by turns, the queues'
+    jobs are in the order of a round. `ranks`: of these jobs among all that wait. `likeness`: known ones, to which it adds.
+    `before`: jobs as they were found for the same instant.
+    """
+    admitted = [(job, as_open_at(choices, job, policy, now)) for job, choices in jobs]
+    layers = _sub_layers([job for job, _ in admitted], policy, ranks)
+    turns = _turns_of(admitted, layers, policy, shares, now)
+
+    def candidate(job: Job, choices: tuple[Option, ...]) -> StartCandidate:
+        known = before.get(job.name)
+        if known is not None and known.sub_layer == layers[job.name]:
+            return known
+        return _candidate(job, layers[job.name], 0, choices, policy, shares, now, likeness)
+
+    return sorted(((turns[job.name], candidate(job, choices)) for job, choices in admitted), key=itemgetter(0))
+
+
+def _candidate(
+    job: Job,
+    layer: SubLayer,
+    band: int,
+    options: tuple[Option, ...],
+    policy: Policy,
+    shares: Shares,
+    now: Instant,
+    known: dict[object, int],
+) -> StartCandidate:
+    inside_only = not may_borrow(job, policy, now)
+    alike = _likeness(job, options, shares, known, inside_only=inside_only)
+    in_line = ordering_of(shares.tree, job.spec.queue).in_line
+    return StartCandidate(job, layer, band, options, alike, inside_only, in_line)
+
+
+def _turns_of(
+    admitted: Sequence[tuple[Job, tuple[Option, ...]]],
+    layers: Mapping[JobName, SubLayer],
+    policy: Policy,
+    shares: Shares,
+    now: Instant,
+) -> dict[JobName, Turn]:
     """Merge what each queue has in its own order: by seniority, then by how far the queue would be towards its guarantee."""
+    jobs, options = [job for job, _ in admitted], {job.name: choices for job, choices in admitted}
     aged = {job.name: age_band(job, policy, now) for job in jobs}
     bands = with_those_behind(jobs, aged, {name: layer.slo for name, layer in layers.items()}, shares.tree)
     seniority = {name: Seniority(layer.slo, layer.rank, AGE_BANDS_MAX - bands[name]) for name, layer in layers.items()}
     turn: dict[JobName, Turn] = {}
     for members in in_turn(jobs, seniority, policy, shares.tree, shares.precedence):
         turn |= _turns(members, rising(members, seniority), options, shares)
-    return sorted(jobs, key=lambda job: turn[job.name])
+    return turn
 
 
 def _likeness(
@@ -173,9 +204,8 @@ def _likeness(
     return known.setdefault(asked, len(known))
 
 
-def _sub_layers(jobs: list[Job], policy: Policy, tree: QueueTree) -> dict[JobName, SubLayer]:
+def _sub_layers(jobs: Sequence[Job], policy: Policy, ranks: Mapping[JobName, int]) -> dict[JobName, SubLayer]:
     """By SLO class and rank."""
-    ranks = ranks_of(jobs, policy, tree)
     classes = {job.name: policy.priority_class(job) for job in jobs}
     last = SubLayer(False, len(SLO_CLASSES) - 1, RANKS_MAX - 1)
     of_class = {

@@ -248,7 +248,7 @@ def test_what_was_started_is_judged_once_more_as_a_whole_when_the_next_round_is_
     busy: NarrowSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should what judges single starts be wrong, the checker of whole plans is not."""
-    monkeypatch.setattr(NarrowWorld, "take", lambda *_: None)
+    monkeypatch.setattr(NarrowWorld, "_have", lambda *_: None)
     monkeypatch.setattr(LedgerCheck, "refused", lambda *_: ())
     busy.comes("one", gpus=4)
     busy.comes("two", gpus=4)
@@ -271,7 +271,7 @@ def test_a_start_that_breaks_a_rule_is_not_done_and_ends_all_of_it(
     busy: NarrowSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A defect of what decides is found by what judges."""
-    monkeypatch.setattr(NarrowWorld, "take", lambda *_: None)
+    monkeypatch.setattr(NarrowWorld, "_have", lambda *_: None)
     busy.comes("one", gpus=4)
     busy.comes("two", gpus=4)
     assert (busy.holds("one"), busy.holds("two")) == (True, False)

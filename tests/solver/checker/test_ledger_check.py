@@ -159,3 +159,51 @@ def test_cpu_has_a_max_of_its_own() -> None:
     check.hold(one, 1, on_gpus(one, 0, policy).tasks)
     assert refusals(check, two, 1, policy) == {("S3", "q")}
     assert refusals(check, job("small", "q", 1, 1, cpu=8), 1, policy) == set()
+
+
+@worlds(150)
+@given(st.data())
+def test_what_has_ended_holds_nothing_as_if_it_had_not_been(data: st.DataObject) -> None:
+    """A snapshot that still shows it does not bring it back, and one that shows it no longer finds nothing to change."""
+    policy, world = data.draw(policies() | policies(keeping=True)), data.draw(snapshots(elastic=True, close=True))
+    after = acted_on(world, solve(world, policy, None))
+    holding = [job for job in after.jobs if job.placement]
+    gone = data.draw(st.lists(st.sampled_from(holding), unique_by=lambda job: job.name)) if holding else []
+    names = {job.name for job in gone}
+    check = LedgerCheck(after, policy)
+    for ended in gone:
+        check.end(ended.name, ended.attempt)
+    if data.draw(st.booleans()):
+        check.change(patch_between(after, msgspec.structs.replace(after, time=Instant(after.time + 1))), unseen=names)
+    intents = tuple(intent for intent in after.in_flight.intents if intent.job not in names)
+    in_flight = msgspec.structs.replace(after.in_flight, intents=intents)
+    left = [job for job in after.jobs if job.name not in names]
+    without = snapshot_of(after.time, after.nodes, left, in_flight, after.node_sets)
+    if data.draw(st.booleans()):
+        check.change(patch_between(after, without))
+    anew = LedgerCheck(without, policy)
+    for known in candidates_in(without)[:3]:
+        step = bind_of(known, data.draw(anywhere(without, known)), policy)
+        assert check.refused(step, known, without.time) == anew.refused(step, known, without.time)
+
+
+def test_the_end_of_an_earlier_attempt_says_nothing_of_this_one() -> None:
+    policy = queue()
+    one, two = job("one", "q", 1, 3), job("two", "q", 1, 3)
+    check = LedgerCheck(of_one_node(0, running(one, 0, policy), two), policy)
+    check.end(one.name, 1)
+    assert refusals(check, two, 0, policy) == set()
+    check.hold(one, 2, on_gpus(one, 0, policy).tasks)
+    check.end(one.name, 1)
+    assert refusals(check, two, 0, policy) == {("S1", "two")}
+
+
+def test_a_stop_is_over_with_the_attempt_that_it_was_asked_of() -> None:
+    policy = queue(quota=(quota_of("H100", 3, 3),))
+    one, two = running(job("one", "q", 1, 3), 0, policy), job("two", "q", 1, 1)
+    stop = Intent("stop", one.name, 1, Instant(5), Instant(60_000), purpose="evict")
+    check = LedgerCheck(of_one_node(5, one, two, intents=(stop,)), policy)
+    assert refusals(check, two, 4, policy) == set()
+    check.end(one.name, 1)
+    check.hold(job("one", "q", 1, 3), 2, one.placement)
+    assert refusals(check, two, 4, policy) == {("S3", "q")}
