@@ -146,7 +146,7 @@ def with_domains(gangs: Iterable[tuple[Job, Level]], room: FreeCapacity) -> Free
             if name not in sets:
                 here: Mask = domains == domains[node]
                 sets[name] = here & sets[group.nodes] if group.nodes else here
-    return room if len(sets) == len(room.sets) else replace(room, sets=sets)
+    return room if len(sets) == len(room.sets) else room.with_sets(sets)
 
 
 def _nodes_of(job: Job, group: TaskGroup, room: FreeCapacity) -> str:
