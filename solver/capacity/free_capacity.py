@@ -378,6 +378,8 @@ class LatestCapacity:
             found = self._domains[pool, queue] = domain_of(pool, queue)
             return found
 
+        if not nodes:
+            return
         asked = {room.nodes[node].name: node for node in nodes}
         on_node = defaultdict[int, list[Held]](list)
         for spec, tasks in held.values():

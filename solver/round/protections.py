@@ -207,7 +207,7 @@ class ProtectedWaits:
         }
         self._limits = tuple(limit for limit in LIMITS if applies[limit])
         self._lines = Lines(self.waiting)
-        self._candidates = EvictionCandidates(self._rules)
+        self._candidates = EvictionCandidates(self._rules, self.kept)
         self._candidates.released(self.soon)  # Once for all instants.
 
     def find(self) -> Mapping[JobName, LaterStart]:
