@@ -14,7 +14,8 @@ import numpy as np
 from solver.model.arrays import Ints, Mask, begins, running_sums
 from solver.policy.tree import QuotaLine
 from solver.quota.allocation_table import AllocationTable
-from solver.quota.entitlement import NEVER, Shares
+from solver.quota.entitlement import Shares
+from solver.quota.held_use import NEVER
 from solver.quota.victims import BORROWED, INSIDE, STRADDLES
 
 NOWHERE = -1

@@ -14,7 +14,7 @@ from solver.model.kept_columns import KeptColumns
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
 from solver.model.workload import Job
-from solver.quota.entitlement import NEVER
+from solver.quota.held_use import NEVER
 from solver.quota.victims import HeldGang, protected_until
 
 

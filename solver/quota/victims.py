@@ -18,7 +18,8 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, Phase
 from solver.policy.harm import Protection, TimedProtection
 from solver.policy.policy import Policy, PriorityClass
-from solver.quota.entitlement import NEVER, Charge, charge_of_tasks
+from solver.quota.entitlement import Charge, charge_of_tasks
+from solver.quota.held_use import NEVER
 
 Standing = Literal["borrowed", "straddles", "inside"]
 STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
