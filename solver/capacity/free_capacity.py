@@ -260,7 +260,10 @@ class FreeCapacity(FreeResources):
 
     def empty_nodes(self, inventory: NodeInventory, nodes: Collection[int], mig: PoolRules) -> None:
         """Nothing is held on these nodes of an inventory, which may have other GPUs than before."""
-        self.nodes = inventory.nodes
+        before, self.nodes = self.nodes, inventory.nodes
+        if before is not self.nodes:
+            same = {node: ids for node, ids in self._healthy_by_node.items() if before[node] is self.nodes[node]}
+            self._healthy_by_node = same
         for node in nodes:
             self._will_change(node)
             self.free_devices[node] = inventory.healthy[node]

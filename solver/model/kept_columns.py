@@ -1,7 +1,7 @@
-"""Numbers of many things, in columns, of which each round works out only those of what is new.
+"""What follows from each of many things alone, of which each round works out only that of what is new.
 
-A running job stays the very same object for hours, and so does what follows from it alone. Its rows are taken over from the round
-before, all at once, to where it stands now.
+A running job stays the very same object for hours, and so does what follows from it. Numbers stand in columns: rows are taken over
+from the round before, all at once, to where the job stands now.
 """
 
 from __future__ import annotations
@@ -15,7 +15,25 @@ import numpy as np
 from solver.model.arrays import Ints
 
 Item = TypeVar("Item")
+Value = TypeVar("Value")
 Row = Sequence[int]
+
+
+class KeptValues(Generic[Item, Value]):
+    """A value that follows from each item alone, and from a basis; `RoundCache.lasting` carries them on."""
+
+    def __init__(self) -> None:
+        self._basis: tuple[object, ...] = ()
+        self._known: dict[int, tuple[Item, Value]] = {}
+
+    def of(self, items: Iterable[Item], make: Callable[[Item], Value], *basis: object) -> list[Value]:
+        """Those of some items, none of them twice, in their order; `make` may depend on the item and the basis alone."""
+        if self._basis != basis:
+            self._basis, self._known = basis, {}
+        known = self._known
+        # With the items themselves: while they are here no other thing can have their ids.
+        self._known = {id(item): known.get(id(item)) or (item, make(item)) for item in items}
+        return [value for _, value in self._known.values()]
 
 
 class Rows(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,14 +39,14 @@ def add_charge(charges: dict[GpuType, int], charge: Charge, sign: int) -> None:
 class VictimSet(NamedTuple):
     """Some who may give way, by their places in the order of harm, ascending.
 
-    `leaving`: they and what leaves with them, by number; `charges`: what these are charged; `gpus`: how many, at most, they leave
-    behind of each type.
+    `leaving`: they and what leaves with them, by number; `charges`: what these are charged; `gpus`: tells how many, at most, they
+    leave behind of each type.
     """
 
     places: Ints
     leaving: Mask
     charges: Charges
-    gpus: Mapping[GpuType, int]
+    gpus: Callable[[], Mapping[GpuType, int]]
 
 
 @dataclass(slots=True)
@@ -216,8 +217,8 @@ class Givers:
             leaving = np.zeros(len(self._stays), dtype=bool)
             leaving[numbers[left]] = True
             leaving = self.evictable.allocations.with_all_parts(leaving)
-            charges, gpus = Charges(self.evictable.allocations, leaving), self.evictable.gpus_of(leaving)
-            known = self._known[key] = self._asked, VictimSet(places[left], leaving, charges, gpus)
+            charges, gpus = Charges(self.evictable.allocations, leaving), partial(self.evictable.gpus_of, leaving)
+            known = self._known[key] = self._asked, VictimSet(places[left], leaving, charges, cache(gpus))
         return known[1]
 
 

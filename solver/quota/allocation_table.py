@@ -23,6 +23,7 @@ from solver.quota.victims import HeldGang, Holder
 class AllocationTable:
     """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
 
+    `gpus`: milli-GPU of all types, by holder; `leave`: those that leave with it: a base takes all of its gang along.
     `place`: the number of the task that a part of a gang is (model/parts). `countable`: who holds no part of a GPU.
     `gang`: by holder the number of its gang; `parts`: by gang how many holders it is; `first`: by gang the number of what it can't
     be without, behind which its other parts stand; `base`: the same by holder. `of_gang`: all that a gang holds; `whole`: the same
@@ -39,6 +40,8 @@ class AllocationTable:
     gpu_types: tuple[GpuType, ...]
     charge: Ints
     has: Mask
+    gpus: Ints
+    leave: Ints
     gang: Ints
     parts: Ints
     first: Ints
@@ -74,6 +77,8 @@ class AllocationTable:
         holders = tuple(chain.from_iterable([gang.holders for gang in ordered]))
         known = GangsInColumns.kept(kept).of(ordered)
         first = [0, *np.cumsum(known.parts).tolist()]
+        charge, has = _charges(known)
+        gpus = charge.sum(axis=1)
         members = [range(*ends) for ends in pairwise(first)]
         gang_of = np.repeat(np.arange(len(ordered)), np.diff(first))
         return cls(
@@ -83,7 +88,7 @@ class AllocationTable:
             known.place,
             known.countable,
             known.gpu_types,
-            *_charges(known),
+            *(charge, has, gpus, _leave(gpus, first[:-1])),
             gang_of,
             known.parts,
             np.array(first[:-1], dtype=np.int64),
@@ -116,19 +121,6 @@ class AllocationTable:
         name = holder.job.name
         return next(number for number in self.of_gang[owner_of(name)] if self.holders[number].job.name == name)
 
-    @property
-    def gpus(self) -> Ints:
-        """Milli-GPU of all types, by holder."""
-        total: Ints = self.charge.sum(axis=1)
-        return total
-
-    @property
-    def leave(self) -> Ints:
-        """Milli-GPU that leave with each holder: what a gang can't be without takes along all of it."""
-        leaving = self.gpus
-        leaving[self.first] = np.add.reduceat(leaving, self.first) if len(self.first) else leaving
-        return leaving
-
     def with_all_parts(self, leaving: Mask) -> Mask:
         """Those that leave, and what leaves with them."""
         whole: Mask = leaving | leaving[self.base]
@@ -158,6 +150,12 @@ def _charges(known: HeldColumns) -> tuple[Ints, Mask]:
     charge, has = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
     charge[holder, column], has[holder, column] = milli, True
     return charge, has
+
+
+def _leave(gpus: Ints, first: Sequence[int]) -> Ints:
+    leaving = gpus.copy()
+    leaving[list(first)] = np.add.reduceat(gpus, list(first)) if first else 0
+    return leaving
 
 
 class Charges(Mapping[QueueName, Charge]):

@@ -11,9 +11,10 @@ from itertools import chain
 from typing import Literal, Protocol, TypeVar
 
 from solver.model.cluster import GpuType, NodeName
+from solver.model.kept_columns import KeptValues
 from solver.model.parts import in_parts, owner_of, place_in_gang
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
-from solver.model.round_cache import CachedResults, RoundCache
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, Phase
 from solver.policy.harm import Protection, TimedProtection
@@ -127,16 +128,19 @@ def gangs_of(
     gpu_types = snapshot.gpu_types
     asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
     growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
-    gangs: CachedResults[HeldGang] = (RoundCache() if kept is None else kept).results("gangs", policy, gpu_types)
-    for job in snapshot.jobs:
+
+    def gang_of(job: Job) -> HeldGang | None:
         known = policy.priority_class(job) or otherwise
-        if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
-            divisible = known.preemptible and job.phase == "running" and job.name not in growing
-            key = job.name, divisible
-            gang = gangs.known(key, job)
-            yield (
-                gangs.keep(key, HeldGang.of(job, known, gpu_types, divisible=divisible), job) if gang is None else gang
-            )
+        divisible = known is not None and known.preemptible and job.phase == "running"
+        return HeldGang.of(job, known, gpu_types, divisible=divisible) if known is not None else None
+
+    jobs = [job for job in snapshot.jobs if job.phase in phases and (job.name, job.attempt) not in asked]
+    gangs: KeptValues[Job, HeldGang | None] = KeptValues() if kept is None else kept.lasting("gangs", KeptValues)
+    for job, gang in zip(jobs, gangs.of(jobs, gang_of, policy, gpu_types, otherwise), strict=True):
+        if gang is not None and job.name in growing:
+            yield HeldGang.of(job, gang.holders[0].priority_class, gpu_types, divisible=False)
+        elif gang is not None:
+            yield gang
 
 
 def holders_of(

@@ -167,7 +167,7 @@ def _decided(
     staying: frozenset[JobName] = frozenset(),
 ) -> _DecidedRound:
     """Decide a round in which some jobs stand back for others, and some do not leave."""
-    limited = with_pool_limits(with_manners(foreseen(by_content(snapshot)), policy), policy)
+    limited = with_pool_limits(with_manners(foreseen(by_content(snapshot)), policy, kept), policy)
     apart = shrinking_apart(with_document_reservations(limited, policy))
     departing = tuple(planned_evictions(departures(apart, policy, kept), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
@@ -181,7 +181,7 @@ def _decided(
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
-    grown = growths(asked, policy, candidates, decision, back)
+    grown = growths(asked, policy, candidates, decision, back, kept)
     leaving = (*departing, *asked_now)
     return _DecidedRound(world, asked, admissions, nominations, candidates, decision, leaving, grown, back, staying)
 
@@ -307,7 +307,7 @@ def standing(
 
 def gate_of(snapshot: Snapshot, policy: Policy, kept: RoundCache) -> Gate:
     """What judges whether jobs could ever start under a policy on the nodes of a snapshot."""
-    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules, kept)
     built = policy, nodes, snapshot.node_sets
     return Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
 

@@ -252,11 +252,19 @@ class RoundState:
         All that starts inside a guarantee comes before, all that lies beyond one after.
         """
         ground = self.ground
-        gangs = kept_to_domains(ground.snapshot)
+        gangs = kept_to_domains(ground.snapshot, ground.kept)
         self.room, self.soon = with_domains(gangs, self.room), with_domains(gangs, self.soon)
         making = self._making_room()
         missing = missing_tasks(
-            ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
+            *(
+                ground.snapshot,
+                ground.policy,
+                self.waiting,
+                _names_of(answer.starts),
+                self.shares,
+                self.room,
+                ground.kept,
+            )
         )
         # A gang that is asked to leave, to shrink or to move does not grow meanwhile; nor one that would shrink again.
         busy = making.gone.union(ground.standing_back)
