@@ -263,7 +263,7 @@ class Inside:
 class QuotaHeadroom:
     """What is left under every max, inside every guarantee and inside every fair share while a round hands out GPUs.
 
-    `weights`: what queues keep back from each other.
+    `weights`: what queues keep back from each other. `starts`: how many were charged: what is known of it holds until the next.
     """
 
     shares: Shares
@@ -271,6 +271,7 @@ class QuotaHeadroom:
     entitled: Inside = field(init=False)
     fair: Inside = field(init=False)
     weights: Weights = field(init=False)
+    starts: int = 0
 
     def __post_init__(self) -> None:
         self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
@@ -300,6 +301,7 @@ class QuotaHeadroom:
 
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns its entitled part."""
+        self.starts += 1
         for gpu_type, milli in charge.items():
             for line in self.shares.tree.lines(queue, gpu_type):
                 self.taken[line] = self.taken.get(line, 0) + milli

@@ -150,7 +150,7 @@ class RoundState:
         """Ask which jobs start on what is free."""
         snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
         room, limits = ground.room.copy(), policy.scheduling.solver
-        fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser))
+        fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser, ground.kept))
         moving = ConsolidationSearch(snapshot, policy, shares, ground.sharing)
         waiting = tuple(candidate for candidate in candidates if candidate.job.name not in ground.standing_back)
         begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit_of, moving)
