@@ -23,17 +23,16 @@ class KeptValues(Generic[Item, Value]):
     """A value that follows from each item alone, and from a basis; `RoundCache.lasting` carries them on."""
 
     def __init__(self) -> None:
-        self._basis: tuple[object, ...] = ()
-        self._known: dict[int, tuple[Item, Value]] = {}
+        # With the items themselves: while they are here no other thing can have their ids.
+        self._latest: tuple[tuple[object, ...], dict[int, tuple[Item, Value]]] = (), {}
 
     def of(self, items: Iterable[Item], make: Callable[[Item], Value], *basis: object) -> list[Value]:
         """Those of some items, none of them twice, in their order; `make` may depend on the item and the basis alone."""
-        if self._basis != basis:
-            self._basis, self._known = basis, {}
-        known = self._known
-        # With the items themselves: while they are here no other thing can have their ids.
-        self._known = {id(item): known.get(id(item)) or (item, make(item)) for item in items}
-        return [value for _, value in self._known.values()]
+        of, known = self._latest
+        known = known if of == basis else {}
+        found = {id(item): known.get(id(item)) or (item, make(item)) for item in items}
+        self._latest = basis, found
+        return [value for _, value in found.values()]
 
 
 class Rows(NamedTuple):
