@@ -17,6 +17,7 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
 from solver.model.round_cache import RoundCache
+from solver.model.shape import TrustDomain
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
@@ -72,13 +73,22 @@ def broken(draw: st.DataObject, snapshot: Snapshot, policy: Policy) -> Round:
     return msgspec.structs.replace(snapshot, nodes=nodes), policy
 
 
+def shrunk(draw: st.DataObject, snapshot: Snapshot, policy: Policy) -> Round:
+    """Some jobs have given up a task."""
+    jobs = (
+        msgspec.structs.replace(job, placement=job.placement[:-1]) if draw.draw(st.booleans()) else job
+        for job in snapshot.jobs
+    )
+    return msgspec.structs.replace(snapshot, jobs=tuple(jobs)), policy
+
+
 def governed(draw: st.DataObject, snapshot: Snapshot, policy: Policy) -> Round:
     """Other queues, in other trust domains; the cluster is divided as before."""
     other = draw.draw(policies().flatmap(sharing_policies))
     return snapshot, msgspec.structs.replace(other, mig=policy.mig)
 
 
-CHANGES: list[Callable[[st.DataObject, Snapshot, Policy], Round]] = [started, left, ended, broken, governed]
+CHANGES: list[Callable[[st.DataObject, Snapshot, Policy], Round]] = [started, left, ended, broken, shrunk, governed]
 
 
 def room_of(snapshot: Snapshot, policy: Policy, kept: RoundCache | None, leaving: frozenset[Any]) -> FreeCapacity:
@@ -153,6 +163,24 @@ def test_a_room_does_not_change_with_those_that_come_after_it() -> None:
     later = later_rounds(world, 0.1).after(snapshot, solve(snapshot, policy, None))
     second = room_of(later, policy, kept, frozenset())
     assert state(first) == before != state(second)
+
+
+def test_tasks_that_a_job_has_given_up_are_free() -> None:
+    world, kept, nobody = World(512, pending=10), RoundCache(), frozenset[Any]()
+    snapshot, policy = world.snapshot, world.policy
+    room_of(snapshot, policy, kept, nobody)
+    gang = max(snapshot.jobs, key=lambda job: len({task.node for task in job.placement}))
+    fewer = msgspec.structs.replace(gang, placement=gang.placement[:1])
+    after = msgspec.structs.replace(snapshot, jobs=tuple(fewer if job is gang else job for job in snapshot.jobs))
+    assert state(room_of(after, policy, kept, nobody)) == state(room_of(after, policy, None, nobody))
+
+
+def test_other_trust_domains_are_those_of_shares_that_were_there_before() -> None:
+    snapshot, kept = World(512, pending=10).snapshot, RoundCache()
+    assert any(task.share is not None for job in snapshot.jobs for task in job.placement)
+    one, other = (FreeCapacity.of(snapshot, lambda *_, name=name: TrustDomain(name), kept=kept) for name in "ab")
+    assert {gpu.domain for gpus in one.shared.values() for gpu in gpus} == {TrustDomain("a")}
+    assert {gpu.domain for gpus in other.shared.values() for gpu in gpus} == {TrustDomain("b")}
 
 
 def test_only_nodes_on_which_something_changed_are_filled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
