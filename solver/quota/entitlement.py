@@ -105,7 +105,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree, kept: RoundCache | None = Non
     """Work out the shares of every queue under a snapshot. `kept`: what was known in the rounds before."""
     use = HeldUse.kept(kept)
     there, held = use.of_nodes(snapshot.nodes), use.of_jobs(snapshot)
-    guaranteed, used = guarantees(tree, there.gpus), _use_by_line(tree, held)
+    guaranteed, used = guarantees(tree, there.gpus), use_of_lines(tree, held)
     return Shares(
         tree,
         guaranteed,
@@ -168,10 +168,11 @@ def gpus_by_type(snapshot: Snapshot) -> Mapping[GpuType, int]:
 
 def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, int]:
     """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
-    return _use_by_line(tree, HeldUse().of_jobs(snapshot))
+    return use_of_lines(tree, HeldUse().of_jobs(snapshot))
 
 
-def _use_by_line(tree: QueueTree, held: HeldByQueues) -> dict[QuotaLine, int]:
+def use_of_lines(tree: QueueTree, held: HeldByQueues) -> dict[QuotaLine, int]:
+    """The same, of what jobs of each queue itself hold."""
     used: dict[QuotaLine, int] = {}
     for (queue, gpu_type), milli in held.gpus.items():
         for line in tree.lines(queue, gpu_type):
