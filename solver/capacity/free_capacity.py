@@ -350,6 +350,7 @@ class LatestCapacity:
 
     def _follow(self, snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules) -> FreeCapacity:
         room, held = self._room, held_in(snapshot)
+        self._room = None  # Until it is whole again: what fails half-way is not built upon.
         known = renewed(self._inventory, snapshot.nodes) if self._inventory else None
         if room is None or known is None or self._rules != mig.rules or not self._has_domains(domain_of):
             inventory = inventory_of(snapshot.nodes)
@@ -361,7 +362,6 @@ class LatestCapacity:
                 room.limit_to(masks_of(snapshot.node_sets, snapshot.nodes))
             nodes = {*changed, *_nodes_of(_differing(self._held, held), room)}
             room.empty_nodes(inventory, nodes, mig)
-        self._room = None  # Until it is whole again: what fails half-way is not built upon.
         self._fill(room, nodes, held, domain_of)
         room.settle()
         self._inventory, self._rules, self._sets = inventory, mig.rules, snapshot.node_sets
