@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-floors check format clean
+.PHONY: install demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check format clean
 
 install: $(VENV)/.installed
 
@@ -30,6 +30,11 @@ test-postgresql: $(VENV)/.installed-dev
 
 test-postgresql-long: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and long" tests/e2e tests/failover
+
+# In a real browser, Debian's Chromium: docs/console.md. What it saw lies in build/console.
+test-console: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group console
+	$(BIN)/python -m pytest -n 1 -m console tests/console
 
 # With the oldest versions of everything that pyproject.toml allows: whether its floors are true.
 test-floors:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy import event
@@ -29,7 +30,8 @@ from hack.crash.workload import (
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.behaviour import KIND, UNKIND
 from reconciler.backends.simulated.cluster import SimulatedCluster
-from reconciler.control.control import ControlPlane
+from reconciler.control.control import ControlPlane, Solved
+from reconciler.control.event_settler import EventSettler
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.plan_executor import PlanExecutor
@@ -41,13 +43,18 @@ from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
+from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
+from solver.policy.policy import Policy
 
 PASS_PAUSE_MS = 2_000
 LEASE = Duration(4_000)
 """Short, so that a control plane can die many times before faults stop."""
 ALONE_EVERY = 3
-"""In so many seeds jobs that come are started alone, beside complete rounds."""
+"""In so many seeds jobs that come are started alone, beside complete rounds; in as many others what happens meanwhile is settled
+beside them."""
+DECIDES_FOR_MS = 3_000
+"""So long at most rounds take where that matters."""
 TOLD_EVERY = 5
 """In so many seeds gangs are told things: it takes from the world's chance, and the others have more of what else can go wrong."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
@@ -100,6 +107,7 @@ class Run:
         self.gates = Gates(self._at_gate)
         self.keeping = random.Random(f"checkpoints of {self.seed}")
         self.sizes, self.words = random.Random(f"sizes of {self.seed}"), random.Random(f"words of {self.seed}")
+        self.slowness = random.Random(f"slow rounds of {self.seed}")
         self.told: Numbers = {}
         self.came: list[JobName] = []
         self.store = _open(self.path)
@@ -167,7 +175,7 @@ class Run:
             came, self.came = self.came, []
             if self.narrow is not None and came:
                 self.narrow.start(came)
-            done = one_pass(self.plane, self.narrow)
+            done = one_pass(self.plane, self.narrow, self.events)
             self.epoch = done.epoch
             leader = PlanExecutor(self.plane, done.epoch)
             if self.clock.now() < FAULTS_UNTIL or any(i.kind == "grow" for i in self.store.ledger.intents()):
@@ -193,6 +201,22 @@ class Run:
         self.plane, self.epoch = self._new_plane(self.store), None
         alone = self.seed % ALONE_EVERY == 1
         self.narrow = NarrowRounds(self.plane, lambda: self.epoch, self.problems.append, 0.0) if alone else None
+        self.events: EventSettler | None = None
+        if self.seed % ALONE_EVERY == 2:
+            self.events = EventSettler(self.plane, lambda: self.epoch)
+            self.plane = replace(self.plane, solve=self._decided_slowly)
+
+    def _decided_slowly(self, snapshot: Snapshot, policy: Policy) -> Solved:
+        """A round, during which time passes, users go on, and what comes of it is settled."""
+        solved = solver_with(None)(snapshot, policy)
+        for _ in range(2):
+            self.clock.advance(self.slowness.randrange(DECIDES_FOR_MS // 2))
+            while self.to_come and self.to_come[0].at <= self.clock.now():
+                self._happen(self.to_come.pop(0))
+            if self.events is not None:
+                with suppress(StaleEpochError, BackendUnreachableError):
+                    self.events.settle()
+        return solved
 
     def _new_plane(self, store: SqlStore) -> ControlPlane:
         self.planes_made += 1

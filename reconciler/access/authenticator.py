@@ -19,10 +19,15 @@ class Authenticator:
     verifier: OidcVerifier
     tokens: UserTokenFile | None = None
 
+    @property
+    def by_file(self) -> bool:
+        """Whether tokens of the token file count under the policy in force."""
+        return self.tokens is not None and (self.access() or AccessPolicy()).identity.tokens == "file"
+
     def __call__(self, token: str) -> Caller:
         """The caller that the token belongs to. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""
         identity = (self.access() or AccessPolicy()).identity
-        if self.tokens is not None and identity.tokens == "file":
+        if self.tokens is not None and self.by_file:
             known = self.tokens.caller(token)
             if known is not None:
                 return known

@@ -54,8 +54,12 @@ class UserTokenFile:
 
     def caller(self, token: str) -> Caller | None:
         """The token's caller; None: there is none. Raises TokenFileError for a file that is not its owner's alone, or wrong."""
+        return self.caller_of(hash_of(token))
+
+    def caller_of(self, token_hash: str) -> Caller | None:
+        """The caller of the token with this hash, likewise."""
         # Looking up a hash says by its time at most something of the hash, from which no token follows.
-        return self._callers().get(hash_of(token))
+        return self._callers().get(token_hash)
 
     def check(self) -> None:
         """Raises TokenFileError for a file that can't be used."""

@@ -8,7 +8,7 @@ from threading import Event as Flag
 from typing import Any
 
 import msgspec
-from fastapi import Depends, FastAPI, Response
+from fastapi import APIRouter, Depends, FastAPI, Response
 
 from reconciler.access.policy import OidcIssuer
 from reconciler.api import problems
@@ -84,10 +84,12 @@ _ITSELF: Responses = {
 }
 
 
-def create_app(services: Services, guard: Guard, closing: Flag | None = None) -> FastAPI:
+def create_app(
+    services: Services, guard: Guard, closing: Flag | None = None, routers: Iterable[APIRouter] = ()
+) -> FastAPI:
     """The application. Guard and authority are dependencies of the app and so of every route, the OpenAPI document included.
 
-    Streams end when `closing` is set.
+    Streams end when `closing` is set. `routers`: pages beside the API.
     """
     authority = Authorisation(services)
     app = FastAPI(
@@ -117,6 +119,8 @@ def create_app(services: Services, guard: Guard, closing: Flag | None = None) ->
     app.include_router(AgentRoutes(services).router)
     app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
     app.include_router(AttachRoutes(services, authority).router)
+    for router in routers:
+        app.include_router(router)
 
     def openapi() -> Response:
         """This API, described."""

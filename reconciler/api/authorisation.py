@@ -49,7 +49,7 @@ class Authorisation:
             raise RequestRefusedError(
                 403, "no-rule", "No caller may use this route.", "Report it: the server has no rule for it."
             )
-        if rule == "signed" or rule == "open":
+        if rule == "signed" or rule == "open" or rule == "stranger":
             return
         rights = request.state.rights = self.rights(request.state.caller)
         if rule == "anybody" or (rule == "plan" and rights.may_plan()):

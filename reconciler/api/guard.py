@@ -6,6 +6,7 @@ import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -13,8 +14,15 @@ from starlette.requests import HTTPConnection
 
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
+from reconciler.access.session_keeper import SessionOverError
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.rules import ANSWERED_BY_ADDRESS, route_of, rule_of
+
+SESSION_COOKIE: Final = "__Host-quorate"
+"""Browsers take a cookie of such a name only for this host and all its paths, and over HTTPS or from this machine
+(RFC 6265bis, section 4.1.3.2)."""
+
+_SAFE: Final = frozenset({"GET", "HEAD"})
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -31,12 +39,15 @@ class Guard:
     `token` None: every client that reaches the server may ask (loopback only, and asked for by name).
     `user` holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
     answers to. `identify` says which user has any other token, or raises BadTokenError; None: there are no others.
+    `session` says for which user a browser speaks that sends a secret in the cookie SESSION_COOKIE, or raises SessionOverError;
+    None: there is no console.
     """
 
     token: str | None
     user: str
     hosts: frozenset[str] = LOOPBACK_NAMES
     identify: Callable[[str], Caller] | None = None
+    session: Callable[[str], Caller] | None = None
 
     async def __call__(self, request: HTTPConnection) -> None:
         """Let the request pass, with the caller in its state.
@@ -47,6 +58,8 @@ class Guard:
         if rule_of(request) == "open":
             return
         self._check_names(request)
+        if rule_of(request) == "stranger":
+            return
         caller = self._known(request)
         if caller is None:
             # Files are read for it, and an identity provider may be asked.
@@ -76,6 +89,9 @@ class Guard:
 
     def _identified(self, request: HTTPConnection) -> Caller:
         given, why = _bearer(request), "A valid bearer token is missing."
+        secret = request.cookies.get(SESSION_COOKIE, "")
+        if secret and "authorization" not in request.headers and self.session is not None:
+            return self._by_cookie(request, secret, self.session)
         if given and self.identify is not None:
             try:
                 return self.identify(given)
@@ -86,6 +102,23 @@ class Guard:
             "and set QUORATE_STATE where that lies in another folder than the usual one."
         )
         raise RequestRefusedError(401, "not-authenticated", why, fix)
+
+    @staticmethod
+    def _by_cookie(request: HTTPConnection, secret: str, session: Callable[[str], Caller]) -> Caller:
+        """A browser sends its cookie whoever made it ask: what changes anything has to come from a page of ours, and says so."""
+        if request.scope.get("method") not in _SAFE and "origin" not in request.headers:
+            raise RequestRefusedError(
+                403, "origin-missing", "A request with a session's cookie has to name its Origin."
+            )
+        try:
+            return session(secret)
+        except SessionOverError as error:
+            raise RequestRefusedError(401, "session-over", f"{_sentence(error)}.", "Sign in again.") from error
+
+
+def _sentence(error: Exception) -> str:
+    told = str(error)
+    return told[:1].upper() + told[1:]
 
 
 def _bearer(request: HTTPConnection) -> str:

@@ -64,6 +64,22 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (TokenFileError, 503, "token-file-unusable", "The server's operator has to mend its token file."),
 )
 
+
+def problem_of(error: Exception) -> tuple[int, ApiProblem] | None:
+    """How a refusal of this kind is told, with its status; None: it is none, and the server has failed."""
+    if isinstance(error, RequestRefusedError):
+        return error.status, error.problem
+    for kind, status, code, fix in _ALWAYS:
+        if isinstance(error, kind):
+            return status, ApiProblem(code=code, detail=_message(error) or code, fix=fix)
+    return None
+
+
+def _message(error: Exception) -> str:
+    """str() of a KeyError is its message in quotes."""
+    return str(error.args[0]) if error.args else ""
+
+
 _Answer = Callable[[HTTPConnection, Any], Response]
 
 
@@ -76,7 +92,7 @@ def install(app: FastAPI) -> None:
         WebSocketRequestValidationError: _invalid_parameter,
         HTTPException: _by_status,
         JobsAreElsewhereError: _elsewhere,
-        **{kind: _always(status, code, fix) for kind, status, code, fix in _ALWAYS},
+        **dict.fromkeys((kind for kind, *_ in _ALWAYS), _known),
     }
     for kind, answered in answers.items():
         app.exception_handler(kind)(_to_both(answered))
@@ -110,13 +126,9 @@ def problem_answer(
     return answer(complete, status, headers, MEDIA_TYPE)
 
 
-def _always(status: int, code: str, fix: str) -> Callable[[HTTPConnection, Exception], Response]:
-    def handle(request: HTTPConnection, error: Exception) -> Response:
-        # str() of a KeyError is its message in quotes.
-        message = str(error.args[0]) if error.args else code
-        return problem_answer(request, ApiProblem(code=code, detail=message, fix=fix), status)
-
-    return handle
+def _known(request: HTTPConnection, error: Exception) -> Response:
+    told = problem_of(error)
+    return _unforeseen(request, error) if told is None else problem_answer(request, told[1], told[0])
 
 
 def _refused(request: HTTPConnection, error: RequestRefusedError) -> Response:

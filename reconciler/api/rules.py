@@ -9,12 +9,12 @@ from starlette.requests import HTTPConnection
 
 from reconciler.access.rights import Action
 
-Rule = Action | Literal["anybody", "signed", "open"]
+Rule = Action | Literal["anybody", "signed", "open", "stranger"]
 """anybody: a caller with a proven identity. signed: none is needed; the route verifies the signature of what it is sent.
-open: none is needed, under any Host; the answer is yes or no. The actions on a job are judged by the job that the path names,
-`operate` also by the queue that it names, or else by all queues; `submit` by the document in the body, where the route reads it;
-what may be done to the jobs of a group, by the route for each of them; a sample of an AlertPolicy by its route, which knows the
-policy's queues."""
+open: none is needed, under any Host; the answer is yes or no. stranger: none is needed; it is how a browser gets one. The actions
+on a job are judged by the job that the path names, `operate` also by the queue that it names, or else by all queues; `submit` by
+the document in the body, where the route reads it; what may be done to the jobs of a group, by the route for each of them; a
+sample of an AlertPolicy by its route, which knows the policy's queues."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/jobs": "submit",
@@ -75,13 +75,25 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /readyz": "open",
 }
 
+PAGES: Final[Mapping[str, Rule]] = {
+    "GET /": "look",
+    "GET /map.json": "look",
+    "GET /queues": "look",
+    "GET /sign-in": "stranger",
+    "POST /sign-in": "stranger",
+    "POST /sign-out": "stranger",
+    "GET /static/{name}": "stranger",
+}
+"""The routes of the console, likewise. They are for people, and no part of the API's description."""
+
 ANSWERED_BY_ADDRESS: Final = frozenset({"GET /metrics"})
 """Routes that answer requests with an IP address as Host: Prometheus scrapes pods so. DNS rebinding needs a name."""
 
 
 def rule_of(request: HTTPConnection) -> Rule | None:
     """The rule of the route that a request has found."""
-    return RULES.get(route_of(request))
+    route = route_of(request)
+    return RULES.get(route) or PAGES.get(route)
 
 
 def route_of(request: HTTPConnection) -> str:

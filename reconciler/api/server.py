@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Iterable
 from functools import partial
 from threading import Event, Thread
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import Final, Self, cast
 
 import structlog
 import uvicorn
+from fastapi import APIRouter
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.api.app import create_app
@@ -51,11 +53,12 @@ class ApiServer:
         limits: ConnectionLimits | None = None,
         timeouts: RequestTimeouts = USUAL_TIMEOUTS,
         log: FilteringBoundLogger | None = None,
+        routers: Iterable[APIRouter] = (),
     ) -> None:
         check_binding(host, guard)
         gate = ConnectionGate(limits or api_limits(), log or structlog.get_logger("quorate"))
         self._closing = Event()
-        app = create_app(services, guard, self._closing)
+        app = create_app(services, guard, self._closing, routers)
         self._socket = LimitedListener(_listen(host, port), gate, FULL)
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._socket.getsockname()[1]}"

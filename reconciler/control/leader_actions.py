@@ -39,10 +39,11 @@ class LeaderActions:
     epoch: Epoch
 
     def stop(self, intent: Intent, cause: str) -> None:
-        """Ask a gang to stop; one that goes on later saves its work first, if it can."""
+        """Ask a gang to stop; one that goes on later saves its work first, if it can. One that holds nothing is not asked."""
         if intent.sends_back and self._saves(intent):
             intent = msgspec.structs.replace(intent, stage="waits-to-save")
-        self.plane.ledger.ask(self.epoch, intent)
+        if not self.plane.ledger.ask(self.epoch, intent):
+            return
         self.note_of(intent, cause)
         if intent.stage == "ends":
             self.send(StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at)))
@@ -56,8 +57,9 @@ class LeaderActions:
         return claim is not None and claim.running_since is not None
 
     def ask_to_leave(self, intent: Intent, cause: str) -> None:
-        """Ask some tasks to leave a gang that goes on without them."""
-        self.plane.ledger.ask(self.epoch, intent)
+        """Ask some tasks to leave a gang that goes on without them. One that holds nothing is not asked."""
+        if not self.plane.ledger.ask(self.epoch, intent):
+            return
         self.note("asked-to-shrink", intent.job, f"{names_of(intent.tasks)} leave: {cause}")
         # What the ledger says is what is ordered: it keeps a shrink that it knew before, and none of a gang that has ended.
         claim = self.plane.ledger.held_by(intent.job)

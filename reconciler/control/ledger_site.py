@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
+from reconciler.control.event_settler import EventSettler
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
 from reconciler.control.loop import take_pass
@@ -47,7 +48,9 @@ class LedgerSite:
 
     plane: ControlPlane
     narrow: NarrowRounds | None = None
+    events: EventSettler | None = None
     _leader: PlanExecutor = field(init=False)
+    _sighted: BackendReports = field(init=False)
 
     @property
     def clock(self) -> Clock:
@@ -70,9 +73,12 @@ class LedgerSite:
         """Ask the backend. Raises BackendUnreachableError."""
         _, policy, declared, operations = in_force
         self.plane.prepare(declared)
+        if self.events is not None:
+            self.events.hold()
         if self.narrow is not None:
             self.narrow.look()
-        return LedgerLook(BackendReports.of(self.plane.backend.changes(Cursor(0))), policy, declared, operations)
+        self._sighted = BackendReports.of(self.plane.backend.changes(Cursor(0)))
+        return LedgerLook(self._sighted, policy, declared, operations)
 
     def accrue(self, look: LedgerLook) -> None:
         """By what the ledger holds."""
@@ -100,6 +106,8 @@ class LedgerSite:
         """In this thread, which has nothing else to do."""
         if self.narrow is not None:
             self.narrow.see(snapshot, policy)
+        if self.events is not None:
+            self.events.follow(self._sighted)
         return decide(self.plane.solve, snapshot, policy, laps)
 
     async def conclude(self, deed: CheckedDeed, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedPlan:
@@ -137,9 +145,15 @@ class LedgerSite:
         return (*self.plane.interventions.in_force(), *cordons(self.plane.health.all()))
 
 
-def one_pass(plane: ControlPlane, narrow: NarrowRounds | None = None) -> Pass:
-    """Take one pass in this thread. `narrow`: starts jobs beside it. Raises as `take_pass`."""
-    done, _ = _completed(take_pass(LedgerSite(plane, narrow)))
+def one_pass(plane: ControlPlane, narrow: NarrowRounds | None = None, events: EventSettler | None = None) -> Pass:
+    """Take one pass in this thread. `narrow`: starts jobs beside it; `events`: settles what happens beside its round. Raises as
+    `take_pass`.
+    """
+    try:
+        done, _ = _completed(take_pass(LedgerSite(plane, narrow, events)))
+    finally:
+        if events is not None:
+            events.hold()
     return done
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from reconciler.control.leader_actions import LeaderActions
 from reconciler.control.observation import records_of
@@ -12,7 +12,7 @@ from reconciler.control.passes import accrue
 from reconciler.control.settler import Settler
 from reconciler.control.starts import Alone, StartExecutor, in_turn
 from reconciler.documents.operations import Operations
-from reconciler.lifecycle.checkpoints.save_status import saving_of
+from reconciler.lifecycle.checkpoints.save_status import NOTHING_SAVED, SaveStatus, saving_of
 from reconciler.lifecycle.health.effects import drained_places
 from reconciler.lifecycle.health.trials import under_way
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
@@ -22,9 +22,11 @@ from reconciler.lifecycle.jobs.device_readiness import DeviceReadiness, gpus_of
 from reconciler.lifecycle.jobs.evidence import Evidence, tails_of
 from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
 from reconciler.lifecycle.jobs.orders import order_of
+from reconciler.lifecycle.jobs.settlements import GiveBack, Settlement
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.causes import names_of, nodes_of, why_evicted
-from reconciler.model.job_record import JobState
+from reconciler.model.health_record import NodeHealth
+from reconciler.model.job_record import JobRecord, JobState
 from reconciler.protocols.ledger import Claim, ClaimRefusedError
 from solver.model.cluster import DeviceId, Node
 from solver.model.inflight import Intent, Reservation, declared_name
@@ -53,21 +55,58 @@ class PlanExecutor(LeaderActions):
         partitioned = GpuPartitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
         health = self.plane.health.all()
-        records, ground = (
-            records_of(self.plane, claims),
-            DeviceReadiness(sighted.nodes, self.changing(), drained_places(health)),
-        )
-        tails = tails_of(records, claims, sighted, self.plane.logs)
+        records = records_of(self.plane, claims)
         saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
-        evidence = Evidence(operations, declared, tails, saving)
         decided = (
-            *settlements(
-                records, claims, intents, sighted.without(under_way(health)), self.plane.clock.now(), ground, evidence
+            *self._followed(
+                *(records, claims, intents, health, sighted.without(under_way(health)), operations, declared, saving)
             ),
             *abandoned_jobs(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
         Settler(self.plane, self.epoch).apply_all(decided)
         return partitioned + len(decided)
+
+    def settle_some(
+        self,
+        names: Collection[JobName],
+        sighted: BackendReports,
+        operations: Operations,
+        declared: tuple[Node, ...],
+    ) -> tuple[JobName, ...]:
+        """The same of some gangs that hold something, whatever else is so; returns those that hold nothing any more.
+
+        Gangs that are to save their work before they leave take turns with all others, and wait for `settle`.
+        """
+        holds = self.plane.ledger.of(names)
+        saving = {asked.job for asked in holds.intents if asked.kind == "stop" and asked.stage != "ends"}
+        claims = tuple(holds.claims[name] for name in sorted(holds.claims.keys() - saving))
+        attempts = {
+            (claim.job, claim.attempt): sighted.attempts[claim.job, claim.attempt]
+            for claim in claims
+            if (claim.job, claim.attempt) in sighted.attempts
+        }
+        records = tuple(self.plane.jobs.named([claim.job for claim in claims]).values())
+        own = replace(sighted, attempts=attempts)
+        decided = tuple(
+            self._followed(records, claims, holds.intents, self.plane.health.all(), own, operations, declared)
+        )
+        Settler(self.plane, self.epoch).apply_all(decided)
+        return tuple(one.job for one in decided if isinstance(one, GiveBack))
+
+    def _followed(
+        self,
+        records: tuple[JobRecord, ...],
+        claims: tuple[Claim, ...],
+        intents: tuple[Intent, ...],
+        health: Iterable[NodeHealth],
+        sighted: BackendReports,
+        operations: Operations,
+        declared: tuple[Node, ...],
+        saving: SaveStatus = NOTHING_SAVED,
+    ) -> Iterable[Settlement]:
+        ground = DeviceReadiness(sighted.nodes, self.changing(), drained_places(health))
+        evidence = Evidence(operations, declared, tails_of(records, claims, sighted, self.plane.logs), saving)
+        return settlements(records, claims, intents, sighted, self.plane.clock.now(), ground, evidence)
 
     def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
         """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold."""
@@ -101,9 +140,8 @@ class PlanExecutor(LeaderActions):
 
     def _take(self, step: Alone) -> bool:
         match step:
-            case Release(job, attempt):
-                now = self.plane.clock.now()
-                self.stop(Intent("stop", job, attempt, now, now.after(STOP_GRACE)), "it did not become ready in time")
+            case Release():
+                return self._release(step)
             case Evict():
                 self._evict(step)
             case Nominate() | Withdraw() | Reserve() | Unreserve():
@@ -129,6 +167,15 @@ class PlanExecutor(LeaderActions):
             case Unreserve(job):
                 self.plane.ledger.unreserve(self.epoch, job)
                 self._note_waiting("unreserved", job, "nothing is held for it any more")
+
+    def _release(self, step: Release) -> bool:
+        """Unless it became ready while the round was decided."""
+        claim, now = self.plane.ledger.held_by(step.job), self.plane.clock.now()
+        if claim is not None and claim.attempt == step.attempt and claim.running_since is not None:
+            return False
+        until = now.after(STOP_GRACE)
+        self.stop(Intent("stop", step.job, step.attempt, now, until), "it did not become ready in time")
+        return True
 
     def _evict(self, step: Evict) -> None:
         now = self.plane.clock.now()

@@ -13,6 +13,7 @@ from threading import Event, Thread
 from typing import Final, Literal
 
 from reconciler.control.control import ControlPlane, NoPolicyError
+from reconciler.control.event_settler import EventSettler
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.passes import NoPlanError, Pass, PlanRefusedError
@@ -91,12 +92,14 @@ class Runner:
         pace: Pace = Pace(),
         report: Callable[[LoopStatus], None] = lambda _: None,
         narrow: NarrowRounds | None = None,
+        events: EventSettler | None = None,
     ) -> None:
         self.status = LoopStatus()
         self._plane = plane
         self._pace = pace
         self._report = report
         self._narrow = narrow
+        self._events = events
         self._changed = threading.Condition()
         self._stopping = False
         self._woken_s: float | None = plane.clock.monotonic_s()
@@ -185,7 +188,7 @@ class Runner:
                 return self.status
             with lease_renewal(self._plane, self._renewed):
                 self._quietness.begin()
-                done = one_pass(self._plane, self._narrow)
+                done = one_pass(self._plane, self._narrow, self._events)
             self._quietness.end(done)
         except (NotLeaderError, StaleEpochError) as other:
             # What was true when this process led is not any more.

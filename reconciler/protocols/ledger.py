@@ -209,11 +209,11 @@ class Ledger(LedgerView, Protocol):
         Raises StaleEpochError.
         """
 
-    def ask(self, epoch: Epoch, intent: Intent) -> None:
+    def ask(self, epoch: Epoch, intent: Intent) -> bool:
         """Record an intent (a stop, or a shrink). Asking for the same id again keeps the first.
 
-        One that `evicts` counts as an eviction. Without effect on an attempt that holds nothing: there is nothing left to
-        stop. Raises StaleEpochError.
+        One that `evicts` counts as an eviction. Without effect on an attempt that holds nothing, of which False is returned: there
+        is nothing left to stop. Raises StaleEpochError.
         """
 
     def stage(self, epoch: Epoch, intent: Intent) -> None:

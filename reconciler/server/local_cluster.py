@@ -10,8 +10,8 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
-from reconciler.control.cancellations import Cancellations
 from reconciler.control.control import ControlPlane, PolicySource
+from reconciler.control.event_settler import EventSettler
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.round_worker import RoundWorker
@@ -69,19 +69,19 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
     metrics = _metrics(store, disks, starts)
-    runner = _runner(plane, narrow, Reporter(metrics, log), git.follower, is_shared=is_shared)
+    events = EventSettler(plane, lambda: runner.epoch())  # noqa: PLW0108
+    runner = _runner(plane, narrow, events, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
-    cancellations = Cancellations(plane, runner.epoch)
     pruning = Pruning(history, git.standing, clock, runner.epoch)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(*known, place.unstartable, place.agents, None, (disks, starts), cancellations.tell, narrow.tell),
+        services_of(*known, place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell),
         (
             ServerThread("loop", runner.run, runner.stop),
-            ServerThread("cancellations", cancellations.run, cancellations.stop),
+            ServerThread("events", events.run, events.stop),
             ServerThread("narrow rounds", narrow.run, narrow.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
@@ -105,7 +105,13 @@ def _metrics(store: SqlStore, disks: StateDisks, starts: NarrowStarts) -> Metric
 
 
 def _runner(
-    plane: ControlPlane, narrow: NarrowRounds, reporter: Reporter, follower: PolicyFollower, *, is_shared: bool
+    plane: ControlPlane,
+    narrow: NarrowRounds,
+    events: EventSettler,
+    reporter: Reporter,
+    follower: PolicyFollower,
+    *,
+    is_shared: bool,
 ) -> Runner:
     def hear(status: LoopStatus) -> None:
         reporter.hear(status)
@@ -113,7 +119,7 @@ def _runner(
             # The leader alone looks for the first policy.
             follower.ask()
 
-    return Runner(plane, report=hear, narrow=narrow)
+    return Runner(plane, report=hear, narrow=narrow, events=events)
 
 
 def _place(

@@ -8,6 +8,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
 from reconciler.connections.limits import ConnectionLimits, api_limits
@@ -17,6 +18,7 @@ from reconciler.server.crew import Crew, told_by_signals, with_restarts
 from reconciler.server.local_cluster import parts_on_this_machine
 from reconciler.server.parts import Parts
 from reconciler.server.settings import Settings
+from reconciler.web.console import console_routers
 
 SWITCH_S: Final = 0.0005
 """A thread that waits for the interpreter is given it after so long, not after 5 ms: while a round computes, a request that
@@ -41,8 +43,8 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
         parts = _parts(settings, log, closing)
-        guard = guard_of(settings, parts.services.access)
-        api = closing.enter_context(_api(settings, limits, parts, guard, log))
+        guard, keeper = guard_of(settings, parts.services.access, parts.store.sessions)
+        api = closing.enter_context(_api(settings, limits, parts, guard, keeper, log))
         crew = Crew()
         with told_by_signals(crew.dismiss):
             state, authentication = str(settings.folder.path), guard.token is not None
@@ -69,10 +71,23 @@ def limits_of(settings: Settings) -> ConnectionLimits:
 
 
 def _api(
-    settings: Settings, limits: ConnectionLimits, parts: Parts, guard: Guard, log: FilteringBoundLogger
+    settings: Settings,
+    limits: ConnectionLimits,
+    parts: Parts,
+    guard: Guard,
+    keeper: SessionKeeper,
+    log: FilteringBoundLogger,
 ) -> ApiServer:
-    timeouts = settings.connections.timeouts
-    return ApiServer(parts.services, guard, settings.host, settings.port, limits=limits, timeouts=timeouts, log=log)
+    return ApiServer(
+        parts.services,
+        guard,
+        settings.host,
+        settings.port,
+        limits=limits,
+        timeouts=settings.connections.timeouts,
+        log=log,
+        routers=console_routers(parts.services, keeper),
+    )
 
 
 def _parts(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:

@@ -332,16 +332,19 @@ class SqlLedger:
             for some in pieces([row.job for row in held]):
                 connection.execute(delete(claims).where(claims.c.job.in_(some)))
 
-    def ask(self, epoch: Epoch, intent: Intent) -> None:
+    def ask(self, epoch: Epoch, intent: Intent) -> bool:
         """Record an intent; the first of an id stays."""
         with self._database.writing(epoch) as connection:
             held = select(claims.c.job).where(claims.c.job == intent.job, claims.c.attempt == intent.attempt)
             known = select(intents.c.id).where(intents.c.id == intent.id)
-            if connection.execute(held).first() and not connection.execute(known).first():
+            if not connection.execute(held).first():
+                return False
+            if not connection.execute(known).first():
                 insert_intents(connection, [intent])
                 if intent.evicts:
                     evicted = {"job": intent.job, "attempt": intent.attempt, "at": intent.asked_at}
                     connection.execute(insert(evictions).values(evicted))
+            return True
 
     def stage(self, epoch: Epoch, intent: Intent) -> None:
         """A stop that is further takes the place of the one before."""

@@ -16,6 +16,7 @@ from reconciler.store.history import SqlHistory
 from reconciler.store.interventions import SqlInterventions
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
+from reconciler.store.sessions import SqlSessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class SqlStore:
     plans: SqlAcceptedPlans
     agents: SqlAgents
     gone_pods: SqlGonePods
+    sessions: SqlSessions
 
     def close(self) -> None:
         """Close every connection."""
@@ -66,4 +68,5 @@ def open_store(
         SqlAcceptedPlans(database),
         SqlAgents(database),
         SqlGonePods(database),
+        SqlSessions(database),
     )

@@ -357,3 +357,13 @@ gang_evictions = Table(
     Column("at", BigInteger, primary_key=True),
     info=since(14),
 )
+
+# Browsers that are signed in. The secret itself is nowhere but in them.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("secret_hash", String, primary_key=True),
+    Column("until", BigInteger, nullable=False, index=True),
+    Column("session", Text, nullable=False),  # a Session
+    info=since(14),
+)

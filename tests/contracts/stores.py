@@ -25,6 +25,7 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import Claim, Ledger
+from reconciler.protocols.sessions import Sessions
 from reconciler.store.engines import postgresql_url
 from reconciler.store.schema import metadata
 from reconciler.store.store import open_store
@@ -90,6 +91,10 @@ class Stores(Protocol):
     def agents(self) -> Agents:
         """Which nodes have an agent."""
 
+    @property
+    def sessions(self) -> Sessions:
+        """Who is signed in."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -144,6 +149,10 @@ class SqlStores:
     @property
     def agents(self) -> Agents:
         return self._store.agents
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._store.sessions
 
     def reopen(self) -> None:
         self.close()

@@ -249,16 +249,16 @@ def test_asking_again_keeps_the_first_intent(stores: Stores) -> None:
     claim = claim_of("a", "g1")
     take(stores, epoch, claim)
     asked = intent_of(claim, "stop")
-    stores.ledger.ask(epoch, asked)
+    assert stores.ledger.ask(epoch, asked)
     later = claim_of("a", "g1")
-    stores.ledger.ask(epoch, intent_of(later, "stop"))
+    assert stores.ledger.ask(epoch, intent_of(later, "stop"))
     assert stores.ledger.intents() == (intent_of(claim), asked)
 
 
 def test_asking_to_stop_what_holds_nothing_leaves_nothing_behind(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)
-    stores.ledger.ask(epoch, intent_of(claim_of("a"), "stop"))
+    assert not stores.ledger.ask(epoch, intent_of(claim_of("a"), "stop"))
     assert stores.ledger.intents() == ()
 
 
@@ -442,7 +442,7 @@ def test_a_stale_leader_writes_nothing(stores: Stores) -> None:
     claim = claim_of("a", "g1")
     take(stores, stale, claim)
     lead(stores, "second", NOW.after(LEASE))
-    writes: tuple[Callable[[], None], ...] = (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: take(stores, stale, claim_of("b", "g2")),
         lambda: stores.ledger.ask(stale, intent_of(claim, "stop")),
         lambda: stores.ledger.confirm_running(stale, JobName("a"), 1, NOW),

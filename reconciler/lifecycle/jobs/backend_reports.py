@@ -35,6 +35,11 @@ class AttemptReport:
         left = {key: told for key, told in self.left.items() if key in growth and told >= growth[key]}
         return AttemptReport(known, self.stopped, left)
 
+    def after(self, told: AttemptReport) -> AttemptReport:
+        """With what was told of it later."""
+        tasks = {(task.group, task.index): task for task in (*self.tasks, *told.tasks)}
+        return AttemptReport(tuple(tasks.values()), self.stopped or told.stopped, {**self.left, **told.left})
+
     def have_left(self, wanted: tuple[TaskPlacement, ...]) -> bool:
         """Nothing of these tasks runs or ever will, whether they had started or not."""
         return all((task.group, task.index) in self.left for task in wanted)
@@ -106,6 +111,20 @@ class BackendReports:
         partitioned = {done.device: done for done in changes.partitioned}
         facts = {told.node: told for told in changes.facts}
         return cls({node.name: node for node in changes.nodes}, attempts, partitioned, facts, changes.cursor)
+
+    def after(self, changes: BackendChanges) -> BackendReports:
+        """With what has changed behind its cursor. What the backend was told to forget meanwhile stays."""
+        new = BackendReports.of(changes)
+        attempts = {
+            key: self.attempts[key].after(told) if key in self.attempts else told for key, told in new.attempts.items()
+        }
+        return BackendReports(
+            {**self.nodes, **new.nodes} if new.nodes else self.nodes,
+            dict(sorted({**self.attempts, **attempts}.items())) if attempts else self.attempts,
+            {**self.partitioned, **new.partitioned},
+            {**self.facts, **new.facts} if new.facts else self.facts,
+            new.cursor,
+        )
 
     def without(self, keys: Collection[AttemptKey]) -> BackendReports:
         """The same, as if nothing were reported of these attempts."""

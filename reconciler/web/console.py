@@ -1,0 +1,16 @@
+"""The pages of the console as routes of the API's application."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from reconciler.access.session_keeper import SessionKeeper
+from reconciler.api.services import Services
+from reconciler.web.cluster_pages import ClusterPages
+from reconciler.web.sign_in import SignInRoutes
+from reconciler.web.static_files import StaticRoutes
+
+
+def console_routers(services: Services, keeper: SessionKeeper) -> tuple[APIRouter, ...]:
+    """All of them, for `ApiServer(routers=...)`."""
+    return SignInRoutes(keeper).router, StaticRoutes().router, ClusterPages(services).router

@@ -1,0 +1,88 @@
+"""The queue tree as rows of a table, depth first, with all GPU types of a queue added up and beside it each type."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from reconciler.api.payloads import QueueView
+from reconciler.control.queue_use import QueueLine
+from solver.model.workload import QueueName
+
+BAR_WIDTH = 300
+"""Of the longest bar of a level, in pixels of its own picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBar:
+    """What a queue holds, as lengths: inside its guarantee, borrowed, and where guarantee and fair share lie."""
+
+    inside: float
+    borrowed: float
+    guaranteed: float
+    fair_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTotals:
+    """Thousandths of GPUs, of one type or of all. `max` None: no ceiling on one of them at least."""
+
+    gpu_type: str
+    guaranteed: int
+    held: int
+    borrowed: int
+    fair_share: int
+    waiting: int
+    max: int | None
+    bar: QueueBar
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue at its depth; `total` over all GPU types, `lines` for each, () where there is but one."""
+
+    view: QueueView
+    depth: int
+    total: GpuTotals
+    lines: tuple[GpuTotals, ...]
+
+
+def queue_rows(views: Iterable[QueueView]) -> list[QueueRow]:
+    """Each queue after its parent; bars of one depth have one scale, so that they can be compared."""
+    below = defaultdict[QueueName | None, list[QueueView]](list)
+    for view in views:
+        below[view.parent].append(view)
+    ordered = list(_depth_first(below, None, 0))
+    longest = defaultdict[int, int](int)
+    for view, depth in ordered:
+        longest[depth] = max(longest[depth], _longest(view.gpus))
+    return [_row(view, depth, BAR_WIDTH / longest[depth] if longest[depth] else 0.0) for view, depth in ordered]
+
+
+def _depth_first(
+    below: dict[QueueName | None, list[QueueView]], parent: QueueName | None, depth: int
+) -> Iterator[tuple[QueueView, int]]:
+    for view in below.get(parent, ()):
+        yield view, depth
+        yield from _depth_first(below, view.name, depth + 1)
+
+
+def _longest(lines: Sequence[QueueLine]) -> int:
+    return max(
+        sum(line.held for line in lines), sum(line.guaranteed for line in lines), sum(line.fair_share for line in lines)
+    )
+
+
+def _row(view: QueueView, depth: int, scale: float) -> QueueRow:
+    lines = tuple(_totals(line.gpu_type, (line,), scale) for line in view.gpus)
+    return QueueRow(view, depth, _totals("", view.gpus, scale), lines if len(lines) > 1 else ())
+
+
+def _totals(gpu_type: str, lines: Sequence[QueueLine], scale: float) -> GpuTotals:
+    guaranteed, held = sum(line.guaranteed for line in lines), sum(line.held for line in lines)
+    borrowed, fair = sum(line.borrowed for line in lines), sum(line.fair_share for line in lines)
+    ceilings = [line.max for line in lines if line.max is not None]
+    highest = sum(ceilings) if len(ceilings) == len(lines) else None
+    bar = QueueBar((held - borrowed) * scale, borrowed * scale, guaranteed * scale, fair * scale)
+    return GpuTotals(gpu_type, guaranteed, held, borrowed, fair, sum(line.waiting for line in lines), highest, bar)

@@ -1,0 +1,97 @@
+"""Signing in and out: a token is shown once, in the body of a form, and a cookie that no script can read stands for it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse
+
+from reconciler.access.oidc import BadTokenError
+from reconciler.access.session_keeper import SessionKeeper
+from reconciler.api.guard import SESSION_COOKIE
+from reconciler.api.problems import RequestRefusedError
+from reconciler.web.page_route import PageRoute
+from reconciler.web.pages import HEADERS, page
+
+_FORM_BYTES_MAX: Final = 20_000
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class SignInRoutes:
+    """The endpoints; `router` has them all."""
+
+    def __init__(self, keeper: SessionKeeper) -> None:
+        self._keeper = keeper
+        self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
+        add = self.router.add_api_route
+        add("/sign-in", self.form)
+        add("/sign-in", self.sign_in, methods=["POST"])
+        add("/sign-out", self.sign_out, methods=["POST"])
+
+    def form(self, request: Request) -> Response:
+        """The form. What is in the address is shown to nobody but who asked for it, and never a token."""
+        return _form(request, _place(request.query_params.get("next", "")), is_over="over" in request.query_params)
+
+    async def sign_in(self, request: Request) -> Response:
+        """Begin a session with a token."""
+        _require_own_page(request)
+        given = await _fields(request)
+        wanted = _place(given.get("next", ""))
+        try:
+            secret, session = await run_in_threadpool(self._keeper.begin, given.get("token", "").strip())
+        except BadTokenError as error:
+            return _form(request, wanted, HTTPStatus.UNAUTHORIZED, problem=f"This token lets nobody in: {error}.")
+        answer = RedirectResponse(wanted, HTTPStatus.SEE_OTHER, dict(HEADERS))
+        lasts_s = max(0, session.until - session.at) // 1000
+        _set_cookie(answer, secret, lasts_s)
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the session of this browser."""
+        _require_own_page(request)
+        secret = request.cookies.get(SESSION_COOKIE, "")
+        if secret:
+            await run_in_threadpool(self._keeper.end, secret)
+        answer = RedirectResponse("/sign-in", HTTPStatus.SEE_OTHER, dict(HEADERS))
+        _set_cookie(answer, "", 0)
+        return answer
+
+
+def _set_cookie(answer: Response, value: str, lasts_s: int) -> None:
+    """Lax: a link from elsewhere leads to where it says, signed in, and nothing that changes anything is a link."""
+    answer.set_cookie(SESSION_COOKIE, value, lasts_s, path="/", secure=True, httponly=True, samesite="lax")
+
+
+def _form(
+    request: Request, wanted: str, status: int = HTTPStatus.OK, problem: str = "", *, is_over: bool = False
+) -> Response:
+    return page(request, "sign-in.html", status, next=wanted, problem=problem, is_over=is_over)
+
+
+def _place(wanted: str) -> str:
+    """A path of this server; "/" for anything else: browsers take two slashes, or a backslash, for another server."""
+    is_path = wanted.startswith("/") and wanted.isprintable() and not wanted.startswith("//") and "\\" not in wanted
+    return wanted if is_path and not wanted.startswith("/sign-") else "/"
+
+
+def _require_own_page(request: Request) -> None:
+    """Raises RequestRefusedError for a form that another site has sent, or that does not say where it comes from."""
+    if "origin" not in request.headers:
+        raise RequestRefusedError(403, "origin-missing", "A form has to name its Origin.")
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """What a form says, each field once. Raises RequestRefusedError for what is no form, or too long."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise RequestRefusedError(422, "invalid-parameter", f"A form is sent as {_FORM}.")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _FORM_BYTES_MAX:
+            raise RequestRefusedError(413, "too-large", f"A form has at most {_FORM_BYTES_MAX} bytes.")
+    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10)
+    return {name: values[0] for name, values in fields.items()}

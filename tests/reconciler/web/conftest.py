@@ -1,0 +1,72 @@
+"""The console of a real server on a real store, and a browser's half of signing in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from reconciler.access.authenticator import Authenticator
+from reconciler.access.oidc import OidcVerifier
+from reconciler.access.session_keeper import SessionKeeper
+from reconciler.access.tokens import UserTokenFile, create_token
+from reconciler.api.guard import SESSION_COOKIE, Guard
+from reconciler.api.server import ApiServer
+from reconciler.model.clock import VirtualClock
+from reconciler.web.console import console_routers
+from tests.reconciler.api.conftest import TOKEN, Site, site
+
+__all__ = ["site"]
+
+
+@dataclass
+class Console:
+    """A running one. `clock` is that of sessions; ada has a line in the token file."""
+
+    site: Site
+    url: str
+    clock: VirtualClock
+    tokens: Path
+    adas: str
+
+    @contextmanager
+    def browser(self, token: str = TOKEN) -> Iterator[httpx2.Client]:
+        """Signed in with a token; cookies of https hosts are sent over http to this machine, as Chromium does."""
+        with self.stranger() as client:
+            signed = self.sign_in(client, token)
+            assert signed.status_code == HTTPStatus.SEE_OTHER, signed.text
+            client.headers["cookie"] = cookie_of(signed)
+            yield client
+
+    def stranger(self) -> httpx2.Client:
+        """Knows no token."""
+        return httpx2.Client(base_url=self.url, trust_env=False, verify=False, timeout=60)
+
+    def sign_in(self, client: httpx2.Client, token: str, to: str = "/") -> httpx2.Response:
+        """Send the form."""
+        return client.post("/sign-in", data={"token": token, "next": to}, headers={"origin": self.url})
+
+
+def cookie_of(answer: httpx2.Response) -> str:
+    """What a browser would send from now on."""
+    kept = answer.headers["set-cookie"].partition(";")[0]
+    assert kept.startswith(f"{SESSION_COOKIE}=")
+    return str(kept)
+
+
+@pytest.fixture
+def console(site: Site, tmp_path: Path) -> Iterator[Console]:
+    tokens, clock = tmp_path / "tokens", VirtualClock()
+    adas = create_token(tokens, "ada", ("ml",))
+    file = UserTokenFile(tokens)
+    identify = Authenticator(lambda: site.access, OidcVerifier(clock), file)
+    keeper = SessionKeeper(site.store.sessions, clock, TOKEN, "alice", file, identify)
+    guard = Guard(TOKEN, "alice", identify=identify, session=keeper.caller)
+    services = site.services()
+    with ApiServer(services, guard, routers=console_routers(services, keeper)) as server:
+        yield Console(site, server.url, clock, tokens, adas)

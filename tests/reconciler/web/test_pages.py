@@ -1,0 +1,107 @@
+"""Pages show what is so, whatever names say, and let nothing foreign run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.access.policy import AccessPolicy
+from reconciler.api.rules import PAGES
+from reconciler.web.static_files import static_files
+from solver.model.quantities import MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Queue, Quota, policy_of
+from tests.reconciler.api.conftest import H100, spec
+from tests.reconciler.web.conftest import Console
+
+WEB = Path(__file__).parents[3] / "reconciler" / "web"
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def test_every_answer_forbids_what_is_not_of_this_server(console: Console) -> None:
+    with console.browser() as browser:
+        for path in ("/", "/queues", "/sign-in", "/static/console.css", "/static/none.css"):
+            headers = browser.get(path).headers
+            assert "default-src 'none'; script-src 'self'; style-src 'self'" in headers["content-security-policy"]
+            assert "unsafe" not in headers["content-security-policy"]
+            assert "frame-ancestors 'none'" in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", sorted(path.partition(" ")[2] for path in PAGES if path.startswith("GET")))
+def test_pages_are_behind_the_same_names_as_the_api(console: Console, path: str) -> None:
+    with console.browser() as browser:
+        there = path.replace("{name}", "console.css")
+        assert browser.get(there, headers={"host": "evil.example"}).status_code == 403
+
+
+def test_the_cluster_in_figures(console: Console) -> None:
+    console.site.store.jobs.submit(JobName("waits"), spec(2), "ada", console.clock.now(), "key")
+    with console.browser() as browser:
+        text = browser.get("/").text
+    assert re.search(r"<b>8</b> GPUs on <b>2</b> nodes: <b>0</b> held, <b>8</b> free, <b>0</b> not usable", text)
+    assert "<b>1</b> wait" in text
+
+
+def test_the_queue_tree_with_each_queue_below_its_parent(console: Console) -> None:
+    with console.browser() as browser:
+        text = browser.get("/queues").text
+    rows = re.findall(r'<tr class="depth-(\d)"><th scope="row">([^<]*)', text)
+    assert rows == [("0", "org"), ("1", "other"), ("1", "team")]
+
+
+def test_names_are_text(console: Console) -> None:
+    """Policies forbid such names; a page would not become another by them."""
+    queue = Queue(QueueName(EVIL), None, (Quota(H100, guaranteed=MilliGpu.gpus(4)),))
+    console.site.policy = policy_of((queue,))
+    console.site.told = msgspec.structs.replace(
+        console.site.told, conditions=(msgspec.structs.replace(console.site.told.conditions[0], message=EVIL),)
+    )
+    with console.browser() as browser:
+        for path in ("/", "/queues"):
+            text = browser.get(path).text
+            assert EVIL not in text
+            assert "&lt;img src=x onerror=alert(1)&gt;" in text
+
+
+def test_nothing_is_kept_of_pages_and_files_are_asked_for_by_what_they_are(console: Console) -> None:
+    with console.browser() as browser:
+        assert browser.get("/").headers["cache-control"] == "no-store"
+        style = browser.get("/static/console.css", headers={"accept-encoding": "gzip"})
+        assert style.headers["content-encoding"] == "gzip"
+        assert style.text == (WEB / "static" / "console.css").read_text()
+        again = browser.get("/static/console.css", headers={"if-none-match": style.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_page_needs_little(console: Console) -> None:
+    """Bytes as they are sent, of all that a first look at a page loads."""
+    with console.browser() as browser:
+        text = browser.get("/queues").text
+    assets = re.findall(r'(?:href|src)="/static/([^"]+)"', text)
+    assert len(assets) <= 10
+    assert sum(len(static_files()[name].packed) for name in assets) < 15_000
+
+
+def test_modules_make_no_markup_of_text() -> None:
+    for path in (WEB / "static").glob("*.js"):
+        code = path.read_text()
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "DOMParser", "XMLHttpRequest", "eval(", "setHTML"):
+            assert word not in code, path.name
+
+
+def test_templates_have_no_script_or_style_of_their_own() -> None:
+    for path in (WEB / "templates").glob("*.html"):
+        code = path.read_text()
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?! type=\"module\" src=\"/static/)", code), path.name
+        assert "| safe" not in code
+
+
+def test_what_is_not_ready_is_told(console: Console) -> None:
+    console.site.access = AccessPolicy()
+    with console.browser() as browser:
+        assert browser.get("/static/none.css").status_code == 404
+        assert "There is no file none.css." in browser.get("/static/none.css").text
