@@ -16,6 +16,7 @@ from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Intent
 from solver.model.node_sets import outside
 from solver.model.pledges import NOTHING, Pledged, beside
+from solver.model.round_cache import RoundCache
 from solver.model.shape import SharedShape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
@@ -53,12 +54,12 @@ class Nominations:
         return frozenset(nomination.job.name for nomination in (*self.ready, *self.waiting))
 
 
-def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
+def nominations_in(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Nominations:
     """Judge every promise that is in flight."""
     if not snapshot.in_flight.nominations:
         return Nominations(snapshot, (), (), ())
     able = {job.name: job for job in snapshot.jobs if job.phase == "pending"} | _moving(snapshot)
-    shares = shares_of(snapshot, QueueTree.of(policy))
+    shares = shares_of(snapshot, QueueTree.of(policy), kept)
     sharing = sharing_of(policy, shares.tree, snapshot.nodes)
     sharers, pledges = _Sharers.of(snapshot, policy, sharing), Pledges.of(snapshot, policy, sharing)
     hosts, usable = NominatedHosts.of(snapshot), dict(_usable(snapshot, policy))
@@ -67,7 +68,7 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
     for intent in snapshot.in_flight.nominations:
         job = able.get(intent.job)
         in_time = intent.deadline > snapshot.time
-        kept = (
+        stands = (
             job is not None
             and in_time
             and _holds(job, intent, shares, usable, pledges.of_job(job.name), snapshot, policy)
@@ -75,7 +76,7 @@ def nominations_in(snapshot: Snapshot, policy: Policy) -> Nominations:
             and pledges.stand(intent)
             and hosts.take(job, intent.tasks)
         )
-        (good if kept else withdrawn).append(intent)
+        (good if stands else withdrawn).append(intent)
     promised_on = {task.node for known in good for task in known.tasks}
     parts = held_parts(snapshot, promised_on | {node for known in good for node, _ in pledges.of_job(known.job)})
     judged = [_judged(able[known.job], known, parts, hosts, pledges.of_job(known.job), snapshot) for known in good]

@@ -41,6 +41,12 @@ class ChangeLog:
         """The last change may have given something back."""
         self.gained = len(self.nodes)
 
+    def begin(self) -> None:
+        """All of them are known to all who read them."""
+        self.nodes.clear()
+        self.gained = 0
+        self.undone += 1
+
     def back_to(self, count: int) -> Collection[int]:
         """All but the first so many have been undone: of which nodes."""
         undone = set(self.nodes[count:])

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import NamedTuple, Self
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 
 from solver.capacity.free_resources import FreeResources
-from solver.capacity.inventory import NodeInventory, inventory_of
+from solver.capacity.inventory import NodeInventory, inventory_of, renewed
 from solver.capacity.masks import masks_of
-from solver.capacity.mig_gpus import MigGpu
+from solver.capacity.mig_gpus import MigRule
 from solver.capacity.partitions import MigPartitions
 from solver.capacity.pool_rules import NO_RULES, PoolRules
-from solver.capacity.shared_gpus import SharedGpu, SharedGpus, best_fit, with_owner, with_share, without_share
+from solver.capacity.shared_gpus import SharedGpu, best_fit, with_owner, with_share, without_share
 from solver.model.arrays import Mask
 from solver.model.cluster import DeviceId, Node
 from solver.model.node_sets import NodeSet
 from solver.model.pledges import NOTHING, Pledged, pledges_in
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
-from solver.model.round_cache import CachedResults, RoundCache
+from solver.model.round_cache import RoundCache
 from solver.model.shape import MigShape, Shape, SharedShape, TrustDomain
-from solver.model.snapshot import Snapshot, held_in
+from solver.model.snapshot import HeldTasks, Snapshot, held_in
 from solver.model.workload import JobName, JobSpec, MigSlot, QueueName, TaskPlacement
 
 DomainOf = Callable[[str, QueueName], TrustDomain]
@@ -35,16 +33,6 @@ Held = tuple[TaskPlacement, Shape, TrustDomain]
 
 NO_SHAPE = Shape()
 NO_DOMAIN = TrustDomain("")
-
-
-class NodeFreeResources(NamedTuple):
-    """What is left on a node: CPU (milli-cores), memory (bytes), free GPUs, divided ones, and those in MIG mode."""
-
-    cpu: int
-    memory: int
-    devices: list[DeviceId]
-    shared: SharedGpus | None
-    gpus: tuple[MigGpu, ...] | None
 
 
 class FreeCapacity(FreeResources):
@@ -60,23 +48,15 @@ class FreeCapacity(FreeResources):
         mig: PoolRules = NO_RULES,
         leaving: Collection[JobName] = (),
         kept: RoundCache | None = None,
-    ) -> Self:
+    ) -> FreeCapacity:
         """The room left by everything that holds devices, whether running, starting, stopping or merely asked for.
 
-        `leaving`: jobs to count as gone from where they are; what they were promised stays theirs.
+        `leaving`: jobs to count as gone from where they are; what they were promised stays theirs. `kept`: has the room of the
+        snapshot before, so that this takes as long as there are changes.
         """
-        inventory = inventory_of(snapshot.nodes)
-        partitions = MigPartitions.of(snapshot.nodes, mig, broken_too=False)
-        room = cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
-        specs, held = {job.name: job.spec for job in snapshot.jobs}, defaultdict[int, list[Held]](list)
-        for name, tasks in groupby(held_in(snapshot, leaving), key=itemgetter(0)):
-            spec = specs.get(name)
-            shapes = _shapes_of(spec)
-            for _, task in tasks:
-                node = room.index.get(task.node)
-                if node is not None:  # a node that has left the inventory gives nothing away
-                    held[node].append(room._held_by(spec, shapes, task, domain_of))
-        room._hold_all(held, (RoundCache() if kept is None else kept).results("left on nodes", mig.rules))
+        latest = LatestCapacity() if kept is None else kept.lasting("free capacity", LatestCapacity)
+        room = latest.of(snapshot, domain_of, mig, leaving)
+        room.partitions.changes_left = dict(mig.changes_left)
         room.set_aside(NOTHING.union(*pledges_in(snapshot.nodes, snapshot.in_flight).values()))
         return room
 
@@ -86,6 +66,12 @@ class FreeCapacity(FreeResources):
         inventory = inventory_of(nodes)
         partitions = MigPartitions.of(nodes, mig, broken_too=True)
         return cls._over(inventory, np.ones(len(nodes), dtype=bool), inventory.whole, node_sets, partitions)
+
+    @classmethod
+    def without_tasks(cls, snapshot: Snapshot, inventory: NodeInventory, mig: PoolRules) -> Self:
+        """The room of the nodes of a snapshot, of which this is the inventory, if nothing ran there."""
+        partitions = MigPartitions.of(snapshot.nodes, mig, broken_too=False)
+        return cls._over(inventory, inventory.is_open, inventory.healthy, snapshot.node_sets, partitions)
 
     @classmethod
     def _over(
@@ -163,15 +149,16 @@ class FreeCapacity(FreeResources):
 
     def hold(self, spec: JobSpec, tasks: Iterable[TaskPlacement], domain_of: DomainOf) -> None:
         """A job has these tasks, on nodes of this room, as if it had had them before the room was made."""
-        shapes = _shapes_of(spec)
+        shapes = shapes_of(spec)
         for task in tasks:
             node = self.index[task.node]
             self.changes.gain()
-            self._hold(node, *self._held_by(spec, shapes, task, domain_of), is_new=False)
+            self._hold(node, *self.held_by(spec, shapes, task, domain_of), is_new=False)
 
-    def _held_by(
+    def held_by(
         self, spec: JobSpec | None, shapes: Mapping[str, Shape], task: TaskPlacement, domain_of: DomainOf
     ) -> Held:
+        """What a task of a job takes, and in which domain. `shapes`: those of its groups."""
         shape = shapes.get(task.group, NO_SHAPE)
         if task.share is None:
             return task, shape, NO_DOMAIN
@@ -260,23 +247,34 @@ class FreeCapacity(FreeResources):
             self.partitions.drop(node, device, counted=is_new)
         self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
 
-    def _hold_all(self, held: Mapping[int, Sequence[Held]], known: CachedResults[NodeFreeResources]) -> None:
-        """All that is held in a new room, by node: on a node it depends on nothing else what that leaves there."""
+    def hold_all(self, held: Mapping[int, Sequence[Held]]) -> None:
+        """All that is held on these nodes, on which nothing is held yet."""
         for node, tasks in held.items():
-            left = known.known(node, self.nodes[node], tasks)
-            if left is None:
-                self._hold_together(node, tasks)
-                cpu, memory, devices = int(self.free_cpu[node]), int(self.free_memory[node]), self.free_devices[node]
-                left = NodeFreeResources(cpu, memory, devices, self.shared.get(node), self.partitions.gpus.get(node))
-                known.keep(node, left, self.nodes[node], tasks)
-                continue
-            self.free_cpu[node], self.free_memory[node], self.free_devices[node] = left[:3]
-            if left.shared is not None:
-                self.shared[node] = left.shared
-            if left.gpus is not None:
-                self.partitions.have(node, left.gpus)
-        self.free_gpus[:] = [len(devices) for devices in self.free_devices]
-        self.free_gpus *= self.open_nodes
+            self._hold_together(node, tasks)
+        nodes = list(held)
+        self.free_gpus[nodes] = [len(self.free_devices[node]) for node in nodes] * self.open_nodes[nodes]
+        # In the same order, whatever was there before.
+        shared = sorted(self.shared.items())
+        self.shared.clear()
+        self.shared.update(shared)
+
+    def empty_nodes(self, inventory: NodeInventory, nodes: Collection[int], mig: PoolRules) -> None:
+        """Nothing is held on these nodes of an inventory, which may have other GPUs than before."""
+        before, self.nodes = self.nodes, inventory.nodes
+        if before is not self.nodes:
+            same = {node: ids for node, ids in self._healthy_by_node.items() if before[node] is self.nodes[node]}
+            self._healthy_by_node = same
+        for node in nodes:
+            self._will_change(node)
+            self.free_devices[node] = inventory.healthy[node]
+            self.shared.pop(node, None)
+            self.partitions.empty(node, inventory.nodes[node], mig)
+        numbers = list(nodes)
+        is_open = self.open_nodes[numbers]
+        self.free_gpus[numbers] = [len(inventory.healthy[node]) for node in numbers] * is_open
+        self.free_cpu[numbers] = inventory.cpu[numbers] * is_open
+        self.free_memory[numbers] = inventory.memory[numbers] * is_open
+        self.changes.gain()
 
     def _hold_together(self, node: int, tasks: Sequence[Held]) -> None:
         """All that is held on a node in a new room."""
@@ -317,6 +315,97 @@ class FreeCapacity(FreeResources):
             self.free_gpus[node] = len(self.free_devices[node]) * bool(self.open_nodes[node])
 
 
-def _shapes_of(spec: JobSpec | None) -> dict[str, Shape]:
+def shapes_of(spec: JobSpec | None) -> dict[str, Shape]:
     """What a task of each group takes."""
     return {group.name: group.shape for group in reversed(spec.task_groups)} if spec else {}
+
+
+class LatestCapacity:
+    """What is free in the latest snapshot, before its round gives any of it away.
+
+    The next snapshot's follows from it by what changed: nodes whose GPUs are others, and those on which something else is held, are
+    filled anew, by the same code that fills all of them where there is no snapshot before, or where more is other than that.
+    """
+
+    def __init__(self) -> None:
+        self._room: FreeCapacity | None = None
+        self._inventory: NodeInventory | None = None
+        self._rules: Mapping[str, MigRule] = {}
+        self._sets: tuple[NodeSet, ...] = ()
+        self._held: Mapping[Hashable, HeldTasks] = {}
+        self._domains: dict[tuple[str, QueueName], TrustDomain] = {}
+
+    def of(
+        self, snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules, leaving: Collection[JobName] = ()
+    ) -> FreeCapacity:
+        """A room of one's own, of a snapshot of which nothing is pledged; `leaving` as in `FreeCapacity.of`."""
+        latest = self._follow(snapshot, domain_of, mig)
+        room = latest.lent()
+        if leaving and self._inventory is not None:
+            held = held_in(snapshot, leaving)
+            nodes = _nodes_of(_differing(self._held, held), room)
+            room.empty_nodes(self._inventory, nodes, mig)
+            self._fill(room, nodes, held, domain_of)
+        return room
+
+    def _follow(self, snapshot: Snapshot, domain_of: DomainOf, mig: PoolRules) -> FreeCapacity:
+        room, held = self._room, held_in(snapshot)
+        self._room = None  # Until it is whole again: what fails half-way is not built upon.
+        known = renewed(self._inventory, snapshot.nodes) if self._inventory else None
+        if room is None or known is None or self._rules != mig.rules or not self._has_domains(domain_of):
+            inventory = inventory_of(snapshot.nodes)
+            room, nodes = FreeCapacity.without_tasks(snapshot, inventory, mig), set(range(len(snapshot.nodes)))
+            self._domains.clear()
+        else:
+            inventory, changed = known
+            if self._sets != snapshot.node_sets:
+                room.limit_to(masks_of(snapshot.node_sets, snapshot.nodes))
+            nodes = {*changed, *_nodes_of(_differing(self._held, held), room)}
+            room.empty_nodes(inventory, nodes, mig)
+        self._fill(room, nodes, held, domain_of)
+        room.settle()
+        self._inventory, self._rules, self._sets = inventory, mig.rules, snapshot.node_sets
+        self._held, self._room = held, room
+        return room
+
+    def _has_domains(self, domain_of: DomainOf) -> bool:
+        """Whether queues are still in the trust domains by which tasks were put on shared GPUs."""
+        return all(domain_of(*known) == domain for known, domain in self._domains.items())
+
+    def _fill(
+        self, room: FreeCapacity, nodes: Collection[int], held: Mapping[Hashable, HeldTasks], domain_of: DomainOf
+    ) -> None:
+        """All that is held on these empty nodes, in the order of the snapshot."""
+
+        def domain(pool: str, queue: QueueName) -> TrustDomain:
+            found = self._domains[pool, queue] = domain_of(pool, queue)
+            return found
+
+        if not nodes:
+            return
+        asked = {room.nodes[node].name: node for node in nodes}
+        on_node = defaultdict[int, list[Held]](list)
+        for spec, tasks in held.values():
+            # A node that has left the inventory gives nothing away.
+            there = [task for task in tasks if task.node in asked]
+            shapes = shapes_of(spec) if there else {}
+            for task in there:
+                on_node[asked[task.node]].append(room.held_by(spec, shapes, task, domain))
+        room.hold_all(on_node)
+
+
+def _differing(before: Mapping[Hashable, HeldTasks], after: Mapping[Hashable, HeldTasks]) -> Iterator[TaskPlacement]:
+    """The tasks of all that is held otherwise than before, or only in one of the two."""
+    for key, now in after.items():
+        was = before.get(key)
+        if was is None:
+            yield from now.tasks
+        elif (was.tasks is not now.tasks or was.spec is not now.spec) and was != now:
+            yield from was.tasks
+            yield from now.tasks
+    for key in before.keys() - after.keys():
+        yield from before[key].tasks
+
+
+def _nodes_of(tasks: Iterable[TaskPlacement], room: FreeCapacity) -> set[int]:
+    return {room.index[task.node] for task in tasks if task.node in room.index}

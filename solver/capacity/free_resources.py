@@ -173,6 +173,27 @@ class FreeResources:
     def _kept(self, need: TaskDemand, shape: Shape) -> Offer:
         return self._offers.known(need) or self._offers.count(need, self.usable(shape, need.gpu_type))
 
+    def settle(self) -> None:
+        """Nothing of it changes until it is copied: what its copies were asked for is counted once for all to come."""
+        self._offers.settle(self._usable_for)
+
+    def with_sets(self, sets: Mapping[str, Mask]) -> Self:
+        """This room, in its place, that knows more sets of nodes."""
+        made = replace(self, sets=sets)
+        made._offers.take_over(self._offers)
+        return made
+
+    def lent(self) -> Self:
+        """A copy for a round: sets of nodes that it makes are forgotten with it and its own copies."""
+        made = self.copy()
+        made._usable, made._makeable_by_type = dict(self._usable), dict(self._makeable_by_type)
+        return made
+
+    def limit_to(self, sets: Mapping[str, Mask]) -> None:
+        """The sets of nodes that task groups may be limited to are these now."""
+        self.sets, self._usable, self._makeable_by_type = sets, {}, {}
+        self._offers.forget_sets()
+
     def slots(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Ints:
         """How many tasks of this shape each node takes, as `offer` says: an array of one's own."""
         return self.offer(shape, gpu_type, fresh=fresh, within=within).slots.astype(np.int64)
@@ -196,12 +217,20 @@ class FreeResources:
 
     def usable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
         """The nodes that take new work and are of a type (None: any), of those that a shape may be on. Not to be changed."""
-        key = (gpu_type, nodes_of(shape))
+        return self._usable_in(gpu_type, nodes_of(shape))
+
+    def _usable_in(self, gpu_type: GpuType | None, node_set: str) -> Mask:
+        key = (gpu_type, node_set)
         usable = self._usable.get(key)
         if usable is None:
             usable = self.open_nodes if gpu_type is None else self.open_nodes & self.of_type(gpu_type)
-            self._usable[key] = usable = usable & self.sets[key[1]] if key[1] else usable
+            self._usable[key] = usable = usable & self.sets[node_set] if node_set else usable
         return usable
+
+    def _usable_for(self, need: TaskDemand) -> Mask | None:
+        """The nodes that a task may be on; None: copies of this room alone know the set."""
+        known = not need.node_set or need.node_set in self.sets
+        return self._usable_in(need.gpu_type, need.node_set) if known else None
 
     def conceivable(self, shape: Shape, gpu_type: GpuType | None) -> Mask:
         """The nodes that would take a task of this shape if enough were free, and whatever may be partitioned were so."""

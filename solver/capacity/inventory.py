@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from solver.model.arrays import Ints, Mask
@@ -86,6 +87,28 @@ def _inventory(same: _Same) -> NodeInventory:
         tuple([device for device in devices if device not in broken] for devices in whole) if broken else whole,
         near,
     )
+
+
+def renewed(known: NodeInventory, nodes: tuple[Node, ...]) -> tuple[NodeInventory, Sequence[int]] | None:
+    """The inventory of nodes that differ from known ones at most in their GPUs, and which do; None: they differ in more."""
+    if nodes is known.nodes:
+        return known, ()
+    if len(nodes) != len(known.nodes):
+        return None
+    pairs = enumerate(zip(known.nodes, nodes, strict=True))
+    changed = [number for number, (before, node) in pairs if before is not node and before != node]
+    if not all(_differ_in_gpus(known.nodes[number], nodes[number]) for number in changed):
+        return None
+    whole, healthy = list(known.whole), list(known.healthy)
+    for number in changed:
+        gpus = [gpu for gpu in nodes[number].gpus if gpu.instances is None]
+        whole[number], healthy[number] = [gpu.id for gpu in gpus], [gpu.id for gpu in gpus if gpu.healthy]
+    return replace(known, nodes=nodes, whole=tuple(whole), healthy=tuple(healthy)), changed
+
+
+def _differ_in_gpus(before: Node, node: Node) -> bool:
+    """Whether nothing else of a node is other than before, but whether its GPUs may be partitioned."""
+    return msgspec.structs.replace(before, gpus=node.gpus, keeps_geometry=node.keeps_geometry) == node
 
 
 def types_of(nodes: tuple[Node, ...]) -> TypeInventory:

@@ -8,12 +8,20 @@ import msgspec
 
 from solver.capacity.mig_gpus import MigRule, is_allowed
 from solver.model.cluster import Gpu, Node
+from solver.model.kept_columns import KeptValues
 from solver.model.mig_layout import geometry_of
+from solver.model.round_cache import RoundCache
 
 
-def nominal_nodes(nodes: tuple[Node, ...], rules: Mapping[str, MigRule]) -> tuple[Node, ...]:
-    """The same nodes with nothing wrong with them, and with GPUs whole that may be partitioned anew; `rules` by pool."""
-    built = tuple([_nominal_node(node, rules.get(node.pool)) for node in nodes])
+def nominal_nodes(
+    nodes: tuple[Node, ...], rules: Mapping[str, MigRule], kept: RoundCache | None = None
+) -> tuple[Node, ...]:
+    """The same nodes with nothing wrong with them, and with GPUs whole that may be partitioned anew; `rules` by pool.
+
+    `kept`: what was known of them in the rounds before.
+    """
+    known: KeptValues[Node, Node] = KeptValues() if kept is None else kept.lasting("nominal nodes", KeptValues)
+    built = tuple(known.of(nodes, lambda node: _nominal_node(node, rules.get(node.pool)), rules))
     return nodes if built == nodes else built
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,11 @@ from solver.model.topology import Topology
 SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
 """A task without GPUs, CPU or memory fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""
 
-KEPT_MAX = 128
+KEPT_MAX = 192
 """Shapes of which a room keeps what it offers. Of more, the one that was asked for first is counted anew when it comes again."""
+
+ASKED_MAX = 1_000
+"""Shapes that a room remembers its copies were asked for."""
 
 BEHIND_MAX = 1_000
 """A copy of a room does not take over what is further behind: it would have more to read than to count."""
@@ -66,7 +70,8 @@ class Offer:
         """An independent one."""
         made = Offer.__new__(Offer)
         made.slots, made.total, made._topology = self.slots.copy(), self.total, self._topology
-        made._in_domains = {level: sums.copy() for level, sums in self._in_domains.items()}
+        # Rooms of two threads may have the same one, and one of them add up another level meanwhile.
+        made._in_domains = {level: sums.copy() for level, sums in dict(self._in_domains).items()}
         return made
 
     def within(self, nodes: Mask) -> Offer:
@@ -113,6 +118,8 @@ class Offers:
     memory: Ints
     parts: GpuParts
     changes: ChangeLog
+    asked: dict[TaskDemand, None] = field(default_factory=dict)
+    """What was counted, in this room or in copies of it: they share it."""
     _known: dict[TaskDemand, _Kept] = field(default_factory=dict)
 
     def known(self, need: TaskDemand) -> Offer | None:
@@ -142,11 +149,14 @@ class Offers:
         slots, nodes = np.zeros(len(usable), dtype=np.int64), np.flatnonzero(usable)
         slots[nodes] = self._among(need, nodes)
         offer = Offer(slots, self.topology)
+        if len(self.asked) < ASKED_MAX:
+            self.asked[need] = None
         self._known[need] = _Kept(offer, usable, len(self.changes.nodes))
         return offer
 
     def take_over(self, others: Offers) -> None:
         """Keep what a room keeps of which this one's is a copy, until one of the two changes."""
+        self.asked = others.asked
         begin = max(0, len(others.changes.nodes) - BEHIND_MAX)
         self.changes.nodes[:] = others.changes.nodes[begin:]
         self.changes.gained = max(0, others.changes.gained - begin)
@@ -154,6 +164,27 @@ class Offers:
             if kept.seen >= begin:
                 kept.is_lent = True
                 self._known[need] = _Kept(kept.offer, kept.usable, kept.seen - begin, is_lent=True)
+
+    def settle(self, usable_of: Callable[[TaskDemand], Mask | None]) -> None:
+        """Bring all that is kept up to date, and count what copies were asked for, so that copies to come know it.
+
+        `usable_of`: the nodes that a task may be on; None: they are not known here.
+        """
+        changed = cache(lambda seen: set(self.changes.nodes[seen:]))
+        for need, kept in self._known.items():
+            self._follow(kept, need, changed(kept.seen))
+            kept.seen = 0
+        self.changes.begin()
+        for need in list(self.asked):
+            usable = None if need in self._known else usable_of(need)
+            if usable is not None:
+                self.count(need, usable)
+        self.asked.clear()
+
+    def forget_sets(self) -> None:
+        """The sets of nodes are others now."""
+        for need in [need for need in self._known if need.node_set]:
+            del self._known[need]
 
     def back_to(self, mark: int) -> None:
         """All changes but the first so many have been undone."""
@@ -164,6 +195,8 @@ class Offers:
                 kept.seen = mark
 
     def _follow(self, kept: _Kept, need: TaskDemand, changed: Collection[int]) -> None:
+        if not changed:
+            return
         if kept.is_lent:
             kept.offer, kept.is_lent = kept.offer.copy(), False
         if len(changed) > ONE_BY_ONE_MAX:

@@ -54,17 +54,20 @@ class MigPartitions:
     @classmethod
     def of(cls, nodes: Sequence[Node], pools: PoolRules, *, broken_too: bool) -> Self:
         """Of an inventory without tasks."""
-        known = ((number, node, pools.rules.get(node.pool)) for number, node in enumerate(nodes))
-        rules = {number: rule.kept() if node.keeps_geometry else rule for number, node, rule in known if rule}
-        gpus = {
-            number: tuple(
-                MigGpu(gpu.id, geometry_of(gpu.instances, rule.model))
-                for gpu in nodes[number].gpus
-                if gpu.instances is not None and (gpu.healthy or broken_too)
-            )
-            for number, rule in rules.items()
-        }
+        known = ((number, _rule_of(node, pools)) for number, node in enumerate(nodes))
+        rules = {number: rule for number, rule in known if rule}
+        gpus = {number: _in_mig_mode(nodes[number], rule, broken_too=broken_too) for number, rule in rules.items()}
         return cls(rules, gpus, dict(pools.changes_left))
+
+    def empty(self, number: int, node: Node, pools: PoolRules) -> None:
+        """A node is without tasks, and its GPUs are as they are now; broken ones are not counted."""
+        rule = _rule_of(node, pools)
+        if rule is None:
+            return
+        if rule != self.rules[number]:
+            # Copies share what there is.
+            self.rules = {**self.rules, number: rule}
+        self.have(number, _in_mig_mode(node, rule, broken_too=False))
 
     def copy(self) -> Self:
         """An independent one."""
@@ -289,6 +292,19 @@ class MigPartitions:
 
     def _slot(self, gpu: MigGpu, placed: PlacedInstance, shape: MigShape) -> MigSlot:
         return MigSlot(gpu.device, MigInstance(placed.profile.name, placed.start), MilliGpu(shape.milli))
+
+
+def _rule_of(node: Node, pools: PoolRules) -> MigRule | None:
+    rule = pools.rules.get(node.pool)
+    return rule.kept() if rule and node.keeps_geometry else rule
+
+
+def _in_mig_mode(node: Node, rule: MigRule, *, broken_too: bool) -> tuple[MigGpu, ...]:
+    return tuple(
+        MigGpu(gpu.id, geometry_of(gpu.instances, rule.model))
+        for gpu in node.gpus
+        if gpu.instances is not None and (gpu.healthy or broken_too)
+    )
 
 
 def _profile(rule: MigRule, shape: MigShape) -> MigProfile | None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self, TypeVar, cast
+from typing import Final, Self, TypeVar, cast
 
 from solver.checker.dues import guaranteed_lines
 from solver.checker.parts import Parted, parted
@@ -18,6 +18,7 @@ from solver.checker.policy_index import PolicyIndex
 from solver.checker.run_times import Lives, lives_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.model.inflight import Intent
+from solver.model.kept_columns import KeptValues
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
@@ -45,6 +46,20 @@ class NodeIndex:
     """The nodes and GPUs of a snapshot."""
 
     nodes: tuple[Node, ...]
+
+    @classmethod
+    def latest(cls, nodes: tuple[Node, ...]) -> NodeIndex:
+        """That of some nodes, which are nearly the same in each judgement: where one is the very same object, so are its GPUs."""
+        known = _LATEST[0]
+        if known.nodes is not nodes:
+            gpus = known.__dict__.get("gpus")
+            pairs = zip(known.nodes, nodes, strict=False)
+            changed = [(was, node) for was, node in pairs if was is not node]
+            made = cls(nodes)
+            if gpus is not None and len(nodes) == len(known.nodes):
+                made.__dict__["gpus"] = _with_nodes(gpus, changed)
+            known = _LATEST[0] = made
+        return known
 
     @cached_property
     def by_name(self) -> dict[NodeName, Node]:
@@ -82,7 +97,10 @@ class NodeIndex:
     @cached_property
     def partitioned(self) -> dict[DeviceId, tuple[MigInstance, ...]]:
         """The GPUs in MIG mode, each with its instances."""
-        return {gpu.id: gpu.instances for node in self.nodes for gpu in node.gpus if gpu.instances is not None}
+        in_parts = (
+            node.gpus for node, gpus in zip(self.nodes, _GPUS_IN_PARTS.of(self.nodes, _has_parts), strict=True) if gpus
+        )
+        return {gpu.id: gpu.instances for gpus in in_parts for gpu in gpus if gpu.instances is not None}
 
     def charge(self, tasks: Iterable[TaskPlacement]) -> dict[GpuType, int]:
         """What tasks hold; lost nodes are of no type."""
@@ -110,7 +128,7 @@ class JudgedPlan:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
         """A plan for a snapshot under a policy."""
-        return cls(snapshot, plan, NodeIndex(snapshot.nodes), PolicyIndex(policy))
+        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy))
 
     @property
     def policy(self) -> Policy:
@@ -130,12 +148,9 @@ class JudgedPlan:
     @cached_property
     def held(self) -> dict[JobName, Charge]:
         """What each job that is somewhere holds."""
-        known, jobs = (self.whole.held, self.whole.jobs) if self.whole else ({}, {})
-        return {
-            job.name: known[job.name] if jobs.get(job.name) is job else self.ground.charge(job.placement)
-            for job in self.snapshot.jobs
-            if job.placement
-        }
+        jobs = [job for job in self.snapshot.jobs if job.placement]
+        charges = _HELD.of(jobs, lambda job: self.ground.charge(job.placement), self.ground.gpu_types)
+        return {job.name: charge for job, charge in zip(jobs, charges, strict=True)}
 
     @cached_property
     def guaranteed(self) -> dict[QuotaLine, int]:
@@ -274,6 +289,28 @@ class JudgedPlan:
 
 
 _LOST = GpuType("")
+
+# What is known of the latest snapshot judged is known of the next as well, as far as nodes and jobs are the very same objects,
+# which never change. All else is worked out anew.
+_LATEST = [NodeIndex(())]
+_GPUS_IN_PARTS: Final = KeptValues[Node, bool]()
+_HELD: Final = KeptValues[Job, Charge]()
+
+
+def _with_nodes(
+    known: Mapping[DeviceId, tuple[Node, Gpu]], changed: Iterable[tuple[Node, Node]]
+) -> dict[DeviceId, tuple[Node, Gpu]]:
+    """Every GPU with its node, where some nodes are others than before."""
+    changed, found = list(changed), dict(known)
+    for was, _ in changed:
+        for gpu in was.gpus:
+            found.pop(gpu.id, None)
+    found.update((gpu.id, (node, gpu)) for _, node in changed for gpu in node.gpus)
+    return found
+
+
+def _has_parts(node: Node) -> bool:
+    return any(gpu.instances is not None for gpu in node.gpus)
 
 
 def _by_kind(known: Iterable[Part]) -> dict[type, list[Part]]:

@@ -29,6 +29,7 @@ from solver.milp.optimiser import Effort, Optimiser
 from solver.model.arrays import Ints
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.placement.fit import Fit, Prices
 from solver.placement.fragmentation import Expected, expected_of
@@ -135,10 +136,15 @@ class _Market:
 
 
 def fit_for(
-    snapshot: Snapshot, capacity: FreeCapacity, sharing: Sharing, limits: SolverLimits, optimiser: Optimiser | None
+    snapshot: Snapshot,
+    capacity: FreeCapacity,
+    sharing: Sharing,
+    limits: SolverLimits,
+    optimiser: Optimiser | None,
+    kept: RoundCache | None = None,
 ) -> Fit | None:
     """What chooses among places that are otherwise alike; None where no job asks for a part of a GPU: best fit does there."""
-    expected = expected_of(snapshot.jobs, capacity.gpu_types, sharing)
+    expected = expected_of(snapshot.jobs, capacity.gpu_types, sharing, kept)
     if not expected.has_fractions:
         return None
     effort = Effort(limits.gap, limits.time_limit.seconds, limits.seed)

@@ -35,7 +35,8 @@ def pledges_in(nodes: Iterable[Node], in_flight: InFlight) -> dict[JobName, Pled
     """All of that, by the job that it was promised to."""
     if not in_flight.nominations:
         return {}
-    gpus = {(node.name, gpu.id): gpu for node in nodes for gpu in node.gpus}
+    named = {task.node for intent in in_flight.nominations for task in intent.tasks}
+    gpus = {(node.name, gpu.id): gpu for node in nodes if node.name in named for gpu in node.gpus}
     found = {intent.job: pledged_by(intent, gpus) for intent in in_flight.nominations}
     return {job: pledged for job, pledged in found.items() if pledged}
 

@@ -48,11 +48,15 @@ class CachedResults(Generic[Value]):
 
 
 class RoundCache:
-    """Results of the latest round, by kind, and none that it did not ask for. The next round may be of another world."""
+    """Results of the latest round, by kind, and none that it did not ask for; and what lasts.
+
+    The next round may be of another world.
+    """
 
     def __init__(self) -> None:
         self._before: dict[str, CachedResults[Any]] = {}
         self._now: dict[str, CachedResults[Any]] = {}
+        self._lasting: dict[str, Any] = {}
         self._nodes: tuple[Node, ...] = ()
         self._jobs: tuple[Job, ...] = ()
 
@@ -69,6 +73,16 @@ class RoundCache:
                 basis, before if before is not None and before.basis == basis else None
             )
         return known
+
+    def lasting(self, kind: str, make: Callable[[], Value]) -> Value:
+        """The one object of a kind that is carried on from round to round.
+
+        It brings itself up to date with whatever world it is asked of, and then says the same as one that was just made.
+        """
+        if kind not in self._lasting:
+            self._lasting[kind] = make()
+        found: Value = self._lasting[kind]
+        return found
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """An equal snapshot: what is equal to a part of the latest round's is the very same, and so is told at a glance."""

@@ -5,9 +5,9 @@ Equal worlds give equal snapshots, whatever order an API or a hash seed delivere
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from solver.model.inflight import InFlight, Intent, Repartitioning
 from solver.model.node_sets import NodeSet, refuse_repeats, refuse_unknown_sets, settled_sets
 from solver.model.pledges import NOTHING, beside, pledges_in
 from solver.model.quantities import Instant
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName, JobSpec, TaskPlacement
 
 
 class Snapshot(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
@@ -59,27 +59,39 @@ def charged(snapshot: Snapshot) -> Iterator[tuple[Job, tuple[TaskPlacement, ...]
         yield job, job.placement if goes_on else promised.get(job.name, ())
 
 
-def held_in(snapshot: Snapshot, leaving: Collection[JobName] = ()) -> Iterator[tuple[JobName, TaskPlacement]]:
-    """Every task that holds something, is to, or was promised something. A job that moves holds where it is and where it goes on.
+class HeldTasks(NamedTuple):
+    """Tasks that hold something, and what their job asks for; None: that job is gone."""
 
-    `leaving`: jobs that do not hold any more what they have; what they were promised stays theirs. What is promised on GPUs that
-    have to be partitioned anew for it is not there to be held (solver/model/pledges).
+    spec: JobSpec | None
+    tasks: tuple[TaskPlacement, ...]
+
+
+def held_in(snapshot: Snapshot, leaving: Collection[JobName] = ()) -> dict[Hashable, HeldTasks]:
+    """All that holds something, is to, or was promised something. A job that moves holds where it is and where it goes on.
+
+    What a job has stands under its name, what it is to have beside that under a key for each task. `leaving`: jobs that do not hold
+    any more what they have; what they were promised stays theirs. What is promised on GPUs that have to be partitioned anew for it
+    is not there to be held (solver/model/pledges).
     """
-    pledges = pledges_in(snapshot.nodes, snapshot.in_flight)
     intents = snapshot.in_flight.intents
     asked = {(i.job, i.kind == "nominate", task.group, task.index): task for i in intents for task in i.tasks}
-    named = {job for job, _, _, _ in asked}
+    named, specs = {job for job, _, _, _ in asked}, dict[JobName, JobSpec]()
+    held = dict[Hashable, HeldTasks]()
     for job in snapshot.jobs:
-        tasks = job.placement
-        if job.name in named:
-            tasks = tuple(asked.pop((job.name, False, task.group, task.index), task) for task in tasks)
-        if job.name not in leaving:
-            yield from ((job.name, task) for task in tasks)
-    for (name, promised, _, _), task in asked.items():
+        name, tasks = job.name, job.placement
+        if name in named:
+            specs[name] = job.spec
+            tasks = tuple(asked.pop((name, False, task.group, task.index), task) for task in tasks)
+        if tasks and name not in leaving:
+            held[name] = HeldTasks(job.spec, tasks)
+    pledges = pledges_in(snapshot.nodes, snapshot.in_flight)
+    for key, task in asked.items():
+        name, promised, _, _ = key
         if promised:
-            yield name, beside(task, pledges.get(name, NOTHING))
+            held[key] = HeldTasks(specs.get(name), (beside(task, pledges.get(name, NOTHING)),))
         elif name not in leaving:
-            yield name, task
+            held[key] = HeldTasks(specs.get(name), (task,))
+    return held
 
 
 def foreseen(snapshot: Snapshot) -> Snapshot:

@@ -146,7 +146,7 @@ class NarrowWorld:
         wide = room.copy() if reservations else None
         _keep_reserved(room, world)
         _keep_reserved(soon, world)
-        shares = with_past_use(shares_of(world, tree), world, policy.scheduling.usage_half_life)
+        shares = with_past_use(shares_of(world, tree, kept), world, policy.scheduling.usage_half_life)
         shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
         held = HeldJobs.of(world, policy)
         made = cls(

@@ -9,7 +9,7 @@ free than the task asks for. Memory counts here as CPU does there. Trust domains
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -20,9 +20,11 @@ import numpy.typing as npt
 from solver.capacity.sharing import Sharing
 from solver.model.arrays import Floats, Ints
 from solver.model.cluster import GpuType
+from solver.model.kept_columns import KeptColumns
 from solver.model.quantities import MILLI_PER_GPU
+from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
-from solver.model.workload import Job
+from solver.model.workload import Job, QueueName, TaskGroup
 
 NEEDS_MAX = 64
 """Expected needs told apart by the measure, the most frequent ones: rarer ones hardly change it."""
@@ -102,19 +104,47 @@ class Expected:
         return np.asarray(free * share.sum() - (able * large) @ share, dtype=np.float64)
 
 
-def expected_of(jobs: Iterable[Job], gpu_types: Iterable[GpuType], sharing: Sharing) -> Expected:
-    """The mix of all tasks of a snapshot's jobs, waiting and running."""
+def expected_of(
+    jobs: Sequence[Job], gpu_types: Iterable[GpuType], sharing: Sharing, kept: RoundCache | None = None
+) -> Expected:
+    """The mix of all tasks of a snapshot's jobs, waiting and running. `kept`: what was known in the rounds before."""
     known = tuple(gpu_types)
     tasks: Counter[ExpectedTask] = Counter()
     # Alike jobs are many, and looking a need up is dear.
-    groups = Counter((job.spec.queue, group) for job in jobs for group in job.spec.task_groups)
-    for (queue, group), count in groups.items():
+    for (queue, group), count in _GroupCounts.kept(kept).of(jobs):
         accepted = tuple(sorted(set(group.shape.gpu_types) & set(known)))
         if accepted or not group.shape.gpu_types:
             first = next(iter(accepted or [gpu_type for gpu_type in known if gpu_type]), None)
             served = sharing.served(group.shape, first, queue, "standard")
             tasks[need_of(served, accepted)] += group.replicas * count
     return Expected(tasks, known)
+
+
+class _GroupCounts:
+    """Counts alike task groups, from round to round."""
+
+    def __init__(self) -> None:
+        self._columns = KeptColumns[Job](1)
+        self._numbers: dict[tuple[QueueName, TaskGroup], int] = {}
+
+    @classmethod
+    def kept(cls, kept: RoundCache | None) -> _GroupCounts:
+        """With what is known from the rounds before."""
+        return cls() if kept is None else kept.lasting("task groups", cls)
+
+    def of(self, jobs: Sequence[Job]) -> list[tuple[tuple[QueueName, TaskGroup], int]]:
+        """The groups of some jobs with their queues, and how many are alike; in the order in which they are first met."""
+        if len(self._numbers) > 2 * len(jobs):
+            # Of groups that are long gone.
+            self._columns, self._numbers = KeptColumns[Job](1), {}
+        (numbers,), _ = self._columns.of(jobs, self._of_job)
+        found, first, count = np.unique(numbers, return_index=True, return_counts=True)
+        groups, in_order = list(self._numbers), np.argsort(first)
+        return [(groups[n], many) for n, many in zip(found[in_order].tolist(), count[in_order].tolist(), strict=True)]
+
+    def _of_job(self, job: Job) -> Iterator[tuple[int]]:
+        for group in job.spec.task_groups:
+            yield (self._numbers.setdefault((job.spec.queue, group), len(self._numbers)),)
 
 
 def need_of(shape: Shape, gpu_types: tuple[GpuType, ...]) -> ExpectedTask:

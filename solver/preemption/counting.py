@@ -134,7 +134,7 @@ class Counting:
             and slots[node] > self._slots_at_first[node]
             and self._in_domain[self._domain_of[node]] >= needed
             for part in self._holdings.leaving_with(number)
-            for node, *_ in self._freeing.of[part]
+            for node, *_ in self._freeing.of(part)
         )
 
     def change(self, holders: Sequence[int], sign: int) -> None:
@@ -144,7 +144,7 @@ class Counting:
 
     def _change(self, number: int, sign: int) -> None:
         shape, slots, in_domain = self._shape, self._slots, self._in_domain
-        for node, gpus, cpu, memory in self._freeing.of[number]:
+        for node, gpus, cpu, memory in self._freeing.of(number):
             if node not in slots:
                 continue
             free = self._free[node]

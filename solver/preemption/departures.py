@@ -11,6 +11,7 @@ import msgspec
 from solver.model.inflight import ConvergenceClock
 from solver.model.parts import owner_of, place_in_gang
 from solver.model.quantities import MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Convergence, Rule
@@ -47,17 +48,17 @@ class RuleEviction:
         return owner_of(self.name) != self.name
 
 
-def departures(snapshot: Snapshot, policy: Policy) -> tuple[RuleEviction, ...]:
+def departures(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> tuple[RuleEviction, ...]:
     """Who is to be asked to leave in this round, at most `evictions.perRound` jobs; the least harm first."""
     if not _any_reason(snapshot, policy):
         return ()
     tree = QueueTree.of(policy)
-    shares = shares_of(snapshot, tree)
-    rules = EvictionRules.of(snapshot, policy, shares)
+    shares = shares_of(snapshot, tree, kept)
+    rules = EvictionRules.of(snapshot, policy, shares, kept)
     drained = list(_drained(snapshot, policy, rules))
     returned = [
         known
-        for known in _returned(snapshot, policy, rules, shares)
+        for known in _returned(snapshot, policy, rules, shares, kept)
         if owner_of(known.name) not in {owner_of(other.name) for other in drained}
     ]
     gone = [(known.holder.job.spec.queue, known.holder.charge) for known in (*drained, *returned)]
@@ -93,10 +94,12 @@ def _drained(snapshot: Snapshot, policy: Policy, rules: EvictionRules) -> Iterat
             yield RuleEviction(holder, "drain", queue.name, rules.lost_gpu_s(holder))
 
 
-def _returned(snapshot: Snapshot, policy: Policy, rules: EvictionRules, shares: Shares) -> Iterator[RuleEviction]:
+def _returned(
+    snapshot: Snapshot, policy: Policy, rules: EvictionRules, shares: Shares, kept: RoundCache | None
+) -> Iterator[RuleEviction]:
     """Who runs on what is reserved for others, in time for all of it to be free when their gangs start."""
     queue_of = {job.name: job.spec.queue for job in snapshot.pending}
-    for name, held in sorted(loans_in(snapshot, policy, shares).items()):
+    for name, held in sorted(loans_in(snapshot, policy, shares, kept).items()):
         parts = [one for one in rules.holders if owner_of(one.job.name) == name and one.job.leaves != "not"]
         for holder in parts:
             job, known = holder.job, holder.priority_class

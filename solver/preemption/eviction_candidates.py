@@ -8,7 +8,6 @@ Whether work of another queue may be taken back depends on the two queues alone,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
@@ -25,7 +24,7 @@ from solver.model.workload import QueueName
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.released_capacity import ReleasedCapacity
 from solver.quota.allocation_table import AllocationTable
-from solver.quota.victims import BORROWED, MEANS, STRADDLES, PreemptorJob, Victim, protected, unsaved_ms
+from solver.quota.victims import BORROWED, MEANS, STRADDLES, PreemptorJob, Victim
 
 RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
 
@@ -54,19 +53,18 @@ class EvictionCandidates:
     def __post_init__(self) -> None:
         rules = self.rules
         self.allocations = allocations = rules.allocations
-        holders, gangs, gang = allocations.holders, allocations.bases, allocations.gang
+        holders, gangs, gang = allocations.holders, allocations.columns, allocations.gang
         self._judge()
-        self._priority = np.array([holder.base_priority for holder in gangs], dtype=np.int64)[gang]
+        self._priority = gangs.value[gang]
         # How protected it is from its own queue up to each depth.
         self._standing = np.maximum.accumulate(rules.standing[:, ::-1], axis=1)[:, ::-1]
-        lost_ms = np.array([unsaved_ms(holder.job, rules.now) + rules.restart_cost for holder in gangs], dtype=np.int64)
+        lost_ms = gangs.unsaved_ms(rules.now) + rules.restart_cost
         self._lost_gpu_s = allocations.gpus / MILLI_PER_GPU * lost_ms[gang] / 1000
         # What work without GPUs loses counts as that of the GPUs whose share it holds.
         self._harm_gpu_s = rules.host.milli / MILLI_PER_GPU * lost_ms[gang] / 1000
-        ranks = np.array([rules.ranks[holder.job.spec.queue, holder.base_priority] for holder in gangs], dtype=float)
         self._gpus = _gpus_at_most(allocations)
-        by_harm, places = self._by_harm(ranks[gang]), rules.precedence.places
-        costs = [places[name].cost if name in places else inf for name in allocations.of_gang]
+        by_harm, places = self._by_harm(rules.rank), rules.precedence.places
+        costs = [places[name].cost if name in places else inf for name in allocations.of_gang] if places else []
         by_turn = self._by_harm(-np.array(costs, dtype=float)[gang]) if places else by_harm
         self._in_order = np.concatenate([by_turn if means == TURN else by_harm for means in range(len(MEANS))])
         self._place = np.empty((len(MEANS), len(holders)), dtype=np.int64)
@@ -76,18 +74,14 @@ class EvictionCandidates:
 
     def _judge(self) -> None:
         """By number, who may be evicted at all, and who is protected for a while."""
-        rules, gangs, gang = self.rules, self.allocations.bases, self.allocations.gang
-
-        def by_holder(judged: Sequence[bool]) -> Mask:
-            found: Mask = np.array(judged, dtype=bool)[gang]
-            return found
-
-        lifted, staying = "disruptionBudget" in rules.without, rules.staying
-        jobs, classes = [holder.job for holder in gangs], [holder.priority_class for holder in gangs]
-        leaves = by_holder([(lifted or job.leaves != "not") and job.name not in staying for job in jobs])
-        self._preemptible = leaves & by_holder([known.preemptible for known in classes])
-        self._evictable = leaves & by_holder([holder.evictable for holder in gangs])
-        self._protected = by_holder([protected(holder.job, rules.protection(holder), rules.now) for holder in gangs])
+        rules, gangs, gang = self.rules, self.allocations.columns, self.allocations.gang
+        leaves = gangs.leaves | ("disruptionBudget" in rules.without)
+        if rules.staying:
+            leaves &= ~np.array([name in rules.staying for name in self.allocations.of_gang], dtype=bool)
+        until = gangs.until_any_day if "evictionsPerDay" in rules.without else gangs.until
+        self._preemptible = (leaves & gangs.preemptible)[gang]
+        self._evictable = (leaves & gangs.evictable)[gang]
+        self._protected = (until > rules.now)[gang]
 
     def under(self, rules: EvictionRules) -> EvictionCandidates:
         """The same by other protections, those of another time: what evictions cost stays as it is."""
@@ -96,7 +90,7 @@ class EvictionCandidates:
         other._judge()
         return other
 
-    def _by_harm(self, ranks: Floats) -> Ints:
+    def _by_harm(self, ranks: Floats | Ints) -> Ints:
         """The holders' numbers from the least harm up, where the means are the same; as `Victim.harm` sorts."""
         held = self.allocations
         order: Ints = np.lexsort((held.by_name, -held.place, held.gpus, self._harm_gpu_s, ranks))
@@ -110,7 +104,7 @@ class EvictionCandidates:
     def released(self, room: FreeCapacity) -> ReleasedCapacity:
         """What nodes get back from whom; the same for all rooms of a round."""
         if self._freeing is None:
-            self._freeing = ReleasedCapacity(self.allocations.gangs, room, self.kept)
+            self._freeing = ReleasedCapacity(self.allocations.gangs, self.allocations.parts, room, self.kept)
         return self._freeing
 
     def on_mig_alone(self, room: FreeCapacity) -> Mask:
@@ -226,8 +220,6 @@ class EvictionCandidates:
 def _gpus_at_most(allocations: AllocationTable) -> Ints:
     """By holder and type, of how many GPUs it has all, or some part."""
     gpus = allocations.charge // MILLI_PER_GPU
-    in_parts = np.flatnonzero(~allocations.countable)
-    tasks = (allocations.holders[number].job.placement for number in in_parts.tolist())
-    parts = [sum(1 if task.mig else len(task.devices) for task in held) for held in tasks]
-    gpus[in_parts] = allocations.has[in_parts] * np.array(parts, dtype=np.int64)[:, None]
+    in_parts = ~allocations.countable
+    gpus[in_parts] = allocations.has[in_parts] * allocations.devices[in_parts, None]
     return gpus

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
+import numpy as np
 
 from solver.model.arrays import Ints
 from solver.model.quantities import Duration, Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
-from solver.policy.harm import Protection
 from solver.policy.policy import Policy
 from solver.policy.precedence import Precedence
 from solver.policy.tree import QueueTree
@@ -30,8 +28,9 @@ class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
-    work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory. `host`: what
-    is held of both beyond what GPUs carry; `host_guarantees`: what is left for work without GPUs.
+    work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory. `ranks`: by
+    queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is held of CPU
+    and memory beyond what GPUs carry; `host_guarantees`: what is left of both for work without GPUs.
     `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
     to leave.
     """
@@ -41,6 +40,7 @@ class EvictionRules:
     allocations: AllocationTable
     standing: Ints
     ranks: Mapping[tuple[QueueName, int], int]
+    rank: Ints
     restart_cost: Duration
     precedence: Precedence
     host: HostBorrowing
@@ -51,11 +51,8 @@ class EvictionRules:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
         """The rules as they apply to a snapshot."""
-        allocations = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), shares.tree)
-        values: dict[QueueName, set[int]] = defaultdict(set)
-        for holder in allocations.bases:
-            values[holder.job.spec.queue].add(holder.base_priority)
-        ranks = {(queue, value): rank for queue, found in values.items() for rank, value in enumerate(sorted(found))}
+        allocations = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), shares.tree, kept)
+        ranks, rank = _ranks(allocations)
         restart_cost = policy.scheduling.evictions.restart_cost
         standing = borrowing_of(allocations, shares).max(axis=1, initial=BORROWED)
         carried = HostShares.of(snapshot.nodes, policy.scheduling.host_share)
@@ -66,18 +63,14 @@ class EvictionRules:
         standing[sorted(inside)] = INSIDE
         precedence = shares.precedence
         return cls(
-            snapshot.time, shares.tree, allocations, standing, ranks, restart_cost, precedence, host, host_guarantees
+            *(snapshot.time, shares.tree, allocations, standing, ranks, rank),
+            *(restart_cost, precedence, host, host_guarantees),
         )
 
     @property
     def holders(self) -> tuple[Holder, ...]:
         """All of them, by number."""
         return self.allocations.holders
-
-    def protection(self, holder: Holder) -> Protection:
-        """What keeps it from being evicted for a while."""
-        stated = holder.priority_class.protection
-        return msgspec.structs.replace(stated, evictions_per_day=None) if "evictionsPerDay" in self.without else stated
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""
@@ -107,3 +100,12 @@ class EvictionRules:
     def lost_gpu_s(self, holder: Holder) -> float:
         """What evicting it now throws away, in GPU-seconds."""
         return lost_gpu_s(holder, self.now, self.restart_cost)
+
+
+def _ranks(allocations: AllocationTable) -> tuple[dict[tuple[QueueName, int], int], Ints]:
+    value = allocations.columns.value[allocations.gang]
+    ranks, rank = dict[tuple[QueueName, int], int](), np.empty(len(value), dtype=np.int64)
+    for queue, own in allocations.own.items():
+        values, rank[own] = np.unique(value[own], return_inverse=True)
+        ranks |= {(queue, known): number for number, known in enumerate(values.tolist())}
+    return ranks, rank

@@ -97,7 +97,8 @@ class Fewest:
                 asked[gpu_type] += shape.gpus * group.least
         soon = self.attempts.soon
         return any(
-            gpus > soon.offer(ONE_GPU, gpu_type).total + side.gpus.get(gpu_type, 0) for gpu_type, gpus in asked.items()
+            gpus > soon.offer(ONE_GPU, gpu_type).total + side.gpus().get(gpu_type, 0)
+            for gpu_type, gpus in asked.items()
         )
 
     def _by_counting(self, request: PlacementRequest, places: Ints) -> PreemptionResult | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,14 +39,14 @@ def add_charge(charges: dict[GpuType, int], charge: Charge, sign: int) -> None:
 class VictimSet(NamedTuple):
     """Some who may give way, by their places in the order of harm, ascending.
 
-    `leaving`: they and what leaves with them, by number; `charges`: what these are charged; `gpus`: how many, at most, they leave
-    behind of each type.
+    `leaving`: they and what leaves with them, by number; `charges`: what these are charged; `gpus`: tells how many, at most, they
+    leave behind of each type.
     """
 
     places: Ints
     leaving: Mask
     charges: Charges
-    gpus: Mapping[GpuType, int]
+    gpus: Callable[[], Mapping[GpuType, int]]
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Givers:
     _asked: int = 0
     _known: dict[object, tuple[int, VictimSet]] = field(default_factory=dict)
     _at_first: dict[object, Charges] = field(default_factory=dict)
+    _fair: dict[tuple[QueueName, int], tuple[QuotaHeadroom, int, Mask]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._stays = np.ones(len(self.evictable.allocations.holders), dtype=bool)
@@ -143,18 +145,27 @@ class Givers:
 
     def fairly(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
         """Of some who may give way those of the preemptor's own queue, and those whose leaving alone is not unfair to theirs."""
-        held, queue = self.evictable.allocations, request.candidate.job.spec.queue
-        may: Mask = np.ones(len(held.holders), dtype=bool)
-        for number, gpu_type in enumerate(held.gpu_types):
+        numbers, queue = self.evictable.holders_of(side.places), request.candidate.job.spec.queue
+        may: Mask = np.ones(len(numbers), dtype=bool)
+        for column, gpu_type in enumerate(self.evictable.allocations.gpu_types):
             if gpu_type in request.option.charge:
-                fair = ~held.has[:, number]
-                fair[held.own[queue]] = True
-                for giver, spare in to_spare(headroom, queue, gpu_type):
-                    fair[held.below[giver]] |= held.charge[held.below[giver], number] <= spare
-                for line in self._at_share(headroom, queue, gpu_type):
-                    fair[held.below[line.queue]] &= ~held.has[held.below[line.queue], number]
-                may &= fair | self.evictable.rules.host.alone
-        return side._replace(places=side.places[may[self.evictable.holders_of(side.places)]])
+                may &= self._fair_givers(headroom, queue, column)[numbers]
+        return side._replace(places=side.places[may])
+
+    def _fair_givers(self, headroom: QuotaHeadroom, queue: QueueName, column: int) -> Mask:
+        """By number, whose leaving alone is not unfair to theirs, as far as one type of GPUs is concerned."""
+        known = self._fair.get((queue, column))
+        if known is None or known[0] is not headroom or known[1] != headroom.starts:
+            held, gpu_type = self.evictable.allocations, self.evictable.allocations.gpu_types[column]
+            fair: Mask = ~held.has[:, column]
+            fair[held.own[queue]] = True
+            for giver, spare in to_spare(headroom, queue, gpu_type):
+                fair[held.below[giver]] |= held.charge[held.below[giver], column] <= spare
+            for line in self._at_share(headroom, queue, gpu_type):
+                fair[held.below[line.queue]] &= ~held.has[held.below[line.queue], column]
+            fair |= self.evictable.rules.host.alone
+            known = self._fair[queue, column] = headroom, headroom.starts, fair
+        return known[2]
 
     def _at_share(self, headroom: QuotaHeadroom, queue: QueueName, gpu_type: GpuType) -> Iterator[QuotaLine]:
         """The lines beside a queue's path that hold no more than their fair share: they give nothing for another's."""
@@ -216,8 +227,8 @@ class Givers:
             leaving = np.zeros(len(self._stays), dtype=bool)
             leaving[numbers[left]] = True
             leaving = self.evictable.allocations.with_all_parts(leaving)
-            charges, gpus = Charges(self.evictable.allocations, leaving), self.evictable.gpus_of(leaving)
-            known = self._known[key] = self._asked, VictimSet(places[left], leaving, charges, gpus)
+            charges, gpus = Charges(self.evictable.allocations, leaving), partial(self.evictable.gpus_of, leaving)
+            known = self._known[key] = self._asked, VictimSet(places[left], leaving, charges, cache(gpus))
         return known[1]
 
 

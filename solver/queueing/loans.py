@@ -13,6 +13,7 @@ import msgspec
 from solver.model.cluster import DeviceId
 from solver.model.inflight import Reservation
 from solver.model.quantities import Instant
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.policy.policy import Policy
@@ -25,14 +26,14 @@ Loans = Mapping[JobName, Reservation]
 """Jobs that run on what is reserved for another, and that reservation; of several the first to begin."""
 
 
-def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares) -> Loans:
+def loans_in(snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> Loans:
     """The running and starting jobs that have to give back what they hold."""
     waiting = {job.name for job in snapshot.pending}
     gangs = [held for held in snapshot.in_flight.reservations if held.holder in waiting]
     taken = {job.name: held for job in snapshot.jobs if (held := first_on(gangs, job.placement)) is not None}
     if not taken:
         return {}
-    allocations = AllocationTable.of(gangs_of(snapshot, policy, phases=("starting", "running")), shares.tree)
+    allocations = AllocationTable.of(gangs_of(snapshot, policy, ("starting", "running"), kept), shares.tree, kept)
     borrows = (borrowing_of(allocations, shares) == BORROWED).any(axis=(1, 2)).tolist()
     return {
         name: taken[name]

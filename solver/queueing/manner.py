@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from solver.model.kept_columns import KeptValues
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, PlacementStyle
 from solver.policy.policy import Policy
 
 
-def with_manners(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """The snapshot in which every job says whether it is spread."""
-    jobs = [_settled(job, policy) for job in snapshot.jobs]
+def with_manners(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Snapshot:
+    """The snapshot in which every job says whether it is spread. `kept`: what was known of them in the rounds before."""
+    known: KeptValues[Job, Job] = KeptValues() if kept is None else kept.lasting("manners", KeptValues)
+    jobs = known.of(snapshot.jobs, lambda job: _settled(job, policy), policy)
     if all(one is other for one, other in zip(jobs, snapshot.jobs, strict=True)):
         return snapshot
     return msgspec.structs.replace(snapshot, jobs=tuple(jobs))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
+from solver.model.round_cache import RoundCache
 from solver.model.workload import JobName, QueueName
 from solver.policy.tree import QueueTree
 from solver.quota.entitlement import Charge
+from solver.quota.held_columns import GangColumns, GangsInColumns, HeldColumns
 from solver.quota.victims import HeldGang, Holder
 
 
@@ -21,31 +23,40 @@ from solver.quota.victims import HeldGang, Holder
 class AllocationTable:
     """All holders by number, and per holder and GPU type what it is charged (`charge`, milli-GPU), and whether at all (`has`).
 
+    `gpus`: milli-GPU of all types, by holder; `leave`: those that leave with it: a base takes all of its gang along.
     `place`: the number of the task that a part of a gang is (model/parts). `countable`: who holds no part of a GPU.
-    `gang`: by holder the number of its gang; `first`: by gang the number of what it can't be without, behind which its other parts
-    stand; `base`: the same by holder. `of_gang`: all that a gang holds; `whole`: the same of gangs in parts, by the first of them.
-    `by_name`: by holder its place in the order of names. `own` and `below`: the holders of a queue, and these with all below it.
+    `gang`: by holder the number of its gang; `parts`: by gang how many holders it is; `first`: by gang the number of what it can't
+    be without, behind which its other parts stand; `base`: the same by holder. `of_gang`: all that a gang holds; `whole`: the same
+    of gangs in parts, by the first of them.
+    `by_name`: by holder its place in the order of names; `by_owner`: by gang. `devices`: by holder, on how many GPUs its tasks are.
+    `columns`: what each gang is beside that. `own` and `below`: the holders of a queue, and these with all below it.
     """
 
     gangs: tuple[HeldGang, ...]
+    columns: GangColumns
     holders: tuple[Holder, ...]
     place: Ints
     countable: Mask
     gpu_types: tuple[GpuType, ...]
     charge: Ints
     has: Mask
+    gpus: Ints
+    leave: Ints
     gang: Ints
+    parts: Ints
     first: Ints
     base: Ints
     of_gang: Mapping[JobName, range]
     whole: Mapping[int, range]
     by_name: Ints
+    by_owner: Ints
+    devices: Ints
     own: Mapping[QueueName, slice]
     below: Mapping[QueueName, slice]
 
     @classmethod
-    def of(cls, gangs: Iterable[HeldGang], tree: QueueTree) -> AllocationTable:
-        """What these hold; those of queues that do not exist stand last."""
+    def of(cls, gangs: Iterable[HeldGang], tree: QueueTree, kept: RoundCache | None = None) -> AllocationTable:
+        """What these hold; those of queues that do not exist stand last. `kept`: what was known of them in rounds before."""
         of_queue: dict[QueueName, list[HeldGang]] = {}
         for gang in gangs:
             of_queue.setdefault(gang.holders[0].job.spec.queue, []).append(gang)
@@ -63,22 +74,30 @@ class AllocationTable:
             enter(root.name)
         for queue in sorted(of_queue):
             enter(queue)
-        holders = tuple(chain.from_iterable(gang.holders for gang in ordered))
-        first = list(accumulate([len(gang.holders) for gang in ordered], initial=0))
+        holders = tuple(chain.from_iterable([gang.holders for gang in ordered]))
+        known = GangsInColumns.kept(kept).of(ordered)
+        first = [0, *np.cumsum(known.parts).tolist()]
+        charge, has = _charges(known)
+        gpus = charge.sum(axis=1)
         members = [range(*ends) for ends in pairwise(first)]
         gang_of = np.repeat(np.arange(len(ordered)), np.diff(first))
         return cls(
             tuple(ordered),
+            known.gangs,
             holders,
-            np.fromiter(chain.from_iterable(gang.places for gang in ordered), dtype=np.int64, count=len(holders)),
-            np.fromiter(chain.from_iterable(gang.whole for gang in ordered), dtype=bool, count=len(holders)),
-            *_charges(holders),
+            known.place,
+            known.countable,
+            known.gpu_types,
+            *(charge, has, gpus, _leave(gpus, first[:-1])),
             gang_of,
+            known.parts,
             np.array(first[:-1], dtype=np.int64),
             np.array(first, dtype=np.int64)[gang_of],
             {gang.holders[0].job.name: numbers for gang, numbers in zip(ordered, members, strict=True)},
             {numbers[0]: numbers for numbers in members if len(numbers) > 1},
             ranks_of([holder.job.name for holder in holders]),
+            ranks_of([gang.holders[0].job.name for gang in ordered]),
+            known.devices,
             {queue: slice(first[gangs.start], first[gangs.stop]) for queue, gangs in own.items()},
             {queue: slice(first[gangs.start], first[gangs.stop]) for queue, gangs in below.items()},
         )
@@ -101,19 +120,6 @@ class AllocationTable:
         """Its number."""
         name = holder.job.name
         return next(number for number in self.of_gang[owner_of(name)] if self.holders[number].job.name == name)
-
-    @property
-    def gpus(self) -> Ints:
-        """Milli-GPU of all types, by holder."""
-        total: Ints = self.charge.sum(axis=1)
-        return total
-
-    @property
-    def leave(self) -> Ints:
-        """Milli-GPU that leave with each holder: what a gang can't be without takes along all of it."""
-        leaving = self.gpus
-        leaving[self.first] = np.add.reduceat(leaving, self.first) if len(self.first) else leaving
-        return leaving
 
     def with_all_parts(self, leaving: Mask) -> Mask:
         """Those that leave, and what leaves with them."""
@@ -138,16 +144,18 @@ def ranks_of(names: Sequence[str]) -> Ints:
     return ranks
 
 
-def _charges(holders: Sequence[Holder]) -> tuple[tuple[GpuType, ...], Ints, Mask]:
-    """The types that holders are charged for, how much of each, and whether at all."""
-    charges = [holder.charge for holder in holders]
-    of_type, milli = list(chain.from_iterable(charges)), chain.from_iterable(known.values() for known in charges)
-    types = tuple(sorted(set(of_type)))
-    column = {gpu_type: number for number, gpu_type in enumerate(types)}
-    entries = np.repeat(np.arange(len(holders)), [len(known) for known in charges]), [column[kind] for kind in of_type]
-    charge, has = np.zeros((len(holders), len(types)), dtype=np.int64), np.zeros((len(holders), len(types)), dtype=bool)
-    charge[entries], has[entries] = list(milli), True
-    return types, charge, has
+def _charges(known: HeldColumns) -> tuple[Ints, Mask]:
+    """By holder and type what it is charged, and whether at all."""
+    shape, (holder, column, milli) = (len(known.place), len(known.gpu_types)), known.charged
+    charge, has = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+    charge[holder, column], has[holder, column] = milli, True
+    return charge, has
+
+
+def _leave(gpus: Ints, first: Sequence[int]) -> Ints:
+    leaving = gpus.copy()
+    leaving[list(first)] = np.add.reduceat(gpus, list(first)) if first else 0
+    return leaving
 
 
 class Charges(Mapping[QueueName, Charge]):

@@ -13,8 +13,9 @@ import numpy as np
 
 from solver.model.arrays import Ints, Mask, begins, running_sums
 from solver.policy.tree import QuotaLine
-from solver.quota.allocation_table import AllocationTable, ranks_of
+from solver.quota.allocation_table import AllocationTable
 from solver.quota.entitlement import Shares
+from solver.quota.held_use import NEVER
 from solver.quota.victims import BORROWED, INSIDE, STRADDLES
 
 NOWHERE = -1
@@ -28,7 +29,7 @@ def borrowing_of(allocations: AllocationTable, shares: Shares) -> Ints:
     above it too, and does not use up what its siblings are guaranteed.
     """
     queue_at, queues = allocations.paths(shares.tree)
-    in_line, preemptible = _in_line(allocations), _preemptible(allocations)
+    in_line, preemptible = _in_line(allocations), allocations.columns.preemptible[allocations.gang]
     found = np.full((len(in_line), len(allocations.gpu_types), queue_at.shape[1]), NOWHERE, dtype=np.int64)
     for column, gpu_type in enumerate(allocations.gpu_types):
         guaranteed = np.array(
@@ -47,16 +48,13 @@ def borrowing_of(allocations: AllocationTable, shares: Shares) -> Ints:
 
 def _in_line(allocations: AllocationTable) -> Ints:
     """The holders' numbers, as they stand in line."""
-    gangs, gang = allocations.bases, allocations.gang
-    started = np.array([holder.job.started_at or 0 for holder in gangs], dtype=np.int64)[gang]
-    value = np.array([-holder.base_priority for holder in gangs], dtype=np.int64)[gang]
-    by_owner = ranks_of([holder.job.name for holder in gangs])[gang]
-    order: Ints = np.lexsort((allocations.by_name, by_owner, started, value, _preemptible(allocations)))
+    gangs = allocations.columns
+    started = np.where(gangs.started == NEVER, 0, gangs.started)
+    place = np.empty(len(started), dtype=np.int64)
+    place[np.lexsort((allocations.by_owner, started, -gangs.value, gangs.preemptible))] = np.arange(len(place))
+    # No two gangs have the same name, so that no gang's parts stand among those of another.
+    order: Ints = np.lexsort((allocations.by_name, place[allocations.gang]))
     return order
-
-
-def _preemptible(allocations: AllocationTable) -> Mask:
-    return np.array([holder.priority_class.preemptible for holder in allocations.bases], dtype=bool)[allocations.gang]
 
 
 def _stand(lines: Ints, milli: Ints, preemptible: Mask, guaranteed: Ints) -> Ints:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from solver.model.cluster import GpuType
-from solver.model.snapshot import Snapshot
 from solver.model.workload import JobSpec, QueueName
 from solver.policy.tree import QuotaLine
 from solver.policy.type_weights import TypeWeights, weighed
@@ -43,20 +42,6 @@ class ClusterTotals:
     held_beside: Mapping[QueueName, HostUse] = field(default_factory=dict)
     held_before: Mapping[tuple[QueueName, GpuType], float] = field(default_factory=dict)
     weights: TypeWeights = field(default_factory=dict)
-
-
-def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> ClusterTotals:
-    """Add up a snapshot; `gpus` are its GPUs by type."""
-    cpu: dict[QueueName, int] = {}
-    memory: dict[QueueName, int] = {}
-    for job in snapshot.jobs:
-        queue, shapes = job.spec.queue, {group.name: group.shape for group in job.spec.task_groups}
-        for task in job.placement:
-            if task.group in shapes:
-                cpu[queue] = cpu.get(queue, 0) + shapes[task.group].cpu
-                memory[queue] = memory.get(queue, 0) + shapes[task.group].memory
-    whole = HostUse(sum(node.cpu for node in snapshot.nodes), sum(node.memory for node in snapshot.nodes))
-    return ClusterTotals(gpus, whole, {queue: HostUse(cpu[queue], memory[queue]) for queue in cpu})
 
 
 def beside_wanted(spec: JobSpec) -> HostUse:

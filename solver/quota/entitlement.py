@@ -7,24 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from solver.model.cluster import GpuType, NodeName
-from solver.model.quantities import Duration, MilliGpu
-from solver.model.snapshot import Snapshot, charged
+from solver.model.quantities import Duration
+from solver.model.round_cache import RoundCache
+from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName, TaskPlacement
 from solver.policy.precedence import Precedence
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import TypeWeights
-from solver.quota.dominance import ClusterTotals, cluster_of
+from solver.quota.dominance import ClusterTotals
 from solver.quota.guarantees import guarantees
+from solver.quota.held_use import NEVER, HeldByQueues, HeldUse
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.quota.usage import gpus_on_average
 from solver.quota.users import UserCaps, user_caps_of
 
 Charge = Mapping[GpuType, int]
 """Milli-GPU by type: what a gang costs its queue."""
-
-
-NEVER = -(2**62)
-"""Before any instant."""
 
 
 class ServedOrder(NamedTuple):
@@ -103,10 +101,11 @@ class Shares:
         return None if queue_max is None else max(0, queue_max - self.used.get(line, 0))
 
 
-def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
-    """Work out the shares of every queue under a snapshot."""
-    capacity = gpus_by_type(snapshot)
-    guaranteed, used = guarantees(tree, capacity), use_by_line(snapshot, tree)
+def shares_of(snapshot: Snapshot, tree: QueueTree, kept: RoundCache | None = None) -> Shares:
+    """Work out the shares of every queue under a snapshot. `kept`: what was known in the rounds before."""
+    use = HeldUse.kept(kept)
+    there, held = use.of_nodes(snapshot.nodes), use.of_jobs(snapshot)
+    guaranteed, used = guarantees(tree, there.gpus), use_of_lines(tree, held)
     return Shares(
         tree,
         guaranteed,
@@ -114,9 +113,9 @@ def shares_of(snapshot: Snapshot, tree: QueueTree) -> Shares:
         used,
         user_caps_of(snapshot, tree),
         inside_lines(tree, guaranteed, used),
-        cluster_of(snapshot, capacity),
+        ClusterTotals(there.gpus, there.beside, held.beside),
         lending=lending_of(snapshot, tree, guaranteed),
-        served=served_order_of(snapshot, tree),
+        served=_served_order_of(snapshot, tree, held.last_start),
     )
 
 
@@ -130,15 +129,17 @@ def queue_limits_of(tree: QueueTree) -> dict[QuotaLine, int]:
     }
 
 
-def served_order_of(snapshot: Snapshot, tree: QueueTree) -> dict[QueueName, ServedOrder]:
-    """When each queue had a job started last, and submitted first of those that wait; those below it count as its own."""
-    started, submitted = dict[QueueName, int](), dict[QueueName, int]()
-    for job in snapshot.jobs:
+def _served_order_of(
+    snapshot: Snapshot, tree: QueueTree, started: Mapping[QueueName, int]
+) -> dict[QueueName, ServedOrder]:
+    """When each queue had a job started last, and submitted first of those that wait; those below it count as its own.
+
+    `started`: the former, without those below.
+    """
+    submitted = dict[QueueName, int]()
+    for job in snapshot.pending:
         queue = job.spec.queue
-        if job.phase == "pending":
-            submitted[queue] = min(job.submitted_at, submitted.get(queue, job.submitted_at))
-        elif job.started_at is not None:
-            started[queue] = max(job.started_at, started.get(queue, NEVER))
+        submitted[queue] = min(job.submitted_at, submitted.get(queue, job.submitted_at))
     last, first = dict[QueueName, int](), dict[QueueName, int]()
     for queue in {*started, *submitted}:
         for step in tree.path(queue):
@@ -160,25 +161,20 @@ def with_type_weights(shares: Shares, weights: TypeWeights) -> Shares:
     return replace(shares, cluster=replace(shares.cluster, weights=weights))
 
 
-def gpus_by_type(snapshot: Snapshot) -> dict[GpuType, int]:
+def gpus_by_type(snapshot: Snapshot) -> Mapping[GpuType, int]:
     """Declared milli-GPU per type. Broken ones count: a guarantee does not shrink while a node is repaired."""
-    capacity: dict[GpuType, int] = {}
-    for node in snapshot.nodes:
-        if node.gpus:
-            capacity[node.gpu_type] = capacity.get(node.gpu_type, 0) + MilliGpu.gpus(len(node.gpus))
-    return capacity
+    return HeldUse().of_nodes(snapshot.nodes).gpus
 
 
 def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, int]:
     """Milli-GPU held, by every queue on the holder's path. A job is charged to the type it uses."""
-    type_of = snapshot.gpu_types
-    own: dict[tuple[QueueName, GpuType], int] = {}
-    for job, tasks in charged(snapshot):
-        for gpu_type, milli in charge_of_tasks(tasks, type_of).items():
-            line = job.spec.queue, gpu_type
-            own[line] = own.get(line, 0) + milli
+    return use_of_lines(tree, HeldUse().of_jobs(snapshot))
+
+
+def use_of_lines(tree: QueueTree, held: HeldByQueues) -> dict[QuotaLine, int]:
+    """The same, of what jobs of each queue itself hold."""
     used: dict[QuotaLine, int] = {}
-    for (queue, gpu_type), milli in own.items():
+    for (queue, gpu_type), milli in held.gpus.items():
         for line in tree.lines(queue, gpu_type):
             used[line] = used.get(line, 0) + milli
     return used
@@ -268,7 +264,7 @@ class Inside:
 class QuotaHeadroom:
     """What is left under every max, inside every guarantee and inside every fair share while a round hands out GPUs.
 
-    `weights`: what queues keep back from each other.
+    `weights`: what queues keep back from each other. `starts`: how many were charged: what is known of it holds until the next.
     """
 
     shares: Shares
@@ -276,6 +272,7 @@ class QuotaHeadroom:
     entitled: Inside = field(init=False)
     fair: Inside = field(init=False)
     weights: Weights = field(init=False)
+    starts: int = 0
 
     def __post_init__(self) -> None:
         self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
@@ -305,6 +302,7 @@ class QuotaHeadroom:
 
     def take(self, queue: QueueName, charge: Charge) -> int:
         """Charge a start; returns its entitled part."""
+        self.starts += 1
         for gpu_type, milli in charge.items():
             for line in self.shares.tree.lines(queue, gpu_type):
                 self.taken[line] = self.taken.get(line, 0) + milli

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
-
-import numpy as np
 
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Node, NodeName
+from solver.model.kept_columns import KeptColumns
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.round_cache import CachedResults, RoundCache
+from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskPlacement
 from solver.policy.host_share import HostShare
@@ -127,15 +125,10 @@ class HostBorrowing:
     def of(cls, allocations: AllocationTable, shares: HostShares, kept: RoundCache | None = None) -> HostBorrowing:
         """What these hold."""
         kept = RoundCache() if kept is None else kept
-        known: CachedResults[tuple[HeldBeside, ...]] = kept.results("held beside GPUs", shares.by_pool, shares.pool_of)
-        found = [
-            held
-            for gang in allocations.gangs
-            for held in known.get(gang.holders[0].job.name, partial(_held_beside, gang, shares), gang)
-        ]
-        alone, exceeds, milli = zip(*found, strict=True) if found else ((), (), ())
-        masks = np.array(alone, dtype=bool), np.array(exceeds, dtype=bool)
-        return cls(shares, *masks, np.array(milli, dtype=np.int64))
+        columns: KeptColumns[HeldGang] = kept.lasting("held beside GPUs", lambda: KeptColumns(3))
+        found = columns.of(allocations.gangs, lambda gang: _held_beside(gang, shares), shares.by_pool, shares.pool_of)
+        alone, exceeds, milli = found.columns
+        return cls(shares, alone.astype(bool), exceeds.astype(bool), milli)
 
 
 def _held_beside(gang: HeldGang, shares: HostShares) -> tuple[HeldBeside, ...]:

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solver.model.cluster import DeviceId, GpuType
-from solver.model.quantities import MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import QueueName, TaskPlacement
 from solver.policy.tree import QueueTree, QuotaLine
+from solver.quota.held_use import HeldUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,9 @@ def lending_of(snapshot: Snapshot, tree: QueueTree, guaranteed: Mapping[QuotaLin
     return Lending(kept, _there(snapshot) if kept else {})
 
 
-def live_gpus(snapshot: Snapshot) -> dict[GpuType, int]:
+def live_gpus(snapshot: Snapshot, kept: RoundCache | None = None) -> dict[GpuType, int]:
     """Milli-GPU that can be divided now: the healthy ones of nodes that are there, cordoned or not."""
-    capacity: Counter[GpuType] = Counter()
-    for node in snapshot.nodes:
-        if node.ready and node.gpus:
-            capacity[node.gpu_type] += MilliGpu.gpus([gpu.healthy for gpu in node.gpus].count(True))
-    return dict(capacity)
+    return dict(HeldUse.kept(kept).of_nodes(snapshot.nodes).live)
 
 
 def _there(snapshot: Snapshot) -> dict[GpuType, int]:

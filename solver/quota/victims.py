@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Literal, Protocol, TypeVar
 
 from solver.model.cluster import GpuType, NodeName
+from solver.model.kept_columns import KeptValues
 from solver.model.parts import in_parts, owner_of, place_in_gang
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
-from solver.model.round_cache import CachedResults, RoundCache
+from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, Phase
 from solver.policy.harm import Protection, TimedProtection
 from solver.policy.policy import Policy, PriorityClass
 from solver.quota.entitlement import Charge, charge_of_tasks
+from solver.quota.held_use import NEVER
 
 Standing = Literal["borrowed", "straddles", "inside"]
 STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
@@ -32,6 +33,9 @@ MEANS: tuple[Means, ...] = ("reclaim", "preempt", "turn", "straddle")
 gang across a guarantee's line."""
 
 DAY = Duration(86_400_000)
+
+FOREVER = 2**62
+"""After any instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +128,19 @@ def gangs_of(
     gpu_types = snapshot.gpu_types
     asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
     growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
-    gangs: CachedResults[HeldGang] = (RoundCache() if kept is None else kept).results("gangs", policy, gpu_types)
-    for job in snapshot.jobs:
+
+    def gang_of(job: Job) -> HeldGang | None:
         known = policy.priority_class(job) or otherwise
-        if job.phase in phases and known is not None and (job.name, job.attempt) not in asked:
-            divisible = known.preemptible and job.phase == "running" and job.name not in growing
-            yield gangs.get(
-                (job.name, divisible), partial(HeldGang.of, job, known, gpu_types, divisible=divisible), job
-            )
+        divisible = known is not None and known.preemptible and job.phase == "running"
+        return HeldGang.of(job, known, gpu_types, divisible=divisible) if known is not None else None
+
+    jobs = [job for job in snapshot.jobs if job.phase in phases and (job.name, job.attempt) not in asked]
+    gangs: KeptValues[Job, HeldGang | None] = KeptValues() if kept is None else kept.lasting("gangs", KeptValues)
+    for job, gang in zip(jobs, gangs.of(jobs, gang_of, policy, gpu_types, otherwise), strict=True):
+        if gang is not None and job.name in growing:
+            yield HeldGang.of(job, gang.holders[0].priority_class, gpu_types, divisible=False)
+        elif gang is not None:
+            yield gang
 
 
 def holders_of(
@@ -161,12 +170,20 @@ class PreemptorJob:
 
 def protected(job: Job, protection: Protection, now: Instant) -> bool:
     """Whether a job may not be evicted yet: it runs too short, was evicted too lately, or too often within a day."""
-    if job.started_at is None or now < job.started_at.after(protection.min_runtime):
-        return True
-    lately = [at for at in job.evicted_at if at.after(DAY) > now]
-    if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
-        return True
-    return bool(job.evicted_at) and now < job.evicted_at[-1].after(protection.cool_down)
+    return now < protected_until(job, protection)
+
+
+def protected_until(job: Job, protection: Protection) -> int:
+    """The instant from which on a job may be evicted, if nothing happens to it until then; FOREVER: none."""
+    most, ends = protection.evictions_per_day, [NEVER]
+    if job.started_at is None or most == 0:
+        return FOREVER
+    ends.append(job.started_at.after(protection.min_runtime))
+    if most is not None and len(job.evicted_at) >= most:
+        ends.append(sorted(job.evicted_at)[-most].after(DAY))
+    if job.evicted_at:
+        ends.append(job.evicted_at[-1].after(protection.cool_down))
+    return max(ends)
 
 
 @dataclass(frozen=True, slots=True)

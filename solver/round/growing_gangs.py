@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import compress, count, islice
 
 import msgspec
 
@@ -19,7 +19,9 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.model.arrays import Mask
 from solver.model.cluster import Level
+from solver.model.kept_columns import KeptValues
 from solver.model.parts import missing_part, owner_of
+from solver.model.round_cache import RoundCache
 from solver.model.shape import kept_to
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskGroup
@@ -37,17 +39,22 @@ from solver.quota.options import Option, charge_of, option_of, options_of
 
 
 def growing_gangs(
-    snapshot: Snapshot, policy: Policy, tree: QueueTree, room: FreeCapacity, in_line: Collection[QueueName]
+    snapshot: Snapshot,
+    policy: Policy,
+    tree: QueueTree,
+    room: FreeCapacity,
+    in_line: Collection[QueueName],
+    kept: RoundCache | None = None,
 ) -> Iterator[tuple[Job, Option]]:
     """Running gangs that are not at their full size, and of which nothing is in flight; each as it is served now.
 
-    `in_line`: strict queues of which jobs wait: growth would pass them.
+    `in_line`: strict queues of which jobs wait: growth would pass them. `kept`: what was known in the rounds before.
     """
     busy = {intent.job for intent in snapshot.in_flight.intents}
     sharing = sharing_of(policy, tree, snapshot.nodes)
     types, type_of = {node.gpu_type for node in snapshot.nodes if node.gpus}, snapshot.gpu_types
-    for job in snapshot.jobs:
-        if job.phase != "running" or job.name in busy or not _may_be_larger(job) or job.name != owner_of(job.name):
+    for job in _incomplete(snapshot, kept):
+        if job.name in busy or job.name != owner_of(job.name):
             continue
         known, queue = policy.priority_class(job), job.spec.queue
         if known is None or queue in in_line or not _lets_in(tree, queue, known.name):
@@ -67,6 +74,13 @@ def queues_in_line(candidates: Sequence[StartCandidate], started: Collection[Job
 def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
     """Whether the queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
     return lets_in(tree, queue, priority_class) and ordering_of(tree, queue).turns is None
+
+
+def _incomplete(snapshot: Snapshot, kept: RoundCache | None) -> list[Job]:
+    """Running gangs that are not at their full size."""
+    known: KeptValues[Job, bool] = KeptValues() if kept is None else kept.lasting("incomplete gangs", KeptValues)
+    may_be_larger = known.of(snapshot.jobs, lambda job: job.phase == "running" and _may_be_larger(job))
+    return list(compress(snapshot.jobs, may_be_larger))
 
 
 def _may_be_larger(job: Job) -> bool:
@@ -109,6 +123,7 @@ def missing_tasks(
     started: Collection[JobName],
     shares: Shares,
     room: FreeCapacity,
+    kept: RoundCache | None = None,
 ) -> list[StartCandidate]:
     """The tasks by which running gangs could grow inside their guarantees, each as a job that waits, in the order of the gangs.
 
@@ -117,7 +132,7 @@ def missing_tasks(
     in_line, headroom = queues_in_line(candidates, started), QuotaHeadroom(shares)
     able = [
         (job, (option,))
-        for job, option in growing_gangs(snapshot, policy, shares.tree, room, in_line)
+        for job, option in growing_gangs(snapshot, policy, shares.tree, room, in_line, kept)
         if not job.spec.topology.spread and _has_guarantee_left(headroom, job, option)
     ]
     if not able:
@@ -126,10 +141,9 @@ def missing_tasks(
     return [task for number, gang in enumerate(gangs) for task in _tasks_of(gang, number, headroom, room)]
 
 
-def kept_to_domains(snapshot: Snapshot) -> list[tuple[Job, Level]]:
+def kept_to_domains(snapshot: Snapshot, kept: RoundCache | None = None) -> list[tuple[Job, Level]]:
     """Running gangs that are not at their full size and have to stay in one domain, each with its level."""
-    larger = [job for job in snapshot.jobs if job.phase == "running" and _may_be_larger(job)]
-    levels = ((job, job.spec.effective_topology.required) for job in larger)
+    levels = ((job, job.spec.effective_topology.required) for job in _incomplete(snapshot, kept))
     return [(job, level) for job, level in levels if level is not None]
 
 
@@ -146,7 +160,7 @@ def with_domains(gangs: Iterable[tuple[Job, Level]], room: FreeCapacity) -> Free
             if name not in sets:
                 here: Mask = domains == domains[node]
                 sets[name] = here & sets[group.nodes] if group.nodes else here
-    return room if len(sets) == len(room.sets) else replace(room, sets=sets)
+    return room if len(sets) == len(room.sets) else room.with_sets(sets)
 
 
 def _nodes_of(job: Job, group: TaskGroup, room: FreeCapacity) -> str:

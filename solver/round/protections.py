@@ -190,7 +190,7 @@ class ProtectedWaits:
         """On what is left by a round."""
         snapshot, policy = left.snapshot, left.policy
         sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
-        gangs = kept_to_domains(snapshot)
+        gangs = kept_to_domains(snapshot, left.kept)
         room, soon = (with_domains(gangs, room) for room in (left.room.copy(), left.soon(sharing)))
         return cls(snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program, left.kept)
 
@@ -207,7 +207,7 @@ class ProtectedWaits:
         }
         self._limits = tuple(limit for limit in LIMITS if applies[limit])
         self._lines = Lines(self.waiting)
-        self._candidates = EvictionCandidates(self._rules)
+        self._candidates = EvictionCandidates(self._rules, self.kept)
         self._candidates.released(self.soon)  # Once for all instants.
 
     def find(self) -> Mapping[JobName, LaterStart]:
@@ -239,7 +239,7 @@ class ProtectedWaits:
     def _growing(self) -> list[StartCandidate]:
         """Tasks that running gangs lack, the first of them; they may take back what others borrowed as well."""
         shares, room = self.headroom.shares, self.room
-        tasks = missing_tasks(self.snapshot, self.policy, self.waiting, (), shares, room)[:CONSIDERED_MAX]
+        tasks = missing_tasks(self.snapshot, self.policy, self.waiting, (), shares, room, self.kept)[:CONSIDERED_MAX]
         # What protects others holds against growth to its end: nothing of that is ever overdue.
         last = max(self._ends, default=self._now)
         return [replace(task, job=msgspec.structs.replace(task.job, submitted_at=last)) for task in tasks]

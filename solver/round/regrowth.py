@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from solver.model.quantities import MilliGpu
+from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
@@ -59,6 +60,7 @@ def growths(
     candidates: Sequence[StartCandidate],
     decision: Decision,
     standing_back: Collection[JobName] = (),
+    kept: RoundCache | None = None,
 ) -> tuple[GangGrowth, ...]:
     """Which jobs grow after a decided round. `snapshot`: the world in which its victims have been asked to leave.
 
@@ -67,7 +69,7 @@ def growths(
     in_line = queues_in_line(candidates, {start.candidate.job.name for start in decision.starts})
     able = [
         (job, (option,))
-        for job, option in growing_gangs(snapshot, policy, decision.shares.tree, decision.room, in_line)
+        for job, option in growing_gangs(snapshot, policy, decision.shares.tree, decision.room, in_line, kept)
         if job.name not in standing_back
     ]
     if not able:

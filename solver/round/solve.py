@@ -167,11 +167,11 @@ def _decided(
     staying: frozenset[JobName] = frozenset(),
 ) -> _DecidedRound:
     """Decide a round in which some jobs stand back for others, and some do not leave."""
-    limited = with_pool_limits(with_manners(foreseen(by_content(snapshot)), policy), policy)
+    limited = with_pool_limits(with_manners(foreseen(by_content(snapshot)), policy, kept), policy)
     apart = shrinking_apart(with_document_reservations(limited, policy))
-    departing = tuple(planned_evictions(departures(apart, policy), {job.name: job for job in apart.jobs}))
+    departing = tuple(planned_evictions(departures(apart, policy, kept), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
-    nominations = nominations_in(with_asked(apart, departing, policy), policy)
+    nominations = nominations_in(with_asked(apart, departing, policy), policy, kept)
     world = kept.settled(nominations.snapshot)
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
@@ -181,7 +181,7 @@ def _decided(
     jobs = {job.name: job for job in world.jobs}
     asked_now = tuple(known for promise in decision.nominations for known in yielding(promise, jobs))
     asked = with_asked(world, asked_now, policy)
-    grown = growths(asked, policy, candidates, decision, back)
+    grown = growths(asked, policy, candidates, decision, back, kept)
     leaving = (*departing, *asked_now)
     return _DecidedRound(world, asked, admissions, nominations, candidates, decision, leaving, grown, back, staying)
 
@@ -279,7 +279,7 @@ def standing_back(
         return tuple(candidates), {}
     sharing, ends = (
         sharing_of(policy, shares.tree, snapshot.nodes),
-        ends_in(snapshot, loans_in(snapshot, policy, shares)),
+        ends_in(snapshot, loans_in(snapshot, policy, shares, kept)),
     )
     room = FreeCapacity.of(snapshot, sharing.domain, pool_rules(policy, snapshot), kept=kept)
     room.reserved = kept_by(declared, room, ends, snapshot.time)
@@ -296,18 +296,18 @@ def standing(
     """Where the queues stand before anything is decided: their shares, and which pending jobs may ever start."""
     kept = RoundCache() if kept is None else kept
     gate = gate_of(snapshot, policy, kept)
-    shares = with_past_use(shares_of(snapshot, QueueTree.of(policy)), snapshot, policy.scheduling.usage_half_life)
+    shares = with_past_use(shares_of(snapshot, QueueTree.of(policy), kept), snapshot, policy.scheduling.usage_half_life)
     shares = with_type_weights(shares, weights_of(policy.scheduling.gpu_types))
     admissions = {job.name: gate.admit(job) for job in snapshot.pending}
     # What a job was promised counts as held already.
     waiting = competing(snapshot, admissions, {intent.job for intent in snapshot.in_flight.nominations})
-    shares = with_fair_shares(shares, live_gpus(snapshot), demand_of(waiting))
+    shares = with_fair_shares(shares, live_gpus(snapshot, kept), demand_of(waiting))
     return with_precedence(shares, snapshot, policy, waiting), admissions
 
 
 def gate_of(snapshot: Snapshot, policy: Policy, kept: RoundCache) -> Gate:
     """What judges whether jobs could ever start under a policy on the nodes of a snapshot."""
-    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules)
+    nodes = nominal_nodes(snapshot.nodes, pool_rules(policy, snapshot).rules, kept)
     built = policy, nodes, snapshot.node_sets
     return Gate(kept.results("emptied", *built).get(None, lambda: Emptied(*built)), kept)
 

@@ -150,7 +150,7 @@ class RoundState:
         """Ask which jobs start on what is free."""
         snapshot, policy, shares, candidates = ground.snapshot, ground.policy, ground.shares, ground.candidates
         room, limits = ground.room.copy(), policy.scheduling.solver
-        fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser))
+        fit_of = cache(partial(fit_for, snapshot, room, ground.sharing, limits, optimiser, ground.kept))
         moving = ConsolidationSearch(snapshot, policy, shares, ground.sharing)
         waiting = tuple(candidate for candidate in candidates if candidate.job.name not in ground.standing_back)
         begun = cls(ground, optimiser, waiting, room, ground.soon, shares, [], [], fit_of, moving)
@@ -252,11 +252,19 @@ class RoundState:
         All that starts inside a guarantee comes before, all that lies beyond one after.
         """
         ground = self.ground
-        gangs = kept_to_domains(ground.snapshot)
+        gangs = kept_to_domains(ground.snapshot, ground.kept)
         self.room, self.soon = with_domains(gangs, self.room), with_domains(gangs, self.soon)
         making = self._making_room()
         missing = missing_tasks(
-            ground.snapshot, ground.policy, self.waiting, _names_of(answer.starts), self.shares, self.room
+            *(
+                ground.snapshot,
+                ground.policy,
+                self.waiting,
+                _names_of(answer.starts),
+                self.shares,
+                self.room,
+                ground.kept,
+            )
         )
         # A gang that is asked to leave, to shrink or to move does not grow meanwhile; nor one that would shrink again.
         busy = making.gone.union(ground.standing_back)

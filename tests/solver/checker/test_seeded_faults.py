@@ -14,18 +14,18 @@ import pytest
 
 from solver.checker.check import violations
 from solver.model.cluster import GpuType
-from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.quota import entitlement, fairshare, guarantees
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.fairshare import Claimant
+from solver.quota.held_use import HeldByQueues
 from solver.round.solve import solve
 from tests.solver.laws.worlds import World, world_of
 
 Patch = pytest.MonkeyPatch
 guaranteed_by_the_book = guarantees.guarantees
-used_by_the_book = entitlement.use_by_line
+used_by_the_book = entitlement.use_of_lines
 divided_by_the_book = fairshare.divide
 
 
@@ -76,10 +76,10 @@ def one_more(name: str) -> Callable[[dict[QuotaLine, int]], None]:
 def used(keeps: Callable[[QueueTree, QuotaLine], bool]) -> Callable[[Patch], None]:
     """Use of which some lines are forgotten."""
 
-    def forgetful(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, int]:
-        return {line: milli for line, milli in used_by_the_book(snapshot, tree).items() if keeps(tree, line)}
+    def forgetful(tree: QueueTree, held: HeldByQueues) -> dict[QuotaLine, int]:
+        return {line: milli for line, milli in used_by_the_book(tree, held).items() if keeps(tree, line)}
 
-    return lambda patch: patch.setattr("solver.quota.entitlement.use_by_line", forgetful)
+    return lambda patch: patch.setattr("solver.quota.entitlement.use_of_lines", forgetful)
 
 
 def fair(changed: Callable[[str, Claimant], Claimant]) -> Callable[[Patch], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
 from solver.queueing.demand import in_order
-from solver.quota.dominance import ClusterTotals, HostUse, Owed, cluster_of
+from solver.quota.dominance import ClusterTotals, HostUse, Owed
 from solver.quota.entitlement import gpus_by_type
 from solver.round.solve import competing, standing
 from tests.drawn import worlds
@@ -56,6 +57,20 @@ def test_holding_more_never_lowers_it(h: int, a: int, cpu: int, guaranteed: int,
     lines = {QuotaLine(Q, H): guaranteed}
     least = Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, HostUse(cpu, 0))
     assert 0 <= least <= Owed.to(Q, lines, CLUSTER).dominant_share({H: h, A: a}, HostUse(cpu + more, more))
+
+
+def cluster_of(snapshot: Snapshot, gpus: Mapping[GpuType, int]) -> ClusterTotals:
+    """Add up a snapshot; `gpus` are its GPUs by type."""
+    cpu: dict[QueueName, int] = {}
+    memory: dict[QueueName, int] = {}
+    for job in snapshot.jobs:
+        queue, shapes = job.spec.queue, {group.name: group.shape for group in job.spec.task_groups}
+        for task in job.placement:
+            if task.group in shapes:
+                cpu[queue] = cpu.get(queue, 0) + shapes[task.group].cpu
+                memory[queue] = memory.get(queue, 0) + shapes[task.group].memory
+    whole = HostUse(sum(node.cpu for node in snapshot.nodes), sum(node.memory for node in snapshot.nodes))
+    return ClusterTotals(gpus, whole, {queue: HostUse(cpu[queue], memory[queue]) for queue in cpu})
 
 
 @worlds(60)
