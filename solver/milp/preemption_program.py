@@ -595,12 +595,9 @@ class PreemptionProgram:
         for line, charged in terms.items():
             left, back = users.caps.most(line) - users.used(line), self._given_back(line)
             # What leaves makes room below a max of CPU or memory; where that is broken already, once it is kept again.
-            if left >= 0:
-                self.builder.at_most({**charged, **back}, float(left))
-                continue
-            some = self.builder.column(1)
-            self.builder.at_most({**charged, some: -self.most_of(charged)}, 0.0)
-            self.builder.at_most({**charged, **back, some: -float(left)}, 0.0)
+            some, most = self.builder.column(1), self.most_of(charged)
+            self.builder.at_most({**charged, some: -most}, 0.0)
+            self.builder.at_most({**charged, **back, some: most}, left + most)
 
     def _given_back(self, line: CapLine) -> dict[int, float]:
         """What leaves of CPU or memory below a queue."""
