@@ -334,8 +334,18 @@ class NarrowRounds:
     def see(self, snapshot: Snapshot, policy: Policy) -> None:
         """What it has seen."""
         with self._lock:
-            self._since = {name: one for name, one in self._since.items() if one.number > self._looked}
-            self._ended = [gang for gang in self._ended if gang.number > self._looked]
+            # What has come about since it began to look, it may have seen or not.
+            shown = {job.name: job.attempt for job in snapshot.jobs if job.placement}
+            self._since = {
+                name: one
+                for name, one in self._since.items()
+                if one.number > self._looked and shown.get(name) != one.step.attempt
+            }
+            self._ended = [
+                gang
+                for gang in self._ended
+                if gang.number > self._looked and gang.name in shown and shown[gang.name] <= gang.attempt
+            ]
             self._blocking -= {job.name for job in self._waiting[: self._waiting_seen]}
             del self._waiting[: self._waiting_seen]
             del self._unsure[: self._unsure_seen]

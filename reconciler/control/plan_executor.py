@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from reconciler.control.leader_actions import LeaderActions
 from reconciler.control.observation import records_of
@@ -46,12 +47,19 @@ from solver.plan.plan import (
 from solver.policy.policy import Policy
 
 
+class Settled(NamedTuple):
+    """How much followed from a look, and which gangs hold nothing any more."""
+
+    number: int
+    gone: tuple[JobName, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanExecutor(LeaderActions):
     """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
 
-    def settle(self, sighted: BackendReports, operations: Operations, declared: tuple[Node, ...]) -> int:
-        """Make true what follows from what the backend reports, by the policies in force; returns how much that was."""
+    def settle(self, sighted: BackendReports, operations: Operations, declared: tuple[Node, ...]) -> Settled:
+        """Make true what follows from what the backend reports, by the policies in force."""
         partitioned = GpuPartitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
         health = self.plane.health.all()
@@ -64,7 +72,7 @@ class PlanExecutor(LeaderActions):
             *abandoned_jobs(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
         Settler(self.plane, self.epoch).apply_all(decided)
-        return partitioned + len(decided)
+        return Settled(partitioned + len(decided), _gone(decided))
 
     def settle_some(
         self,
@@ -91,7 +99,7 @@ class PlanExecutor(LeaderActions):
             self._followed(records, claims, holds.intents, self.plane.health.all(), own, operations, declared)
         )
         Settler(self.plane, self.epoch).apply_all(decided)
-        return tuple(one.job for one in decided if isinstance(one, GiveBack))
+        return _gone(decided)
 
     def _followed(
         self,
@@ -216,3 +224,7 @@ class PlanExecutor(LeaderActions):
         if record.outcome is not None or ledger.held_by(job) is not None:
             return None
         return state_of(record, None, ledger.intents(), ledger.reservations(), ledger.last_attempt(job))
+
+
+def _gone(decided: Iterable[Settlement]) -> tuple[JobName, ...]:
+    return tuple(one.job for one in decided if isinstance(one, GiveBack))

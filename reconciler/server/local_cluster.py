@@ -69,7 +69,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
     metrics = _metrics(store, disks, starts)
-    events = EventSettler(plane, lambda: runner.epoch())  # noqa: PLW0108
+    events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
     runner = _runner(plane, narrow, events, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     pruning = Pruning(history, git.standing, clock, runner.epoch)

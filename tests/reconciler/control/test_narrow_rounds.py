@@ -10,13 +10,14 @@ from threading import Thread
 import pytest
 from msgspec import structs
 
+from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.control.control import Concluded, Solved
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.passes import Pass
 from reconciler.control.replay import replay
 from reconciler.model.failure import Failure
-from reconciler.protocols.backend import Epoch
+from reconciler.protocols.backend import BackendChanges, Cursor, Epoch
 from solver.checker.ledger_check import LedgerCheck
 from solver.milp.highs import optimise
 from solver.model.cluster import GpuType
@@ -281,3 +282,26 @@ def test_a_start_that_breaks_a_rule_is_not_done_and_ends_all_of_it(
     assert not busy.holds("three")
     busy.rest()
     assert busy.holds("three")
+
+
+def test_one_that_starts_while_a_pass_looks_is_counted_once(busy: NarrowSite) -> None:
+    """The pass sees it, though it had begun to look before."""
+    quota = Quota(GpuType("H100"), max=MilliGpu.gpus(5))
+    busy.site.policy = policy_of((Queue(QueueName("q"), None, (quota,)),))
+    busy.rest()
+
+    class Looking(SimulatedBackend):
+        def changes(self, since: Cursor) -> BackendChanges:
+            if since == Cursor(0) and not busy.holds("fresh"):
+                busy.comes("fresh")
+                assert busy.holds("fresh")
+            return super().changes(since)
+
+    plane = replace(busy.site.only_plane, backend=Looking(busy.site.cluster))
+    one_pass(plane, busy.narrow)
+    # Three and one are held: one more may be.
+    busy.comes("last")
+    assert busy.holds("last")
+    busy.comes("beyond")
+    assert not busy.holds("beyond")
+    assert busy.told == []
