@@ -142,7 +142,8 @@ class Stage:
             if entry.get("event") == "listening":
                 self._environment["QUORATE_SERVER"] = entry["url"]
                 self._show("export", f"QUORATE_SERVER={entry['url']}", "QUORATE_STATE=state")
-                click.echo()
+                said = f"# The console: {entry['url']}/ (sign in with what is in {self.folder / 'state' / 'token'})"
+                click.secho(f"{said}\n", fg="cyan")
         return "QUORATE_SERVER" in self._environment
 
     def _log_lines(self) -> Iterator[str]:
