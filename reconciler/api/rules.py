@@ -81,6 +81,8 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /jobs/{name}": "see-job",
     "GET /map.json": "look",
     "GET /queues": "look",
+    "GET /rounds": "look",
+    "GET /rounds/{number}": "look",
     "GET /sign-in": "stranger",
     "POST /sign-in": "stranger",
     "POST /sign-out": "stranger",

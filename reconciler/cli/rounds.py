@@ -8,11 +8,11 @@ from typing import Literal
 import click
 import msgspec
 
+from reconciler.analysis.reports.step_words import step_line
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.phrases import short_revision
 from reconciler.cli.solve import plan_lines
-from reconciler.cli.steps import step_line
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.protocols.rounds import RoundRecord, RoundSummary

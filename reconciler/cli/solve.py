@@ -48,7 +48,7 @@ def solve(snapshot_file: Path, policies: Path, cluster: str | None, output: str)
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan for people: what starts and where, what waits and why, and what is proven of it."""
-    from reconciler.cli.steps import step_line
+    from reconciler.analysis.reports.step_words import step_line
     from solver.plan.plan import Inadmissible, Waits
     from solver.round.advice import help_for
 

@@ -26,7 +26,7 @@ HEADERS: Final[Mapping[str, str]] = {
 _PACKED_FROM: Final = 2_000
 """Bytes of a page."""
 
-_NAVIGATION: Final = (("/", "Cluster"), ("/queues", "Queues"), ("/jobs", "Jobs"))
+_NAVIGATION: Final = (("/", "Cluster"), ("/queues", "Queues"), ("/jobs", "Jobs"), ("/rounds", "Rounds"))
 
 
 def _gpus(milli: int | None) -> str:

@@ -17,7 +17,7 @@ from tests.reconciler.web.conftest import Console
 pytestmark = pytest.mark.console
 
 EVIL = ("<img src=x onerror=alert(1)>", "<svg onload=alert(2)>", "'\"><script>alert(3)</script>", "{{ 7 * 7 }}")
-PAGES = ("/", "/queues", "/jobs", "/jobs/waits", "/sign-in")
+PAGES = ("/", "/queues", "/jobs", "/jobs/waits", "/rounds", "/rounds/1", "/sign-in")
 
 
 def texts(browser: Browser, selector: str) -> list[str]:
@@ -105,6 +105,7 @@ def test_everybody_can_use_it(browser: Browser, console: Console, scheme: str, w
     """By the rules of axe-core; and nothing is to be scrolled for sideways."""
     axe: Any = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     console.site.store.jobs.submit(JobName("waits"), spec(5), "ada", console.clock.now(), "key")
+    console.site.record_round()
     browser.page.emulate_media(color_scheme=scheme)
     browser.page.set_viewport_size({"width": width, "height": 800})
     browser.open("/")
