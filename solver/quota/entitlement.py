@@ -16,7 +16,7 @@ from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import TypeWeights
 from solver.quota.dominance import ClusterTotals
 from solver.quota.guarantees import guarantees
-from solver.quota.held_use import NEVER, HeldByQueues, HeldUse
+from solver.quota.held_use import NEVER, HeldByLines, HeldUse
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.quota.usage import gpus_on_average
 from solver.quota.users import UserCaps, user_caps_of
@@ -171,7 +171,7 @@ def use_by_line(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, int]:
     return use_of_lines(tree, HeldUse().of_jobs(snapshot))
 
 
-def use_of_lines(tree: QueueTree, held: HeldByQueues) -> dict[QuotaLine, int]:
+def use_of_lines(tree: QueueTree, held: HeldByLines) -> dict[QuotaLine, int]:
     """The same, of what jobs of each queue itself hold."""
     used: dict[QuotaLine, int] = {}
     for (queue, gpu_type), milli in held.gpus.items():

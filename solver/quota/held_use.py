@@ -35,7 +35,7 @@ class NodeTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldByQueues:
+class HeldByLines:
     """What jobs of each queue itself hold: of GPU types in milli-GPU, 0 where only CPU is held on nodes of a type; CPU and memory.
 
     Of GPUs only what is not being evicted counts. `last_start`: when a job of the queue was started last.
@@ -71,7 +71,7 @@ class HeldUse:
             HostUse(int(cpu.sum()), int(memory.sum())),
         )
 
-    def of_jobs(self, snapshot: Snapshot) -> HeldByQueues:
+    def of_jobs(self, snapshot: Snapshot) -> HeldByLines:
         """What is held."""
         types = snapshot.gpu_types
         jobs = [job for job in snapshot.jobs if job.phase != "pending" or job.placement]
@@ -91,7 +91,7 @@ class HeldUse:
             (_added_up(queue[known], of[known], len(self._queues)) for of in (cpu, memory)),
         )
         uses = [HostUse(*use) for use in zip(*hosts, strict=True)]
-        return HeldByQueues(
+        return HeldByLines(
             self._by_line(
                 *map(np.concatenate, zip((queue_of[goes_on], kind[goes_on], milli[goes_on]), promised, strict=True))
             ),

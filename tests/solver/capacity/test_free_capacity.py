@@ -42,7 +42,7 @@ def in_mig_mode(snapshot: Snapshot) -> Snapshot:
     return msgspec.structs.replace(snapshot, nodes=tuple(nodes))
 
 
-@worlds(800)
+@worlds(400)
 @given(partitioned(), st.booleans())
 def test_a_room_is_what_is_left_when_every_task_takes_its_own(
     world: tuple[Snapshot, Policy], all_in_mode: bool

@@ -122,7 +122,7 @@ def victims_in(snapshot: Snapshot, policy: Policy, kept: RoundCache | None) -> o
     return [array.tolist() for array in arrays], holders, gives, order, rules.ranks, held.gpu_types
 
 
-@worlds(400)
+@worlds(200)
 @given(WORLDS, st.data())
 def test_what_is_kept_is_what_is_worked_out_from_nothing(world: Round, data: st.DataObject) -> None:
     (snapshot, policy), kept = world, RoundCache()

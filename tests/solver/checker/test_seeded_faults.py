@@ -19,7 +19,7 @@ from solver.policy.tree import QueueTree, QuotaLine
 from solver.quota import entitlement, fairshare, guarantees
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.fairshare import Claimant
-from solver.quota.held_use import HeldByQueues
+from solver.quota.held_use import HeldByLines
 from solver.round.solve import solve
 from tests.solver.laws.worlds import World, world_of
 
@@ -76,7 +76,7 @@ def one_more(name: str) -> Callable[[dict[QuotaLine, int]], None]:
 def used(keeps: Callable[[QueueTree, QuotaLine], bool]) -> Callable[[Patch], None]:
     """Use of which some lines are forgotten."""
 
-    def forgetful(tree: QueueTree, held: HeldByQueues) -> dict[QuotaLine, int]:
+    def forgetful(tree: QueueTree, held: HeldByLines) -> dict[QuotaLine, int]:
         return {line: milli for line, milli in used_by_the_book(tree, held).items() if keeps(tree, line)}
 
     return lambda patch: patch.setattr("solver.quota.entitlement.use_of_lines", forgetful)

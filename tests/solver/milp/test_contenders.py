@@ -96,7 +96,9 @@ def _in_line(candidate: StartCandidate) -> StartCandidate:
     )
 
 
-@pytest.mark.parametrize("world", [CROWDED, EMPTY, SMALL], ids=["crowded", "empty", "small"])
+@pytest.mark.parametrize(
+    "world", [pytest.param(CROWDED, marks=pytest.mark.thorough), EMPTY, SMALL], ids=["crowded", "empty", "small"]
+)
 def test_what_is_said_of_the_best_holds_for_all_who_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     among_all = _solved(world)
     monkeypatch.setattr(contest, "ALL_MAX", 0)

@@ -50,7 +50,7 @@ def served(plan: Plan) -> set[tuple[str, ...]]:
     return found
 
 
-@worlds(400)
+@worlds(200)
 @given(
     snapshots(elastic=True, held_one_in=1),
     policies(),
