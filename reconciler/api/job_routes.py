@@ -14,6 +14,7 @@ from reconciler.api.authorisation import Authorisation
 from reconciler.api.batches import Batches
 from reconciler.api.cursors import CURSOR_MAX, link_to
 from reconciler.api.job_reader import JobFilter, JobReader
+from reconciler.api.job_requests import JobRequests, JobVerb
 from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, CheckpointList, EventList, JobList, JobView, Why
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.redaction import readable_view
@@ -89,7 +90,7 @@ class JobRoutes:
     def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
         self._authority = authority
-        self._reader = JobReader(services)
+        self._reader, self._requests = JobReader(services), JobRequests(services)
         self._submissions = Batches(self._judge_and_take_in, TOGETHER_MAX)
         self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
         add = self.router.add_api_route
@@ -221,37 +222,22 @@ class JobRoutes:
 
     def cancel(self, name: JobName, request: Request) -> Response:
         """Ask for a job to end; harmless to repeat, without effect on one that has ended."""
-        record = self._services.jobs.request_cancel(name, request.state.user)
-        self._services.cancelled([name])
-        return self._asked(record, "cancel", request)
+        return self._asked("cancel", name, request)
 
     def suspend(self, name: JobName, request: Request) -> Response:
         """Let a job give back what it holds, and wait until it is resumed; harmless to repeat."""
-        return self._asked(self._services.jobs.request_suspend(name, request.state.user), "suspend", request)
+        return self._asked("suspend", name, request)
 
     def resume(self, name: JobName, request: Request) -> Response:
         """Let a suspended job go on; harmless to repeat."""
-        return self._asked(self._services.jobs.resume(name), "resume", request)
+        return self._asked("resume", name, request)
 
     def requeue(self, name: JobName, request: Request) -> Response:
         """Let a job that holds devices give them back and begin anew; harmless to repeat, without effect on one that waits."""
-        held = self._services.ledger.of([name]).claims.get(name)
-        attempt = held.attempt if held else 0
-        return self._asked(self._services.jobs.request_requeue(name, attempt, request.state.user), "requeue", request)
+        return self._asked("requeue", name, request)
 
-    def _asked(self, record: JobRecord, verb: str, request: Request) -> Response:
-        """Put on record which user asked for what, and let the loop know."""
-        view = job_view(self._services, record)
-        event = Event(
-            self._services.clock.now(),
-            f"{verb}-asked",
-            record.name,
-            f"{verb} was asked for",
-            request.state.user,
-            view.state,
-        )
-        self._services.history.record_event(event)
-        self._services.wake()
+    def _asked(self, verb: JobVerb, name: JobName, request: Request) -> Response:
+        view = self._requests.ask(verb, name, request.state.user)
         return answer(readable_view(view, request.state.rights))
 
     def _answer(self, request: Request, record: JobRecord) -> Response:

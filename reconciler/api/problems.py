@@ -72,6 +72,8 @@ def problem_of(error: Exception) -> tuple[int, ApiProblem] | None:
     if isinstance(error, RequestValidationError | WebSocketRequestValidationError):
         told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         return 422, ApiProblem(code="invalid-parameter", detail=told, fix="See /v1/openapi.json.")
+    if isinstance(error, JobsAreElsewhereError):
+        return 409, ApiProblem(code="jobs-are-elsewhere", detail=str(error), fix=error.fix)
     for kind, status, code, fix in _ALWAYS:
         if isinstance(error, kind):
             return status, ApiProblem(code=code, detail=_message(error) or code, fix=fix)
@@ -94,7 +96,7 @@ def install(app: FastAPI) -> None:
         RequestValidationError: _known,
         WebSocketRequestValidationError: _known,
         HTTPException: _by_status,
-        JobsAreElsewhereError: _elsewhere,
+        JobsAreElsewhereError: _known,
         **dict.fromkeys((kind for kind, *_ in _ALWAYS), _known),
     }
     for kind, answered in answers.items():
@@ -137,10 +139,6 @@ def _known(request: HTTPConnection, error: Exception) -> Response:
 def _refused(request: HTTPConnection, error: RequestRefusedError) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == HTTPStatus.UNAUTHORIZED else {}
     return problem_answer(request, error.problem, error.status, headers)
-
-
-def _elsewhere(request: HTTPConnection, error: JobsAreElsewhereError) -> Response:
-    return problem_answer(request, ApiProblem(code="jobs-are-elsewhere", detail=str(error), fix=error.fix), 409)
 
 
 def _invalid_document(request: HTTPConnection, error: InvalidDocumentsError) -> Response:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, get_args
-from urllib.parse import urlencode
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Annotated, Final, Literal, NamedTuple, get_args
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import RedirectResponse
 
 from reconciler.access.rights import Rights
 from reconciler.api.cursors import CURSOR_MAX
 from reconciler.api.job_reader import JobFilter, JobReader
+from reconciler.api.job_requests import JobRequests, JobVerb
+from reconciler.api.payloads import JobView
 from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
 from reconciler.api.views import job_view
-from reconciler.model.job_record import JobRecord, JobState
+from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.web.page_route import PageRoute
-from reconciler.web.pages import page
+from reconciler.web.pages import HEADERS, page, require_origin
 from solver.model.workload import JobName
 
 PAGE: Final = 50
@@ -27,10 +32,11 @@ class JobPages:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._reader = JobReader(services)
+        self._reader, self._requests = JobReader(services), JobRequests(services)
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/jobs", self.jobs)
         self.router.add_api_route("/jobs/{name}", self.job)
+        self.router.add_api_route("/jobs/{name}/{verb}", self.ask, methods=["POST"])
 
     def jobs(
         self,
@@ -56,7 +62,35 @@ class JobPages:
         rights: Rights = request.state.rights
         view = readable_view(job_view(self._services, record), rights)
         why, events = self._reader.why(record, rights), self._reader.events(record, rights, EVENTS)
-        return page(request, "job.html", job=view, why=why, events=events.items[::-1], has_older=bool(events.next))
+        may = rights.may("steer-job", record.spec.queue, record.user)
+        shown = {"job": view, "why": why, "events": events.items[::-1], "has_older": bool(events.next)}
+        return page(request, "job.html", **shown, verbs=_verbs(view) if may else ())
+
+    def ask(self, name: JobName, verb: JobVerb, request: Request) -> Response:
+        """Put on record what the user asks of a job, and show what came of it."""
+        require_origin(request)
+        self._requests.ask(verb, name, request.state.user)
+        return RedirectResponse(f"/jobs/{quote(name, safe='')}", HTTPStatus.SEE_OTHER, dict(HEADERS))
+
+
+class Offered(NamedTuple):
+    """Something that may be asked of a job now, and what follows."""
+
+    verb: JobVerb
+    follows: str
+
+
+def _verbs(job: JobView) -> Iterator[Offered]:
+    """What makes sense as the job stands."""
+    if job.state in TERMINAL or job.cancel_requested_by:
+        return
+    if job.suspended_by:
+        yield Offered("resume", "It goes on, as one that waits.")
+    else:
+        yield Offered("suspend", "It gives back what it holds, and waits until it is resumed.")
+    if job.tasks:
+        yield Offered("requeue", "It gives back what it holds, and begins anew as one that waits.")
+    yield Offered("cancel", "It ends for good.")
 
 
 def _query(asked: JobFilter, cursor: str = "") -> str:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from reconciler.access.caller import Caller
+from reconciler.api.problems import RequestRefusedError
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -57,3 +58,9 @@ def page(request: Request, template: str, status: int = HTTPStatus.OK, /, **valu
     if "gzip" in request.headers.get("accept-encoding", "") and len(body) > _PACKED_FROM:
         body, headers["Content-Encoding"] = gzip.compress(body, 5), "gzip"
     return Response(body, status, headers, media_type="text/html; charset=utf-8")
+
+
+def require_origin(request: Request) -> None:
+    """Raises RequestRefusedError for a form that does not say where it comes from. One of another site is refused before."""
+    if "origin" not in request.headers:
+        raise RequestRefusedError(403, "origin-missing", "A form has to name its Origin.")

@@ -15,7 +15,7 @@ from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.guard import SESSION_COOKIE
 from reconciler.api.problems import RequestRefusedError
 from reconciler.web.page_route import PageRoute
-from reconciler.web.pages import HEADERS, page
+from reconciler.web.pages import HEADERS, page, require_origin
 
 _FORM_BYTES_MAX: Final = 20_000
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -38,7 +38,7 @@ class SignInRoutes:
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session with a token."""
-        _require_own_page(request)
+        require_origin(request)
         given = await _fields(request)
         wanted = _place(given.get("next", ""))
         try:
@@ -52,7 +52,7 @@ class SignInRoutes:
 
     async def sign_out(self, request: Request) -> Response:
         """End the session of this browser."""
-        _require_own_page(request)
+        require_origin(request)
         secret = request.cookies.get(SESSION_COOKIE, "")
         if secret:
             await run_in_threadpool(self._keeper.end, secret)
@@ -76,12 +76,6 @@ def _place(wanted: str) -> str:
     """A path of this server; "/" for anything else: browsers take two slashes, or a backslash, for another server."""
     is_path = wanted.startswith("/") and wanted.isprintable() and not wanted.startswith("//") and "\\" not in wanted
     return wanted if is_path and not wanted.startswith("/sign-") else "/"
-
-
-def _require_own_page(request: Request) -> None:
-    """Raises RequestRefusedError for a form that another site has sent, or that does not say where it comes from."""
-    if "origin" not in request.headers:
-        raise RequestRefusedError(403, "origin-missing", "A form has to name its Origin.")
 
 
 async def _fields(request: Request) -> dict[str, str]:

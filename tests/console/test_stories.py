@@ -99,6 +99,17 @@ def test_from_the_list_to_a_job_that_waits_and_why(browser: Browser, console: Co
     browser.picture("job")
 
 
+def test_a_job_is_cancelled_once_that_was_confirmed(browser: Browser, console: Console) -> None:
+    console.site.store.jobs.submit(JobName("waits"), spec(5), "ada", console.clock.now(), "key")
+    browser.open("/jobs/waits")
+    browser.sign_in(TOKEN)
+    browser.page.get_by_text("Cancel…").click()
+    assert not console.site.store.jobs.job(JobName("waits")).cancel_requested_by
+    browser.page.get_by_role("button", name="Cancel waits").click()
+    browser.page.wait_for_selector("td:has-text('cancel-asked')")
+    assert console.site.store.jobs.job(JobName("waits")).cancel_requested_by == "alice"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280, 2560])
 def test_everybody_can_use_it(browser: Browser, console: Console, scheme: str, width: int) -> None:

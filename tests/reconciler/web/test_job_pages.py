@@ -107,3 +107,43 @@ def test_commands_are_on_no_page(console: Console) -> None:
     submit(console, "job")
     with console.browser() as browser:
         assert "secret.py" not in browser.get("/jobs/job").text + browser.get("/jobs").text
+
+
+def offered(text: str) -> list[str]:
+    return re.findall(r'<form method="post" action="/jobs/[^/]+/(\w+)">', text)
+
+
+def test_what_may_be_asked_of_a_job_is_offered_to_those_who_may_ask_it(console: Console) -> None:
+    roles = (RoleBinding("viewer", ("user:ada",)),)
+    console.site.access = AccessPolicy(roles=roles)
+    submit(console, "waits", user="eve")
+    submit(console, "runs", user="eve")
+    console.site.bind("runs", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"),)))
+    with console.browser() as owner, console.browser(console.adas) as viewer:
+        assert offered(owner.get("/jobs/waits").text) == ["suspend", "cancel"]
+        assert offered(owner.get("/jobs/runs").text) == ["suspend", "requeue", "cancel"]
+        assert offered(viewer.get("/jobs/runs").text) == []
+        assert viewer.post("/jobs/runs/cancel", headers={"origin": console.url}).status_code == 403
+
+
+def test_what_is_asked_is_on_record_with_who_asked(console: Console) -> None:
+    submit(console, "waits")
+    with console.browser() as browser:
+        for verb, after in (("suspend", ["resume", "cancel"]), ("resume", ["suspend", "cancel"]), ("cancel", [])):
+            asked = browser.post(f"/jobs/waits/{verb}", headers={"origin": console.url})
+            assert (asked.status_code, asked.headers["location"]) == (303, "/jobs/waits")
+            text = browser.get("/jobs/waits").text
+            assert offered(text) == after
+            assert f"{verb}-asked" in text
+    assert console.site.store.jobs.job(JobName("waits")).cancel_requested_by == "alice"
+    assert console.site.woken == 3
+
+
+def test_nothing_is_asked_of_a_job_by_another_site_or_by_a_link(console: Console) -> None:
+    submit(console, "waits")
+    with console.browser() as browser:
+        for headers in ({}, {"origin": "https://evil.example"}):
+            assert browser.post("/jobs/waits/cancel", headers=headers).status_code == 403
+        assert browser.get("/jobs/waits/cancel").status_code == 405
+        assert browser.post("/jobs/waits/delete", headers={"origin": console.url}).status_code == 422
+    assert not console.site.store.jobs.job(JobName("waits")).cancel_requested_by
