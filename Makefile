@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check format clean
+.PHONY: install demo demo-console test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check format clean
 
 install: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m hack.demo
+
+demo-console: $(VENV)/.installed
+	$(BIN)/python -m hack.demo.console
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3

@@ -101,9 +101,18 @@ class SimulatedPlane:
 
     def caller(self) -> Caller:
         """A connection of its own."""
+        return Caller(self.url, read_token(self.state.token) or "")
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
         said = [line for line in self._log.read_text().splitlines() if '"listening"' in line]
-        token = read_token(self.state.token)
-        return Caller(str(json.loads(said[-1])["url"]), token or "")
+        return str(json.loads(said[-1])["url"])
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def ordered(self) -> list[Ordered]:
         """All orders so far."""
