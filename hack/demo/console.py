@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,8 @@ LIMIT_S: Final = 120.0
 @click.option("--for", "lasts_s", type=click.FloatRange(min=0), help="Seconds after which it ends by itself.")
 def main(lasts_s: float | None) -> None:
     """Serve it, and say where."""
+    # Who ends this process ends the control plane, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="quorate-console-") as name:
         folder = Path(name)
         plane = SimulatedPlane(folder, _repository(folder / "policy"))
