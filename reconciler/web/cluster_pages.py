@@ -6,10 +6,12 @@ import gzip
 import hashlib
 from http import HTTPStatus
 from threading import Lock
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 
+from reconciler.api.alert_views import alert_conditions
+from reconciler.api.payloads import LEADING
 from reconciler.api.services import Services
 from reconciler.api.views import queue_views
 from reconciler.control.queue_use import LatestQueueUses
@@ -22,6 +24,9 @@ from reconciler.web.queue_tree import queue_rows
 from solver.model.document import encode
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy
+
+_GOOD: Final = frozenset({"Ready", LEADING})
+"""Conditions that are as they should be where they hold; all others where they don't."""
 
 
 class PackedMap(NamedTuple):
@@ -49,9 +54,9 @@ class ClusterPages:
 
     def cluster(self, request: Request) -> Response:
         """What there is, what is held, what is out of order, rack by rack."""
-        status = self._services.status()
-        conditions = [each for each in status.conditions if each.message]
-        return page(request, "cluster.html", summary=self._summarised(), conditions=conditions, status=status)
+        found = (*self._services.status().conditions, *alert_conditions(self._services.alerts.standings().values()))
+        troubles = [each for each in found if each.status != (each.type in _GOOD) and (each.message or each.reason)]
+        return page(request, "cluster.html", summary=self._summarised(), conditions=troubles)
 
     def map(self, if_none_match: str = Header("")) -> Response:
         """Every GPU and its holder, for the map: made and packed once for a pass, whoever asks."""

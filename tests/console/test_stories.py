@@ -75,7 +75,7 @@ def test_a_session_that_ended_meanwhile_leads_back_after_signing_in_again(browse
 def test_a_name_stays_a_name(browser: Browser, console: Console, name: str) -> None:
     """A dialog, an image that is asked for or a script that is refused would end this test."""
     console.site.policy = policy_of((Queue(QueueName(name), None, (Quota(H100, guaranteed=MilliGpu.gpus(4)),)),))
-    told = msgspec.structs.replace(console.site.told.conditions[0], message=name)
+    told = msgspec.structs.replace(console.site.told.conditions[0], message=name, status=False)
     console.site.told = msgspec.structs.replace(console.site.told, conditions=(told,))
     browser.open("/queues")
     browser.sign_in(TOKEN)

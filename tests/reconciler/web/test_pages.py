@@ -58,7 +58,8 @@ def test_names_are_text(console: Console) -> None:
     queue = Queue(QueueName(EVIL), None, (Quota(H100, guaranteed=MilliGpu.gpus(4)),))
     console.site.policy = policy_of((queue,))
     console.site.told = msgspec.structs.replace(
-        console.site.told, conditions=(msgspec.structs.replace(console.site.told.conditions[0], message=EVIL),)
+        console.site.told,
+        conditions=(msgspec.structs.replace(console.site.told.conditions[0], message=EVIL, status=False),),
     )
     with console.browser() as browser:
         for path in ("/", "/queues"):
@@ -105,3 +106,15 @@ def test_what_is_not_ready_is_told(console: Console) -> None:
     with console.browser() as browser:
         assert browser.get("/static/none.css").status_code == 404
         assert "There is no file none.css." in browser.get("/static/none.css").text
+
+
+def test_what_is_out_of_order_is_told_and_nothing_else(console: Console) -> None:
+    ready = console.site.told.conditions[0]
+    with console.browser() as browser:
+        console.site.told = msgspec.structs.replace(
+            console.site.told, conditions=(msgspec.structs.replace(ready, message="abc is in force"),)
+        )
+        assert "Out of order" not in browser.get("/").text
+        stalled = msgspec.structs.replace(ready, type="Stalled", message="queue.yaml:3: no such queue")
+        console.site.told = msgspec.structs.replace(console.site.told, conditions=(ready, stalled))
+        assert "<b>Stalled</b>: queue.yaml:3: no such queue" in browser.get("/").text
