@@ -79,6 +79,7 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /": "look",
     "GET /jobs": "look",
     "GET /jobs/{name}": "see-job",
+    "GET /jobs/{name}/logs": "read-job",
     "POST /jobs/{name}/{verb}": "steer-job",
     "GET /map.json": "look",
     "GET /queues": "look",

@@ -18,12 +18,19 @@ from reconciler.api.payloads import JobView
 from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
 from reconciler.api.views import job_view
+from reconciler.lifecycle.jobs.tail import Read, start_of_last_lines
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
+from reconciler.model.task_log import GapNotice, offset_after
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
 from solver.model.workload import JobName
 
 PAGE: Final = 50
+LINES: Final = 500
+"""Of a log."""
+BYTES_MAX: Final = 200_000
+TASKS_MAX: Final = 500
+"""That can be chosen; others by their address."""
 EVENTS: Final = 100
 
 
@@ -36,6 +43,7 @@ class JobPages:
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/jobs", self.jobs)
         self.router.add_api_route("/jobs/{name}", self.job)
+        self.router.add_api_route("/jobs/{name}/logs", self.logs)
         self.router.add_api_route("/jobs/{name}/{verb}", self.ask, methods=["POST"])
 
     def jobs(
@@ -64,7 +72,31 @@ class JobPages:
         why, events = self._reader.why(record, rights), self._reader.events(record, rights, EVENTS)
         may = rights.may("steer-job", record.spec.queue, record.user)
         shown = {"job": view, "why": why, "events": events.items[::-1], "has_older": bool(events.next)}
-        return page(request, "job.html", **shown, verbs=_verbs(view) if may else ())
+        return page(request, "job.html", **shown, verbs=_verbs(view) if may else (), may_read=not view.redacted)
+
+    def logs(
+        self,
+        name: JobName,
+        request: Request,
+        task: Annotated[str, Query(max_length=100)] = "",
+        attempt: Annotated[int, Query(ge=0)] = 0,
+    ) -> Response:
+        """The last lines that a task wrote; of the first group's first task in the newest attempt unless others are named."""
+        record: JobRecord = request.state.record
+        tasks = [f"{group.name}/{index}" for group in record.spec.task_groups for index in range(group.replicas)]
+        chosen = task or tasks[0]
+        newest = job_view(self._services, record).attempt
+        group, _, index = chosen.rpartition("/")
+
+        def read(offset: int, limit: int) -> bytes:
+            return self._services.logs.read_log(name, attempt or newest, group, int(index), offset, limit)
+
+        try:
+            text = _last_lines(read) if chosen in tasks else None
+        except KeyError:
+            text = None
+        shown = {"tasks": tasks[:TASKS_MAX], "chosen": chosen, "attempt": attempt or newest, "newest": newest}
+        return page(request, "logs.html", name=name, text=text, lines=LINES, **shown)
 
     def ask(self, name: JobName, verb: JobVerb, request: Request) -> Response:
         """Put on record what the user asks of a job, and show what came of it."""
@@ -78,6 +110,16 @@ class Offered(NamedTuple):
 
     verb: JobVerb
     follows: str
+
+
+def _last_lines(read: Read) -> str:
+    """What is kept of them; a gap in the log is said where it is."""
+    offset, pieces, kept = start_of_last_lines(read, LINES), list[str](), 0
+    while kept < BYTES_MAX and (piece := read(offset, BYTES_MAX - kept)):
+        pieces.append(f"\n[{piece.decode()}]\n" if isinstance(piece, GapNotice) else piece.decode(errors="replace"))
+        kept += len(piece)
+        offset = offset_after(offset, piece)
+    return "".join(pieces)
 
 
 def _verbs(job: JobView) -> Iterator[Offered]:

@@ -147,3 +147,27 @@ def test_nothing_is_asked_of_a_job_by_another_site_or_by_a_link(console: Console
         assert browser.get("/jobs/waits/cancel").status_code == 405
         assert browser.post("/jobs/waits/delete", headers={"origin": console.url}).status_code == 422
     assert not console.site.store.jobs.job(JobName("waits")).cancel_requested_by
+
+
+def test_the_last_lines_of_a_task_are_text_whatever_it_writes(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.web.job_pages.LINES", 2)
+    submit(console, "runs")
+    console.site.bind("runs", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"),)))
+    console.site.logs["runs", 1, "worker", 0] = b"first\nsecond <b>\n\x1b[31m<script>alert(1)</script>\xff\n"
+    with console.browser() as browser:
+        text = browser.get("/jobs/runs/logs").text
+        assert "first" not in text
+        assert "second &lt;b&gt;\n\x1b[31m&lt;script&gt;alert(1)&lt;/script&gt;\N{REPLACEMENT CHARACTER}" in text
+        for strange in ("task=worker/7", "task=../../etc/0", "attempt=9"):
+            assert "There is no such log" in browser.get(f"/jobs/runs/logs?{strange}").text
+
+
+def test_logs_are_for_those_who_may_read_them(console: Console) -> None:
+    console.site.access = AccessPolicy(roles=(RoleBinding("viewer", ("user:ada",)),))
+    submit(console, "runs", user="eve")
+    with console.browser() as owner, console.browser(console.adas) as viewer:
+        assert "has not started yet" in owner.get("/jobs/runs/logs").text
+        assert viewer.get("/jobs/runs").status_code == 200
+        assert viewer.get("/jobs/runs/logs").status_code == 403
