@@ -49,8 +49,12 @@ class Browser:
     def sign_in(self, token: str) -> None:
         """Type the token where the form is."""
         self.page.get_by_label("Token").fill(token)
-        self.page.get_by_role("button", name="Sign in").click()
-        self.page.wait_for_load_state("networkidle")
+        self.press("Sign in")
+
+    def press(self, button: str) -> None:
+        """A button of a form, until the page has come that follows."""
+        with self.page.expect_navigation(wait_until="networkidle"):
+            self.page.get_by_role("button", name=button).click()
 
     def picture(self, name: str) -> None:
         """Keep what is seen."""

@@ -53,14 +53,14 @@ def test_the_keyboard_goes_from_rack_to_rack_and_the_address_says_where(mapped: 
     first = str(mapped.page.locator("#said").text_content())
     assert re.match(r"Rack \S+ of .*: \d+ GPUs, 0 held, \d+ free, 0 not usable\.", first)
     mapped.page.keyboard.press("Enter")
-    assert "#rack=" in mapped.page.url
+    mapped.page.wait_for_url("**/#rack=*")
     there = mapped.page.url
     mapped.page.keyboard.press("Escape")
-    assert mapped.page.url == mapped.url + "/"
+    mapped.page.wait_for_url(mapped.url + "/")
     mapped.page.goto("about:blank")
     mapped.page.goto(there)
     mapped.page.wait_for_selector("#map[data-drawn]")
-    assert mapped.page.url == there
+    mapped.page.wait_for_url(there)
     assert str(mapped.page.locator("#said").text_content()) == first
 
 
