@@ -49,9 +49,13 @@ def _repository(stage: Stage) -> None:
 
 def _jobs(stage: Stage) -> None:
     _say("Five jobs in three queues. The first is a gang of 8 tasks with 8 GPUs each.")
-    for name in SUBMITTED:
+    # In one round with it, the second would come first: it lies inside its queue's guarantee as a whole.
+    first, *others = SUBMITTED
+    stage.run("quorate", "submit", "-f", f"jobs/{first}.yaml", expect=f"submitted {first}")
+    stage.run("quorate", "wait", first, "--for", "running", "--timeout", "1m")
+    for name in others:
         stage.run("quorate", "submit", "-f", f"jobs/{name}.yaml", expect=f"submitted {name}")
-    stage.run("quorate", "wait", "ranking-pretrain", "vision-train", "--for", "running", "--timeout", "1m")
+    stage.run("quorate", "wait", "vision-train", "--for", "running", "--timeout", "1m")
     stage.run("quorate", "wait", "language-eval", "--propagate", "--timeout", "1m", expect="succeeded")
     stage.run("quorate", "get", expect="ranking-finetune  product-ranking")
 
