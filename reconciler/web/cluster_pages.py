@@ -14,7 +14,6 @@ from reconciler.api.alert_views import alert_conditions
 from reconciler.api.payloads import LEADING
 from reconciler.api.services import Services
 from reconciler.api.views import queue_views
-from reconciler.control.queue_use import LatestQueueUses
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.web.cluster_map import map_of
 from reconciler.web.cluster_summary import ClusterSummary
@@ -43,7 +42,6 @@ class ClusterPages:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._uses = LatestQueueUses()
         self._summary: tuple[Snapshot, ClusterSummary] | None = None
         self._packing = Lock()
         self._map: PackedMap | None = None
@@ -68,9 +66,9 @@ class ClusterPages:
 
     def queues(self, request: Request) -> Response:
         """What each queue is guaranteed, holds and waits for."""
-        revision, policy = self._services.policy()
+        revision, _ = self._services.policy()
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
-        views = queue_views(self._uses.of(self._services.snapshot(), policy), holds)
+        views = queue_views(self._services.queue_uses(), holds)
         return page(request, "queues.html", rows=queue_rows(views), revision=revision)
 
     def _mapped(self) -> PackedMap:
