@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from reconciler.kubernetes.binder.intents import Pods, members_of
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.selectors import selects
 from reconciler.kubernetes.objects.wire import Pod
-from solver.model.workload import Job, JobName
+from solver.model.workload import JobName
 from solver.plan.reason import count
 
 Budgets = Mapping[str, Sequence[Budget]]
@@ -77,8 +75,3 @@ def protected_gangs(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) ->
             told = forbidden((pod for _, pod in members_of(gang, pods) if pod.holds), budgets)
             found |= {gang.name: told} if told else {}
     return found
-
-
-def as_protected(jobs: Iterable[Job], protected: Mapping[JobName, str]) -> tuple[Job, ...]:
-    """The jobs, as a round is to see them: it makes none of the protected leave, not even in part."""
-    return tuple(msgspec.structs.replace(job, leaves="not") if job.name in protected else job for job in jobs)
