@@ -16,7 +16,7 @@ from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.client.refusals import (
     GoneError,
     KubernetesError,
-    SilentError,
+    QuietWatchError,
     TooManyRequestsError,
     UnreachableError,
     UnreadableError,
@@ -157,7 +157,7 @@ class Informer(Generic[T]):
             except GoneError as forgotten:
                 self._tell("watch-forgotten", forgotten)
                 self.revision = ""
-            except SilentError as silent:
+            except QuietWatchError as silent:
                 # Usual where objects of a kind hardly ever change. Where the server is gone the next try fails, and that is told.
                 self.renewals += 1
                 self._log.debug(

@@ -24,7 +24,7 @@ class UnreachableError(KubernetesError):
         self.sent = sent
 
 
-class SilentError(UnreachableError):
+class QuietWatchError(UnreachableError):
     """A watch on which nothing came for long: nothing has happened, or the connection is gone and nobody said so."""
 
 
