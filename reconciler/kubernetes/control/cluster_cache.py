@@ -52,7 +52,12 @@ class ClusterCache:
         """Something that rounds could go by is not as it was; to be cleared by the waiting task."""
         self.nodes = self.watch((NODES,), KubeNode, self._node, needed=True)
         self.pods = self.watch((PODS,), Pod, self._pod, needed=True, shared=PodSharing())
-        self.priority_classes = self.watch((PRIORITY_CLASSES,), KubePriorityClass, needed=True)
+        self.watch(
+            (PRIORITY_CLASSES,),
+            KubePriorityClass,
+            lambda one: self._world.priority_class(one.before, one.after),
+            needed=True,
+        )
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
         self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))
@@ -99,9 +104,9 @@ class ClusterCache:
         for followed in self._followed:
             await followed.settled.wait()
 
-    def declare(self, declared: Iterable[SolverNode]) -> None:
-        """These are the nodes that Git declares now; said by a pass whenever the policy's revision is another, before it looks."""
-        self._world.declare(declared)
+    def declare(self, declared: Iterable[SolverNode], classes: Iterable[str]) -> None:
+        """The nodes and priority classes that Git declares now; said by a pass of another revision, before it looks."""
+        self._world.declare(declared, classes)
 
     def cluster(self) -> KubernetesCluster:
         """What it all means now."""

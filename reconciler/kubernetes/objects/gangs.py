@@ -38,7 +38,8 @@ class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
     `least`: how many have to be there, those that are done among them; None: not known.
-    `queue_else`: its queue where none is named.
+    `queue_else`: its queue where none is named. `stamped`: what `priorityClassName` may say without anybody having named a class:
+    the cluster's default (`globalDefault`), where the policy has no class of that name.
     """
 
     key: GangKey
@@ -49,6 +50,7 @@ class LivePods:
     controller: Controller | None = None
     disagrees: bool = False
     queue_else: str = ""
+    stamped: frozenset[str] = frozenset()
 
     @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
@@ -81,7 +83,7 @@ class LivePods:
         said = next((task.priority_class for task in self.tasks if task.priority_class), "")
         objects = (self.group, self.controller)
         said = said or next((known.priority_class for known in objects if known and known.priority_class), "")
-        return said or next((name for task in self.tasks if (name := task.pod.spec.priority_class_name)), "")
+        return said or next((name for task in self.tasks if (name := self._own_class(task))), "")
 
     @property
     def is_held_up(self) -> bool:
@@ -140,10 +142,14 @@ class LivePods:
         queues = {task.queue for task in self.tasks if task.queue}
         if len(queues) > 1:
             yield Refusal("several-queues", f"its pods name the queues {', '.join(sorted(queues))}", "Name one.")
-        classes = {label_priority(task.pod.metadata) or task.pod.spec.priority_class_name for task in self.tasks} - {""}
+        classes = {label_priority(task.pod.metadata) or self._own_class(task) for task in self.tasks} - {""}
         if len(classes) > 1 and not (self.group and self.group.priority_class):
             message = f"its pods name the priority classes {', '.join(sorted(classes))}"
             yield Refusal("several-classes", message, f"Name one, or write the label {names.PRIORITY_CLASS}.")
+
+    def _own_class(self, task: PodTask) -> str:
+        named = task.pod.spec.priority_class_name
+        return "" if named in self.stamped else named
 
 
 def gang_pods(
