@@ -21,6 +21,9 @@ from solver.model.quantities import Instant
 OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
 """Gangs whose size a PodGroup says."""
 
+AWAITED_MAX = 3
+"""Things that pods wait for, of which it is said what they are."""
+
 At = tuple[Source, str, str]
 Groups = Mapping[At, Group]
 Controllers = Mapping[At, Controller]
@@ -89,11 +92,15 @@ class LivePods:
     def is_held_up(self) -> bool:
         """Some of its pods are not to be scheduled yet, or it is not known yet how many there will be."""
         missing = self.missing()
-        return bool(self._gates) or (missing is not None and missing.of is None)
+        return bool(self._gates or self._awaited) or (missing is not None and missing.of is None)
 
     @property
     def _gates(self) -> list[str]:
         return sorted({gate.name for task in self.tasks for gate in task.pod.spec.scheduling_gates})
+
+    @property
+    def _awaited(self) -> list[str]:
+        return sorted({why for task in self.tasks for why in task.pod.spec.awaited})
 
     def missing(self) -> Missing | None:
         """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
@@ -102,7 +109,12 @@ class LivePods:
             return Missing(there, self.least)
         if self.least is None and self.key.source in OF_A_GROUP:
             return Missing(there, None, f"waiting for its PodGroup {self.key.name}, which is not there yet")
-        return Missing(there, None, f"held by scheduling gates: {', '.join(self._gates)}") if self._gates else None
+        if self._gates:
+            return Missing(there, None, f"held by scheduling gates: {', '.join(self._gates)}")
+        if awaited := self._awaited:
+            more = f"; and {len(awaited) - AWAITED_MAX} more" if len(awaited) > AWAITED_MAX else ""
+            return Missing(there, None, "; ".join(awaited[:AWAITED_MAX]) + more)
+        return None
 
     def refusals(self) -> Iterator[Refusal]:
         """What can't be kept whatever the nodes are."""
