@@ -138,7 +138,7 @@ def test_a_requirement_that_no_node_meets_is_met_by_none_with_a_volume_either() 
     scene.put("claim", a_claim("data", "pv1"))
     scene.put("volume", a_volume("pv1", "b"))
     sent = mounting("data")
-    nothing = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    nothing: Sent = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
     sent["spec"]["affinity"] = {"nodeAffinity": nothing}
     scene.put("pod", sent)
     assert codes(scene.gang) == ["no-node"]
