@@ -499,8 +499,10 @@ class NarrowRounds:
                     elif one.job.name not in promised or isinstance(one.step, Bind):
                         ground.evict([step.job for step in one.evictions])
                         ground.take(given(one.job, one.step))
-                ground.wait(self._waiting)
-                ground.wait_for_round(self._unsure)
+                # What the round has seen of those that came shows in what it has left.
+                seen = {job.name for job in record.snapshot.jobs}
+                ground.wait([job for job in self._waiting if job.name not in seen])
+                ground.wait_for_round([job for job in self._unsure if job.name not in seen])
                 if self._blocking:
                     world.end_evictions()
                 self._ground = ground

@@ -364,9 +364,15 @@ class NarrowWorld:
 
     def take(self, job: Job, tasks: tuple[TaskPlacement, ...]) -> None:
         """A job has these from now on in its attempt, whoever decided that; one that is pending was promised them."""
-        if job.name in self.held.promises and job.phase != "pending":
+        promised = self.held.promises.get(job.name)
+        if promised is not None and job.phase != "pending" and set(promised.tasks) == set(tasks):
             self._bind(job)
-        elif not self.held.has(job.name, tasks):
+            return
+        if promised is not None and job.phase != "pending":
+            # It has got another place. What it was promised is left to the next complete round.
+            self._count(job, promised.tasks, -1)
+            self.held.break_promise(job.name)
+        if not self.held.has(job.name, tasks):
             if job.phase == "pending":
                 self._be_promised(job, tasks, ())
             else:
