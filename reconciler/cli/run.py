@@ -10,6 +10,7 @@ import click
 from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.connections_options import connection_settings, connections_options
+from reconciler.cli.console_options import client_secrets_of, console_options, external_url_of
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     help="Where the API listens, else QUORATE_LISTEN; port 0: any.",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to.")
+@console_options
 @connections_options
 @click.option(
     "--tokens",
@@ -124,6 +126,8 @@ def _settings(
     state: Path | None,
     listen: Address,
     allow_host: tuple[str, ...],
+    external_url: str | None,
+    client_secret: tuple[str, ...],
     tokens: Path | None,
     secrets: Path | None,
     run_as_submitter: bool,
@@ -164,6 +168,8 @@ def _settings(
         store=store,
         connections=connections,
         round_worker_from=round_worker_from,
+        external_url=external_url_of(external_url),
+        client_secrets=client_secrets_of(client_secret),
     )
 
 
@@ -205,6 +211,7 @@ def _refuse_unlike(settings: Settings) -> None:
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
+    from reconciler.access.client_secrets import ClientSecretError
     from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.server import AddressError
@@ -224,6 +231,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        ClientSecretError,
         ConnectionLimitsError,
         AgentListenerError,
         DriverUnusableError,
