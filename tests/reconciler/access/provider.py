@@ -20,8 +20,10 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from reconciler.access.policy import OidcIssuer
 from tests.reconciler.access.issuer import Issuer
 
 CLIENT: Final = "quorate-console"
@@ -85,6 +87,17 @@ class Provider(Issuer):
         self.at = ProviderState()
         self.add_ec("two")
 
+    @property
+    def place(self) -> str:
+        """As the console's addresses name it."""
+        return self.url.removeprefix("http://")
+
+    def entry(self, **changes: Any) -> OidcIssuer:
+        """Of an AccessPolicy that has the console's client at it."""
+        scopes = ("profile", "groups")
+        usual = OidcIssuer(self.url, "quorate", groups_claim="groups", client_id=CLIENT, scopes=scopes)
+        return msgspec.structs.replace(usual, **changes)
+
     def add_rsa(self, kid: str) -> None:
         """The same one each time: making it takes longer than all that is tested with it."""
         self.keys[kid] = _rsa_key(kid)
@@ -124,7 +137,8 @@ class Provider(Issuer):
         )
         return Page(
             200,
-            f'<!doctype html><html lang="en"><title>The lab</title><h1>The lab</h1><form method="post" action="/authorize">{fields}'
+            f'<!doctype html><html lang="en"><title>The lab</title><link rel="icon" href="data:,">'
+            f'<h1>The lab</h1><form method="post" action="/authorize">{fields}'
             '<label>User <input name="user" value="ada"></label> <button name="said" value="yes">Go on</button> '
             '<button name="said" value="no">Cancel</button></form>',
         )

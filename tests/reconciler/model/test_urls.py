@@ -31,5 +31,5 @@ def test_an_address_is_written_as_browsers_write_it(written: str, origin: str) -
     ],
 )  # fmt: skip
 def test_anything_else_is_none(written: str) -> None:
-    with pytest.raises(ValueError, match="expected|needs|[Pp]ort|URL"):
+    with pytest.raises(ValueError, match=r"expected|needs|[Pp]ort|URL"):
         external_origin(written)

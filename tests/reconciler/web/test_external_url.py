@@ -38,7 +38,7 @@ def posted(console: Console, **headers: str) -> httpx2.Response:
 
 
 def test_providers_lead_back_to_the_address_from_outside(behind: Console, provider: Provider) -> None:
-    place = provider.url.removeprefix("http://")
+    place = provider.place
     # Through a tunnel, too: the provider knows one address alone.
     for host in (NAME, urlsplit(behind.url).netloc):
         with behind.stranger() as browser:
@@ -84,7 +84,7 @@ def test_no_cookie_is_given_over_plain_http_from_another_machine(site: Site, beh
 def test_without_an_address_from_outside_providers_are_for_this_machine(
     site: Site, tmp_path: Path, provider: Provider
 ) -> None:
-    place = provider.url.removeprefix("http://")
+    place = provider.place
     with serving_console(site, tmp_path, hosts=[NAME]) as console, console.stranger() as browser:
         page = browser.get("/sign-in", headers={"host": NAME})
         assert "/sign-in/with/" not in page.text

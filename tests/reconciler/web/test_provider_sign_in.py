@@ -7,7 +7,6 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ import pytest
 
 from reconciler.access.code_flow import FLOW_MAX
 from reconciler.access.oidc import LEEWAY_S
-from reconciler.access.policy import AccessPolicy, IdentitySettings, OidcIssuer, RoleBinding
+from reconciler.access.policy import AccessPolicy, IdentitySettings, RoleBinding
 from reconciler.api.guard import SESSION_COOKIE
 from reconciler.web.sign_in import FLOW_COOKIE
 from solver.model.quantities import Duration
 from tests.reconciler.access.provider import CLIENT, SECRET, Page, Provider, provider_serving
 from tests.reconciler.web.conftest import Console
+from tests.reconciler.web.visitor import Visitor
 
 VIEWERS = (RoleBinding("viewer", ("group:vision",)),)
 
@@ -32,71 +32,16 @@ VIEWERS = (RoleBinding("viewer", ("group:vision",)),)
 @pytest.fixture
 def provider(console: Console) -> Iterator[Provider]:
     with provider_serving() as running:
-        running.register(f"{console.url}/sign-in/callback/{place(running)}")
+        running.register(f"{console.url}/sign-in/callback/{running.place}")
         trust(console, running)
         # Its tokens are of now.
         console.clock.advance(time.time_ns() // 1_000_000 - console.clock.now())
         yield running
 
 
-def place(provider: Provider) -> str:
-    return provider.url.removeprefix("http://")
-
-
-def entry(provider: Provider) -> OidcIssuer:
-    scopes = ("profile", "groups")
-    return OidcIssuer(provider.url, "quorate", groups_claim="groups", client_id=CLIENT, scopes=scopes)
-
-
 def trust(console: Console, *providers: Provider, **changes: Any) -> None:
-    listed = tuple(msgspec.structs.replace(entry(each), **changes) for each in providers)
+    listed = tuple(each.entry(**changes) for each in providers)
     console.site.access = AccessPolicy(IdentitySettings(listed), roles=VIEWERS)
-
-
-@dataclass
-class Visitor:
-    """A browser: it follows no redirect by itself, keeps cookies, and sends them to the console alone."""
-
-    url: str
-    cookies: dict[str, str] = field(default_factory=dict)
-
-    def get(self, address: str) -> httpx2.Response:
-        """A page of the console, or of another site."""
-        return self._sent("GET", address)
-
-    def post(self, address: str, form: dict[str, str]) -> httpx2.Response:
-        return self._sent("POST", address, data=form)
-
-    def _sent(self, method: str, address: str, **more: Any) -> httpx2.Response:
-        url = self.url + address if address.startswith("/") else address
-        headers, own = {"origin": self.url} if method == "POST" else {}, url.startswith(self.url)
-        if own and self.cookies:
-            headers["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        answer = httpx2.request(method, url, headers=headers, trust_env=False, timeout=60, **more)
-        for each in answer.headers.get_list("set-cookie") if own else ():
-            for name, cookie in SimpleCookie(each).items():
-                self.cookies.pop(name, None)
-                if cookie["max-age"] != "0":
-                    self.cookies[name] = cookie.value
-        return answer
-
-    def to_provider(self, provider: Provider, wanted: str = "") -> httpx2.Response:
-        """The link on the page to sign in: to the page of the provider."""
-        query = f"?next={wanted}" if wanted else ""
-        leads = self.get(f"/sign-in/with/{place(provider)}{query}")
-        assert leads.status_code == 303, leads.text
-        return self.get(leads.headers["location"])
-
-    def answers(self, form: httpx2.Response, provider: Provider, said: str = "yes") -> str:
-        """What is pressed there leads back to this address."""
-        hidden = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form.text))
-        back = self.post(f"{provider.url}/authorize", {**hidden, "said": said})
-        assert back.status_code == 303, back.text
-        return str(back.headers["location"])
-
-    def signs_in(self, provider: Provider, wanted: str = "") -> httpx2.Response:
-        """All of it."""
-        return self.get(self.answers(self.to_provider(provider, wanted), provider))
 
 
 @pytest.fixture
@@ -127,7 +72,7 @@ def test_a_user_signs_in_and_lands_where_they_wanted(console: Console, visitor: 
     turned = visitor.get("/queues?x=1")
     form = visitor.get(turned.headers["location"])
     (link,) = re.findall(r'<a href="(/sign-in/with/[^"]+)">Sign in at ([^<]+)<', form.text)
-    assert link == (f"/sign-in/with/{place(provider)}?next=%2Fqueues%3Fx%3D1", place(provider))
+    assert link == (f"/sign-in/with/{provider.place}?next=%2Fqueues%3Fx%3D1", provider.place)
     to_there = visitor.get(link[0])
     landed = visitor.get(visitor.answers(visitor.get(to_there.headers["location"]), provider))
     assert (landed.status_code, landed.headers["location"]) == (303, "/queues?x=1")
@@ -159,7 +104,7 @@ def test_a_client_with_a_secret_shows_it_in_the_way_that_the_provider_takes(
 def test_neither_token_nor_secret_lies_in_the_store_or_in_an_address(
     console: Console, visitor: Visitor, provider: Provider
 ) -> None:
-    to_there = visitor.get(f"/sign-in/with/{place(provider)}?next=/jobs/secret-project")
+    to_there = visitor.get(f"/sign-in/with/{provider.place}?next=/jobs/secret-project")
     cookie = SimpleCookie(to_there.headers["set-cookie"])[FLOW_COOKIE]
     assert (cookie["secure"], cookie["httponly"], cookie["samesite"]) == (True, True, "lax")
     assert (cookie["path"], cookie["domain"], cookie["max-age"]) == ("/", "", "600")
@@ -241,7 +186,7 @@ def test_what_the_user_refused_is_told_and_can_be_tried_again(visitor: Visitor, 
     assert "You, or the identity provider, refused the sign-in: access_denied." in told
     # Whoever sends users here may write what he likes beside the code.
     assert "555-1234" not in told
-    assert f"/sign-in/with/{place(provider)}?next=%2Frounds" in told
+    assert f"/sign-in/with/{provider.place}?next=%2Frounds" in told
     assert FLOW_COOKIE not in visitor.cookies
 
 
@@ -319,11 +264,11 @@ def test_a_provider_that_answers_for_another_is_not_believed(
 ) -> None:
     """Mixed up (RFC 9700, section 4.4; RFC 9207): the code of one would be shown to the other."""
     with provider_serving() as other:
-        other.register(f"{console.url}/sign-in/callback/{place(other)}")
+        other.register(f"{console.url}/sign-in/callback/{other.place}")
         trust(console, provider, other)
         # Begun at one, and back on the way of the other.
         back = visitor.answers(visitor.to_provider(provider), provider)
-        crossed = back.replace(f"/callback/{place(provider)}", f"/callback/{place(other)}")
+        crossed = back.replace(f"/callback/{provider.place}", f"/callback/{other.place}")
         refusal(visitor.get(crossed), 400, "sign-in-mixed-up")
         # On the way of one, in the name of the other; or in none, where it says that it always names itself.
         for iss in (other.url, None, "", provider.url + "/"):
@@ -428,13 +373,13 @@ def test_a_provider_that_is_away_is_told_and_asked_again_a_minute_later(
 ) -> None:
     provider.down = True
     for _ in range(2):
-        told = refusal(visitor.get(f"/sign-in/with/{place(provider)}?next=/rounds"), 503, "issuer-unreachable")
+        told = refusal(visitor.get(f"/sign-in/with/{provider.place}?next=/rounds"), 503, "issuer-unreachable")
         assert (
             f"The identity provider {provider.url} can&#39;t be asked (it answers 500). Try again in a minute." in told
         )
         assert FLOW_COOKIE not in visitor.cookies
     provider.down = False
-    refusal(visitor.get(f"/sign-in/with/{place(provider)}"), 503, "issuer-unreachable")
+    refusal(visitor.get(f"/sign-in/with/{provider.place}"), 503, "issuer-unreachable")
     console.clock.advance(61_000)
     assert visitor.signs_in(provider).status_code == 303
 
@@ -467,7 +412,7 @@ def test_a_discovery_document_that_leads_astray_is_not_followed(
     visitor: Visitor, provider: Provider, metadata: dict[str, Any]
 ) -> None:
     provider.at.metadata = metadata
-    refusal(visitor.get(f"/sign-in/with/{place(provider)}"), 503, "issuer-unreachable")
+    refusal(visitor.get(f"/sign-in/with/{provider.place}"), 503, "issuer-unreachable")
 
 
 def test_an_issuer_that_the_policy_does_not_name_is_not_gone_to(
@@ -476,7 +421,7 @@ def test_an_issuer_that_the_policy_does_not_name_is_not_gone_to(
     refusal(visitor.get("/sign-in/with/evil.example"), 404, "unknown-issuer")
     back = visitor.answers(visitor.to_provider(provider), provider)
     trust(console, provider, client_id="")
-    refusal(visitor.get(f"/sign-in/with/{place(provider)}"), 404, "unknown-issuer")
+    refusal(visitor.get(f"/sign-in/with/{provider.place}"), 404, "unknown-issuer")
     refusal(visitor.get(back), 404, "unknown-issuer")
     assert "/sign-in/with/" not in visitor.get("/sign-in").text
 
