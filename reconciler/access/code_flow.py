@@ -61,7 +61,7 @@ class SignInRefusedError(Exception):
         self.code = code
 
 
-class Flow(Document, frozen=True):
+class PendingSignIn(Document, frozen=True):
     """A sign-in under way, as it lies in the cookie. `wanted`: the page to which the user goes then."""
 
     issuer: str
@@ -101,7 +101,7 @@ class CodeFlow:
         client = self._client(place)
         endpoint = self._provider(client).metadata().authorization_endpoint
         cookie = _cookie_of(
-            Flow(
+            PendingSignIn(
                 client.issuer,
                 client.client_id,
                 redirect_uri,
@@ -161,7 +161,7 @@ class CodeFlow:
     def _provider(self, client: OidcIssuer) -> KnownProvider:
         return self._known.setdefault(client, KnownProvider(client, self.clock))
 
-    def _flow(self, cookie: str, state: str) -> Flow:
+    def _flow(self, cookie: str, state: str) -> PendingSignIn:
         """What began in this browser, if it is that which the answer is to. Raises SignInRefusedError."""
         if not cookie:
             raise SignInRefusedError("sign-in-unknown", "No sign-in is under way in this browser.")
@@ -174,7 +174,7 @@ class CodeFlow:
             raise SignInRefusedError("sign-in-over", f"A sign-in takes at most {FLOW_MAX}.")
         return flow
 
-    def _exchanged(self, provider: KnownProvider, flow: Flow, code: str, verifier: str) -> str:
+    def _exchanged(self, provider: KnownProvider, flow: PendingSignIn, code: str, verifier: str) -> str:
         """The ID token for a code (OpenID Connect Core 1.0, section 3.1.3; RFC 7636, 4.5).
 
         Raises SignInRefusedError, IssuerUnreachableError, ClientSecretError.
@@ -232,16 +232,16 @@ def challenge_of(verifier: str) -> str:
     return _unpadded(hashlib.sha256(verifier.encode()).digest())
 
 
-def _cookie_of(flow: Flow) -> str:
+def _cookie_of(flow: PendingSignIn) -> str:
     return _unpadded(encode(flow))
 
 
-def _flow_of(cookie: str) -> Flow | None:
+def _flow_of(cookie: str) -> PendingSignIn | None:
     """What a cookie says. A browser may send anything."""
     if len(cookie) > _COOKIE_MAX:
         return None
     try:
-        return decode(base64.urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4)), Flow)
+        return decode(base64.urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4)), PendingSignIn)
     except (ValueError, msgspec.MsgspecError):
         return None
 

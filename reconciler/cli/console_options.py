@@ -1,4 +1,4 @@
-"""The options of `quorate run` that are for browsers: where they find it, and how it shows itself to identity providers."""
+"""The options of `quorate run` that say how it is found: its names, and how it shows itself to identity providers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 OPTIONS = (
+    click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to."),
     click.option(
         "--external-url",
         metavar="URL",
@@ -25,14 +26,25 @@ OPTIONS = (
 
 
 def console_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Both, in this order."""
+    """All of them, in this order."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
-def external_url_of(written: str | None) -> str:
-    """The origin of the console; "": none is known. Raises click.UsageError."""
+def console_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Taken out of the options, as Settings has them. Raises click.UsageError."""
+    hosts, external_url, client_secrets = (
+        options.pop(name) for name in ("allow_host", "external_url", "client_secret")
+    )
+    return {
+        "hosts": hosts,
+        "external_url": _external_url(external_url),
+        "client_secrets": _client_secrets(client_secrets),
+    }
+
+
+def _external_url(written: str | None) -> str:
     from reconciler.model.urls import external_origin
 
     if written is None:
@@ -43,8 +55,7 @@ def external_url_of(written: str | None) -> str:
         raise click.UsageError(f"--external-url {written}: {error}.") from error
 
 
-def client_secrets_of(pairs: tuple[str, ...]) -> dict[str, Path]:
-    """Files by issuer. Raises click.UsageError."""
+def _client_secrets(pairs: tuple[str, ...]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for pair in pairs:
         issuer, _, file = pair.partition("=")

@@ -1,5 +1,4 @@
-"""Signing in and out: a token is shown once in the body of a form, or an identity provider says whose browser it is; then a cookie
-that no script can read stands for it."""
+"""Signing in and out, by a form or at an identity provider: a cookie that no script reads stands for the token that was shown."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _STATUS: Final[dict[Refusal, HTTPStatus]] = {
 """The others are the browser's doing: 400."""
 
 
-class Problem(NamedTuple):
+class Hindrance(NamedTuple):
     """Why a browser is not let in, in sentences, and its code for a colleague who may help."""
 
     told: str
@@ -79,7 +78,7 @@ class SignInRoutes:
         try:
             secret, session = await run_in_threadpool(self._keeper.begin, given.get("token", "").strip())
         except BadTokenError as error:
-            problem = Problem(f"This token lets nobody in: {error}.")
+            problem = Hindrance(f"This token lets nobody in: {error}.")
             return self._page(request, wanted, HTTPStatus.UNAUTHORIZED, problem)
         return _let_in(wanted, secret, session)
 
@@ -144,15 +143,15 @@ class SignInRoutes:
     ) -> Response:
         """Told to the user, and to the server's operator where there is something to do."""
         if isinstance(error, SignInRefusedError):
-            status, problem = _STATUS.get(error.code, HTTPStatus.BAD_REQUEST), Problem(str(error), error.code)
+            status, problem = _STATUS.get(error.code, HTTPStatus.BAD_REQUEST), Hindrance(str(error), error.code)
         elif isinstance(error, ClientSecretError):
             # The path of a file is nothing for a stranger.
             told = "This server's secret at the identity provider can't be used. Its operator has to mend that."
-            status, problem = HTTPStatus.SERVICE_UNAVAILABLE, Problem(told, "client-secret-unusable")
+            status, problem = HTTPStatus.SERVICE_UNAVAILABLE, Hindrance(told, "client-secret-unusable")
         else:
             status, problem = (
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                Problem(f"{error} Try again in a minute.", "issuer-unreachable"),
+                Hindrance(f"{error} Try again in a minute.", "issuer-unreachable"),
             )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or problem.code == "token-refused":
             structlog.get_logger("quorate").warning("sign-in", place=place, code=problem.code, problem=str(error))
@@ -163,7 +162,7 @@ class SignInRoutes:
         request: Request,
         wanted: str,
         status: int = HTTPStatus.OK,
-        problem: Problem | None = None,
+        problem: Hindrance | None = None,
         *,
         is_over: bool = False,
     ) -> Response:
@@ -176,9 +175,7 @@ class SignInRoutes:
 
 
 _NO_ADDRESS: Final = "At this address nobody comes back from an identity provider."
-_NO_ADDRESS_FIX: Final = (
-    "The server's operator names its address from outside: quorate run --external-url https://HOST."
-)
+_NO_ADDRESS_FIX: Final = "The server's operator names its address from outside: quorate run --external-url."
 
 
 def _require_https(request: Request) -> None:

@@ -25,7 +25,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     # Names of another machine, for a browser: over plain HTTP it takes no cookie of them.
-    "--host-resolver-rules=MAP *.test 127.0.0.1",
+    "--host-resolver-rules=MAP *.example 127.0.0.1",
 )
 
 

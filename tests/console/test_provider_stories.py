@@ -89,9 +89,9 @@ def test_everybody_can_use_it(browser: Browser, provider: Provider, scheme: str,
 
 
 def test_over_plain_http_from_elsewhere_no_token_is_asked_for(site: Site, tmp_path: Path, chromium: Any) -> None:
-    with serving_console(site, tmp_path, hosts=["quorate.test"]) as console:
+    with serving_console(site, tmp_path, hosts=["quorate.example"]) as console:
         context = chromium.new_context()
-        browser = Browser(context.new_page(), f"http://quorate.test:{urlsplit(console.url).port}")
+        browser = Browser(context.new_page(), f"http://quorate.example:{urlsplit(console.url).port}")
         browser.open("/sign-in")
         assert browser.page.get_by_text("Browsers keep the cookie of a session only over HTTPS").is_visible()
         assert not browser.page.get_by_label("Token").is_visible()

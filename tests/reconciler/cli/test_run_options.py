@@ -23,7 +23,10 @@ REPOSITORY = ("run", "--policies-repo", "/no/such/repository")
         (("--external-url", "https://quorate.example/console"), "the console needs a host of its own"),
         (("--external-url", "https://quorate.example:port"), "--external-url https://quorate.example:port:"),
         (("--client-secret", "https://id.example"), "expected ISSUER=FILE"),
-        (("--client-secret", "https://i.example=a", "--client-secret", "https://i.example=b"), "once for each issuer"),
+        (
+            ("--client-secret", "https://i.example/=a", "--client-secret", "https://i.example/=b"),
+            "once for each issuer",
+        ),
     ],
 )
 def test_what_is_refused(quorate: Quorate, options: tuple[str, ...], message: str) -> None:
