@@ -279,11 +279,22 @@ def test_a_provider_that_answers_for_another_is_not_believed(
         assert visitor.signs_in(other).status_code == 303
 
 
+def test_each_provider_has_a_way_back_of_its_own(console: Console, visitor: Visitor, provider: Provider) -> None:
+    """RFC 9700, section 4.4.2.2: what counts where neither says its name."""
+    with provider_serving() as other:
+        provider.at.names_itself = other.at.names_itself = False
+        trust(console, provider, other)
+        back = visitor.answers(visitor.to_provider(provider), provider)
+        crossed = back.replace(f"/callback/{provider.place}", f"/callback/{other.place}")
+        refusal(visitor.get(crossed), 400, "sign-in-mixed-up")
+        assert (provider.at.exchanged, other.at.exchanged) == (0, 0)
+
+
 @pytest.mark.parametrize(
     "claims",
     [
         {"aud": "another"}, {"aud": [CLIENT, "another"]}, {"aud": "quorate"}, {"aud": None}, {"azp": "another"},
-        {"aud": [CLIENT, "quorate"]}, {"iss": "https://evil.example"}, {"nonce": "another"}, {"nonce": None},
+        {"aud": [CLIENT, "quorate"]}, {"aud": [CLIENT, "another"], "azp": CLIENT}, {"iss": "https://evil.example"}, {"nonce": "another"}, {"nonce": None},
         {"nonce": ["x"]}, {"exp": 1}, {"exp": None}, {"iat": None}, {"sub": None}, {"preferred_username": None},
         {"preferred_username": "a b"}, {"groups": "vision"},
     ],
