@@ -294,7 +294,8 @@ def test_each_provider_has_a_way_back_of_its_own(console: Console, visitor: Visi
     "claims",
     [
         {"aud": "another"}, {"aud": [CLIENT, "another"]}, {"aud": "quorate"}, {"aud": None}, {"azp": "another"},
-        {"aud": [CLIENT, "quorate"]}, {"aud": [CLIENT, "another"], "azp": CLIENT}, {"iss": "https://evil.example"}, {"nonce": "another"}, {"nonce": None},
+        {"aud": [CLIENT, "quorate"]}, {"aud": [CLIENT, "another"], "azp": CLIENT},
+        {"iss": "https://evil.example"}, {"nonce": "another"}, {"nonce": None},
         {"nonce": ["x"]}, {"exp": 1}, {"exp": None}, {"iat": None}, {"sub": None}, {"preferred_username": None},
         {"preferred_username": "a b"}, {"groups": "vision"},
     ],
