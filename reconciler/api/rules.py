@@ -87,6 +87,8 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /rounds/{number}": "look",
     "GET /sign-in": "stranger",
     "POST /sign-in": "stranger",
+    "GET /sign-in/with/{place:path}": "stranger",
+    "GET /sign-in/callback/{place:path}": "stranger",
     "POST /sign-out": "stranger",
     "GET /static/{name}": "stranger",
 }

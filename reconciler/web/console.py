@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from reconciler.access.code_flow import CodeFlow
 from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.services import Services
 from reconciler.web.cluster_pages import ClusterPages
@@ -13,7 +14,9 @@ from reconciler.web.sign_in import SignInRoutes
 from reconciler.web.static_files import StaticRoutes
 
 
-def console_routers(services: Services, keeper: SessionKeeper) -> tuple[APIRouter, ...]:
-    """All of them, for `ApiServer(routers=...)`."""
+def console_routers(
+    services: Services, keeper: SessionKeeper, flow: CodeFlow, external_url: str = ""
+) -> tuple[APIRouter, ...]:
+    """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
     pages = ClusterPages(services).router, JobPages(services).router, RoundPages(services).router
-    return SignInRoutes(keeper).router, StaticRoutes().router, *pages
+    return SignInRoutes(keeper, flow, external_url).router, StaticRoutes().router, *pages
