@@ -8,6 +8,7 @@ from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.services import Services
 from reconciler.web.cluster_pages import ClusterPages
 from reconciler.web.job_pages import JobPages
+from reconciler.web.policy_pages import PolicyPages
 from reconciler.web.round_pages import RoundPages
 from reconciler.web.sign_in import SignInRoutes
 from reconciler.web.static_files import StaticRoutes
@@ -15,5 +16,10 @@ from reconciler.web.static_files import StaticRoutes
 
 def console_routers(services: Services, keeper: SessionKeeper) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`."""
-    pages = ClusterPages(services).router, JobPages(services).router, RoundPages(services).router
+    pages = (
+        ClusterPages(services).router,
+        JobPages(services).router,
+        RoundPages(services).router,
+        PolicyPages(services).router,
+    )
     return SignInRoutes(keeper).router, StaticRoutes().router, *pages
