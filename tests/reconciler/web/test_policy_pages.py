@@ -88,7 +88,7 @@ def test_what_is_in_force_since_when_and_what_it_says_line_by_line(console: Cons
         assert "# more" in told(browser, "/policy/documents/policies/sub%20folder/more%23.yaml")
         lines = told(browser, f"/policy/documents/{FILE}")
     assert re.findall(r'id="L(\d+)"><a [^>]*></a>([^<]*)<', lines) == [
-        (str(number), line) for number, line in enumerate((QUEUE % 7).splitlines(), 1)
+        (str(number), line) for number, line in enumerate((QUEUE % 7).splitlines(keepends=True), 1)
     ]
     assert "which is in force" in lines
 
