@@ -17,6 +17,7 @@ from reconciler.model.git_record import REVISION_APPLIED, REVISION_REFUSED
 from reconciler.model.git_status import Drift, PolicyCondition, PolicyStatus
 from reconciler.model.problem import START, problem_at
 from reconciler.protocols.history import Event
+from reconciler.protocols.rounds import NarrowRecord
 from reconciler.web.policy_history import effect_of
 from reconciler.web.policy_pages import acceptors, diff_lines
 from solver.model.quantities import Duration
@@ -189,16 +190,20 @@ def test_where_git_has_no_such_commit_the_rest_is_told(console: Console) -> None
         assert browser.get(f"/policy/documents/{FILE}").status_code == HTTPStatus.NOT_FOUND
 
 
-def test_rounds_of_single_jobs_do_not_count_as_what_a_revision_did(console: Console, branch: Branch) -> None:
-    history = console.site.store.history
-    for revision in ("a", "a", "b", "b"):
-        console.site.revision = revision * 40
-        console.site.record_round()
+def test_rounds_of_single_jobs_do_not_count_as_what_a_revision_did(console: Console) -> None:
+    """Numbers: 1 and 2 under a, 3 alone under a, 4 alone under b, 5 and 6 under b."""
+    history, site = console.site.store.history, console.site
+    for revision, alone in (("a", False), ("a", False), ("a", True), ("b", True), ("b", False), ("b", False)):
+        site.revision = revision * 40
+        if alone:
+            record = NarrowRecord(0, NOW, site.revision, 2, taken=(), waited=(), came=(), steps=(), phase_ms={})
+            history.record_narrow(site.epoch(), record)
+        else:
+            site.record_round()
     found = effect_of(history, "b" * 40, NOW)
-    assert (found.before and found.before.number, found.after and found.after.number) == (2, 3)
-    assert effect_of(history, "b" * 40, NOW.after(1_000)).after == found.after
+    assert (found.before and found.before.number, found.after and found.after.number) == (2, 5)
+    assert effect_of(history, "b" * 40, NOW.after(1_000)) == found
     assert effect_of(history, "c" * 40, NOW).after is None
-    assert branch.origin.folder.is_dir()
 
 
 def test_a_held_revision_says_why_and_is_accepted_with_a_reason(console: Console, branch: Branch) -> None:
