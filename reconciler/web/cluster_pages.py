@@ -66,10 +66,10 @@ class ClusterPages:
 
     def queues(self, request: Request) -> Response:
         """What each queue is guaranteed, holds and waits for."""
-        revision, _ = self._services.policy()
+        revision, policy = self._services.policy()
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
         views = queue_views(self._services.queue_uses(), holds)
-        return page(request, "queues.html", rows=queue_rows(views), revision=revision)
+        return page(request, "queues.html", rows=queue_rows(views, policy), revision=revision)
 
     def _mapped(self) -> PackedMap:
         snapshot, (_, policy) = self._services.snapshot(), self._services.policy()

@@ -9,6 +9,7 @@ from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.services import Services
 from reconciler.web.cluster_pages import ClusterPages
 from reconciler.web.job_pages import JobPages
+from reconciler.web.policy_pages import PolicyPages
 from reconciler.web.round_pages import RoundPages
 from reconciler.web.sign_in import SignInRoutes
 from reconciler.web.static_files import StaticRoutes
@@ -18,5 +19,10 @@ def console_routers(
     services: Services, keeper: SessionKeeper, flow: CodeFlow, external_url: str = ""
 ) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
-    pages = ClusterPages(services).router, JobPages(services).router, RoundPages(services).router
+    pages = (
+        ClusterPages(services).router,
+        JobPages(services).router,
+        RoundPages(services).router,
+        PolicyPages(services).router,
+    )
     return SignInRoutes(keeper, flow, external_url).router, StaticRoutes().router, *pages

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeVar
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import structlog
 from fastapi import APIRouter, Request, Response
@@ -22,6 +22,7 @@ from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.guard import SESSION_COOKIE, is_loopback
 from reconciler.api.problems import RequestRefusedError
 from reconciler.protocols.sessions import ConsoleSession
+from reconciler.web.forms import form_fields
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
 
@@ -29,8 +30,6 @@ T = TypeVar("T")
 
 FLOW_COOKIE: Final = "__Host-quorate-sign-in"
 
-_FORM_BYTES_MAX: Final = 20_000
-_FORM: Final = "application/x-www-form-urlencoded"
 _AT_ONCE: Final = 8
 """Identity providers are asked in so many threads at most, and in none of those that pages and the API need."""
 
@@ -73,7 +72,7 @@ class SignInRoutes:
         """Begin a session with a token."""
         require_origin(request)
         _require_https(request)
-        given = await _fields(request)
+        given = await form_fields(request)
         wanted = _place(given.get("next", ""))
         try:
             secret, session = await run_in_threadpool(self._keeper.begin, given.get("token", "").strip())
@@ -218,16 +217,3 @@ def _place(wanted: str) -> str:
     """A path of this server; "/" for anything else: browsers take two slashes, or a backslash, for another server."""
     is_path = wanted.startswith("/") and wanted.isprintable() and not wanted.startswith("//") and "\\" not in wanted
     return wanted if is_path and not wanted.startswith("/sign-") else "/"
-
-
-async def _fields(request: Request) -> dict[str, str]:
-    """What a form says, each field once. Raises RequestRefusedError for what is no form, or too long."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise RequestRefusedError(422, "invalid-parameter", f"A form is sent as {_FORM}.")
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _FORM_BYTES_MAX:
-            raise RequestRefusedError(413, "too-large", f"A form has at most {_FORM_BYTES_MAX} bytes.")
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10)
-    return {name: values[0] for name, values in fields.items()}

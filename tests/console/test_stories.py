@@ -17,7 +17,7 @@ from tests.reconciler.web.conftest import Console
 pytestmark = pytest.mark.console
 
 EVIL = ("<img src=x onerror=alert(1)>", "<svg onload=alert(2)>", "'\"><script>alert(3)</script>", "{{ 7 * 7 }}")
-PAGES = ("/", "/queues", "/jobs", "/jobs/waits", "/jobs/waits/logs", "/rounds", "/rounds/1", "/sign-in")
+PAGES = ("/", "/queues", "/jobs", "/jobs/waits", "/jobs/waits/logs", "/rounds", "/rounds/1", "/policy", "/sign-in")
 
 
 def texts(browser: Browser, selector: str) -> list[str]:

@@ -95,8 +95,11 @@ def test_modules_make_no_markup_of_text() -> None:
 
 
 def test_templates_have_no_script_or_style_of_their_own() -> None:
+    """But for the one style of the page that stands alone, which its own policy names."""
     for path in (WEB / "templates").glob("*.html"):
         code = path.read_text()
+        if path.name == "plan_file.html":
+            code = code.replace("<style>{{ style }}</style>", "", 1)
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?! type=\"module\" src=\"/static/)", code), path.name
         assert "| safe" not in code
 
