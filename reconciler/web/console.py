@@ -7,7 +7,11 @@ from fastapi import APIRouter
 from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.services import Services
 from reconciler.web.cluster_pages import ClusterPages
+from reconciler.web.health_pages import HealthPages
+from reconciler.web.intervention_pages import InterventionPages
 from reconciler.web.job_pages import JobPages
+from reconciler.web.node_pages import NodePages
+from reconciler.web.node_sight import NodeSights
 from reconciler.web.round_pages import RoundPages
 from reconciler.web.sign_in import SignInRoutes
 from reconciler.web.static_files import StaticRoutes
@@ -15,5 +19,9 @@ from reconciler.web.static_files import StaticRoutes
 
 def console_routers(services: Services, keeper: SessionKeeper) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`."""
+    sights = NodeSights(services)
     pages = ClusterPages(services).router, JobPages(services).router, RoundPages(services).router
-    return SignInRoutes(keeper).router, StaticRoutes().router, *pages
+    health = HealthPages(services, sights).router, NodePages(services, sights).router
+    # What is done to jobs by hand has paths of its own before that of the verbs.
+    by_hand = InterventionPages(services, sights).router
+    return SignInRoutes(keeper).router, StaticRoutes().router, by_hand, *pages, *health

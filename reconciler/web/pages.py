@@ -27,7 +27,13 @@ HEADERS: Final[Mapping[str, str]] = {
 _PACKED_FROM: Final = 2_000
 """Bytes of a page."""
 
-_NAVIGATION: Final = (("/", "Cluster"), ("/queues", "Queues"), ("/jobs", "Jobs"), ("/rounds", "Rounds"))
+_NAVIGATION: Final = (
+    ("/", "Cluster"),
+    ("/queues", "Queues"),
+    ("/jobs", "Jobs"),
+    ("/rounds", "Rounds"),
+    ("/health", "Health"),
+)
 
 
 def _gpus(milli: int | None) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -13,12 +11,9 @@ from starlette.responses import RedirectResponse
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.guard import SESSION_COOKIE
-from reconciler.api.problems import RequestRefusedError
+from reconciler.web.forms import form_fields
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
-
-_FORM_BYTES_MAX: Final = 20_000
-_FORM: Final = "application/x-www-form-urlencoded"
 
 
 class SignInRoutes:
@@ -39,7 +34,7 @@ class SignInRoutes:
     async def sign_in(self, request: Request) -> Response:
         """Begin a session with a token."""
         require_origin(request)
-        given = await _fields(request)
+        given = await form_fields(request)
         wanted = _place(given.get("next", ""))
         try:
             secret, session = await run_in_threadpool(self._keeper.begin, given.get("token", "").strip())
@@ -76,16 +71,3 @@ def _place(wanted: str) -> str:
     """A path of this server; "/" for anything else: browsers take two slashes, or a backslash, for another server."""
     is_path = wanted.startswith("/") and wanted.isprintable() and not wanted.startswith("//") and "\\" not in wanted
     return wanted if is_path and not wanted.startswith("/sign-") else "/"
-
-
-async def _fields(request: Request) -> dict[str, str]:
-    """What a form says, each field once. Raises RequestRefusedError for what is no form, or too long."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise RequestRefusedError(422, "invalid-parameter", f"A form is sent as {_FORM}.")
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _FORM_BYTES_MAX:
-            raise RequestRefusedError(413, "too-large", f"A form has at most {_FORM_BYTES_MAX} bytes.")
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10)
-    return {name: values[0] for name, values in fields.items()}
