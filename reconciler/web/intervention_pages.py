@@ -14,7 +14,7 @@ from reconciler.access.rights import Action, Rights
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, number_of
 from reconciler.api.intervention_requests import InterventionRequests
 from reconciler.api.payloads import ApiProblem, InterventionAsked
-from reconciler.api.problems import RequestRefusedError
+from reconciler.api.problems import RequestRefusedError, problem_of
 from reconciler.api.redaction import readable_interventions
 from reconciler.api.services import Services
 from reconciler.lifecycle.health.effects import NEVER, cordons
@@ -121,7 +121,8 @@ class InterventionPages:
         ):
             for deed in deeds:
                 self.router.add_api_route(f"{path}/{deed.verb}", self._form(deed, target))
-                self.router.add_api_route(f"{path}/{deed.verb}", self._done(deed, target), methods=["POST"])
+                done = self._begun(deed, target) if deed.begins else self._ended(deed, target)
+                self.router.add_api_route(f"{path}/{deed.verb}", done, methods=["POST"])
 
     def interventions(self, request: Request, cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "") -> Response:
         """What is in force, and what was, the newest first, page by page; of jobs, those that the user may see."""
@@ -194,30 +195,41 @@ class InterventionPages:
 
         return form
 
-    def _done(self, deed: Deed, target: Callable[[Request], Target]) -> Callable[[Request, dict[str, str]], Response]:
-        def done(request: Request, fields: FormFields) -> Response:
+    def _begun(self, deed: Deed, target: Callable[[Request], Target]) -> Callable[[Request, dict[str, str]], Response]:
+        def begun(request: Request, fields: FormFields) -> Response:
             require_origin(request)
-            about, user = target(request), request.state.user
-            if not deed.begins:
-                self._requests.release(deed.kind, about.subjects, user)
-                return _to(about.back)
+            about = target(request)
             asked = InterventionAsked(fields.get("reason", ""), fields.get("until", "").strip())
-            refusals = {_FIELDS.get(each.problem.code, ""): each.problem for each in self._requests.refusals(asked)}
+            refusals = {_FIELDS[each.problem.code]: each.problem for each in self._requests.refusals(asked)}
+            if refusals:
+                return self._shown(request, deed, about, HTTPStatus.UNPROCESSABLE_ENTITY, asked, refusals)
             try:
-                if not refusals:
-                    self._requests.begin(deed.kind, about.subjects, asked, user)
-                    return _to(about.back)
-            except RequestRefusedError as error:
-                refusals[_FIELDS.get(error.problem.code, "")] = error.problem
-            return self._shown(request, deed, about, asked, refusals)
+                self._requests.begin(deed.kind, about.subjects, asked, request.state.user)
+            except Exception as error:
+                told = problem_of(error)
+                if told is None:
+                    raise
+                # Also where the store is full, or away: then the same form is sent again.
+                return self._shown(request, deed, about, told[0], asked, {_FIELDS.get(told[1].code, ""): told[1]})
+            return _to(about.back)
 
-        return done
+        return begun
+
+    def _ended(self, deed: Deed, target: Callable[[Request], Target]) -> Callable[[Request], Response]:
+        def ended(request: Request) -> Response:
+            require_origin(request)
+            about = target(request)
+            self._requests.release(deed.kind, about.subjects, request.state.user)
+            return _to(about.back)
+
+        return ended
 
     def _shown(
         self,
         request: Request,
         deed: Deed,
         about: Target,
+        status: int = HTTPStatus.OK,
         asked: InterventionAsked | None = None,
         refusals: Mapping[str, ApiProblem] | None = None,
     ) -> Response:
@@ -227,7 +239,7 @@ class InterventionPages:
         return page(
             request,
             "intervene.html",
-            HTTPStatus.UNPROCESSABLE_ENTITY if refusals else HTTPStatus.OK,
+            status,
             deed=deed,
             about=about,
             asked=wanted,
