@@ -24,6 +24,7 @@ from solver.policy.policy import Queue, policy_of
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, spec
 from tests.reconciler.web.conftest import Console
+from tests.reconciler.web.tables import cells
 
 WHY = "fan 3 is broken, ticket 4711"
 EVIL = "<img src=x onerror=alert(1)>'\"&amp;"
@@ -51,14 +52,6 @@ def submit(console: Console, name: str, user: str = "eve") -> None:
 def in_force(console: Console) -> list[tuple[str, str, str, str]]:
     found = console.site.store.interventions.in_force()
     return [(each.kind, str(each.subject), each.author, each.reason) for each in found]
-
-
-def cells(text: str, label: str) -> list[list[str]]:
-    """The rows of a table, as they are read."""
-    (table,) = re.findall(rf'aria-label="{re.escape(label)}">\s*<table>.*?<tbody>(.*?)</tbody>', text, re.DOTALL)
-    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL)
-    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
-    return [[html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in found]
 
 
 @pytest.mark.parametrize(
