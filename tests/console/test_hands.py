@@ -68,7 +68,7 @@ def test_a_node_is_cordoned_from_its_page_and_is_seen_closed_until_it_is_not(bus
     assert any(WHY in text for text in texts(busy, ".words li"))
     busy.picture("node")
     busy.open("/")
-    assert legend(busy)["closed to new jobs"] == "1.5"
+    assert legend(busy)["closed to new jobs"] == "1"
     follow(busy, "Health")
     assert "n1" in texts(busy, "#of-nodes ~ .scroll tbody th")
     busy.picture("health")

@@ -48,7 +48,7 @@ def test_where_all_is_well_it_says_so(console: Console) -> None:
     with console.browser() as browser:
         text = browser.get("/health").text
     assert figures(text).startswith(
-        "All 1 conditions in order. 0 of 2 nodes closed, 0 with something against them. 0 of 8 GPUs take no new job,"
+        "All conditions are in order. 0 of 2 nodes closed, 0 with something against them. 0 of 8 GPUs take no new job,"
     )
     for said in ("Nothing speaks against any node.", "Nothing speaks against any GPU by itself.", "nobody is told"):
         assert said in text

@@ -310,14 +310,15 @@ def test_what_is_in_force_says_what_follows_and_leads_to_ending_it(console: Cons
     owner.post("/nodes/n1/cordon", data={"reason": EVIL, "until": "1h"})
     owner.post("/queues/team/hold", data={"reason": WHY, "until": "1h"})
     owner.post("/jobs/waits/boost", data={"reason": WHY, "until": "1h"})
+    assert f"held by alice: {WHY}" in owner.get("/queues").text
     text = owner.get("/interventions").text
     rows = cells(text, "Table of what is in force")
-    assert [(row[0], row[1], row[2], row[3]) for row in rows] == [
+    assert [(row[0], *row[2:5]) for row in rows] == [
         ("cordon", "node n1", EVIL, "alice"),
         ("hold", "queue team", WHY, "alice"),
         ("boost", "job waits", WHY, "alice"),
     ]
-    assert "No new job begins there." in rows[0][6]
+    assert "No new job begins there." in rows[0][7]
     assert EVIL not in text
     ends = re.findall(r'<a class="button" href="([^"]+)">End', text)
     assert ends == ["/nodes/n1/uncordon", "/queues/team/release", "/jobs/waits/unboost"]
@@ -360,8 +361,8 @@ def test_what_health_checks_have_closed_is_in_force_and_ended_by_a_person(
     sick = NodeHealth(NodeName("n1"), (finding,), (PartHealth("", "drained", NOW, "XID 79"),))
     console.site.store.health.keep(console.site.epoch(), (sick,))
     (row,) = cells(owner.get("/interventions").text, "Table of what is in force")
-    assert row[:4] == ["cordon", "node n1", "XID 79", "health"]
-    assert row[5] == "a person ends it"
+    assert row[2:5] == ["node n1", "XID 79", "health"]
+    assert row[6] == "a person ends it"
     assert "XID 79" in owner.get("/nodes/n1/uncordon").text
     assert owner.post("/nodes/n1/uncordon", data={}).status_code == 303
     assert console.site.store.health.all()[0].forgiven_at is not None

@@ -9,8 +9,11 @@ import msgspec
 import pytest
 from fastapi.routing import APIRoute
 
+from reconciler.access.authenticator import Authenticator
+from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.session_keeper import SessionKeeper
+from reconciler.access.tokens import UserTokenFile
 from reconciler.api.rules import PAGES
 from reconciler.web.console import console_routers
 from reconciler.web.static_files import static_files
@@ -124,8 +127,10 @@ def test_what_is_out_of_order_is_told_and_nothing_else(console: Console) -> None
 
 
 def test_every_page_has_a_rule_and_every_rule_a_page(console: Console) -> None:
-    services = console.site.services()
-    routers = console_routers(services, SessionKeeper(console.site.store.sessions, console.clock, TOKEN, "alice"))
+    file = UserTokenFile(console.tokens)
+    identify = Authenticator(lambda: None, OidcVerifier(console.clock), file)
+    keeper = SessionKeeper(console.site.store.sessions, console.clock, TOKEN, "alice", file, identify)
+    routers = console_routers(console.site.services(), keeper)
     routes = {
         f"{method} {route.path}"
         for router in routers
