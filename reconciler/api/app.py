@@ -107,7 +107,7 @@ def create_app(
     app.include_router(GroupRoutes(services, authority).router)
     app.include_router(TrialRoutes(services, authority).router)
     app.include_router(CheckpointRoutes(services).router)
-    app.include_router(InterventionRoutes(services, authority).router)
+    app.include_router(InterventionRoutes(services).router)
     app.include_router(ClusterRoutes(services).router)
     app.include_router(ProbeRoutes(services).router)
     app.include_router(PolicyRoutes(services).router)

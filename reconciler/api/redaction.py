@@ -79,12 +79,12 @@ def readable_interventions(
     interventions: Iterable[Intervention], jobs: JobSource, rights: Rights
 ) -> Iterator[Intervention]:
     """Those about nodes and queues, and about jobs that the caller may see."""
-    for each in interventions:
-        if each.subject.kind == "job":
-            record = jobs.job(JobName(each.subject.name))
-            if not rights.may("see-job", record.spec.queue, record.user):
-                continue
-        yield each
+    found = tuple(interventions)
+    records = jobs.named({JobName(each.subject.name) for each in found if each.subject.kind == "job"})
+    for each in found:
+        record = records.get(JobName(each.subject.name)) if each.subject.kind == "job" else None
+        if each.subject.kind != "job" or (record and rights.may("see-job", record.spec.queue, record.user)):
+            yield each
 
 
 def first_line(text: str) -> str:

@@ -24,6 +24,10 @@ REASON_MAX: Final = 500
 """Characters of a reason."""
 
 
+REPEAT: Final = Duration(60_000)
+"""Within this time the same again, for as long, is a request that was sent twice, such as by a button pressed twice."""
+
+
 class Subject(Document, frozen=True):
     """What an intervention is about."""
 
@@ -47,6 +51,17 @@ class Intervention(Document, frozen=True):
     ended_at: Instant | None = None
     ended_as: Ending | Literal[""] = ""
     ended_by: str = ""
+
+    def is_repeated_by(self, asked: Intervention) -> bool:
+        """Whether what is asked for is this one again, and not another in its place."""
+        is_sent_twice = asked.until - asked.at == self.until - self.at and asked.at - self.at <= REPEAT
+        same = (self.kind, self.subject, self.author, self.reason) == (
+            asked.kind,
+            asked.subject,
+            asked.author,
+            asked.reason,
+        )
+        return same and (self.until == asked.until or is_sent_twice)
 
     def __str__(self) -> str:
         return f"{self.kind} by {self.author} until {self.until}: {self.reason}"

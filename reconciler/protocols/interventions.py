@@ -15,7 +15,8 @@ class Interventions(Protocol):
     def begin(self, asked: Intervention) -> Intervention:
         """Put one in force, with its number, in place of the one of its kind about its subject (which ends as `replaced`).
 
-        The same again, by author, reason and end, returns the one that is there.
+        The same again, by author, reason and end, or soon after by how long it lasts (`Intervention.is_repeated_by`), returns the
+        one that is there.
         """
 
     def release(self, kind: InterventionKind, subject: Subject, at: Instant, by: str) -> Intervention | None:

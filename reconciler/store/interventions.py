@@ -29,7 +29,7 @@ class SqlInterventions:
             there = connection.execute(select(interventions).where(same)).one_or_none()
             if there is not None:
                 found = _read(there)
-                if (found.author, found.reason, found.until) == (asked.author, asked.reason, asked.until):
+                if found.is_repeated_by(asked):
                     return found
             ended = {"ended_at": asked.at, "ended_as": "replaced", "ended_by": asked.author}
             connection.execute(update(interventions).where(same).values(ended))

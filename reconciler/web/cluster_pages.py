@@ -6,26 +6,23 @@ import gzip
 import hashlib
 from http import HTTPStatus
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 
-from reconciler.api.alert_views import alert_conditions
-from reconciler.api.payloads import LEADING
+from reconciler.access.rights import Rights
 from reconciler.api.services import Services
 from reconciler.api.views import queue_views
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.web.cluster_map import map_of
 from reconciler.web.cluster_summary import ClusterSummary
+from reconciler.web.conditions import conditions_of, is_in_order
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page
 from reconciler.web.queue_tree import queue_rows
 from solver.model.document import encode
 from solver.model.snapshot import Snapshot
 from solver.policy.policy import Policy
-
-_GOOD: Final = frozenset({"Ready", LEADING})
-"""Conditions that are as they should be where they hold; all others where they don't."""
 
 
 class PackedMap(NamedTuple):
@@ -52,8 +49,7 @@ class ClusterPages:
 
     def cluster(self, request: Request) -> Response:
         """What there is, what is held, what is out of order, rack by rack."""
-        found = (*self._services.status().conditions, *alert_conditions(self._services.alerts.standings().values()))
-        troubles = [each for each in found if each.status != (each.type in _GOOD) and (each.message or each.reason)]
+        troubles = [each for each in conditions_of(self._services) if not is_in_order(each)]
         return page(request, "cluster.html", summary=self._summarised(), conditions=troubles)
 
     def map(self, if_none_match: str = Header("")) -> Response:
@@ -69,7 +65,10 @@ class ClusterPages:
         revision, policy = self._services.policy()
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
         views = queue_views(self._services.queue_uses(), holds)
-        return page(request, "queues.html", rows=queue_rows(views, policy), revision=revision)
+        rights: Rights = request.state.rights
+        may_hold = frozenset(rights.queues_for("operate"))
+        rows = queue_rows(views, policy)
+        return page(request, "queues.html", rows=rows, revision=revision, may_hold=may_hold)
 
     def _mapped(self) -> PackedMap:
         snapshot, (_, policy) = self._services.snapshot(), self._services.policy()

@@ -17,6 +17,10 @@ _WHOLE: Final = int(MILLI_PER_GPU)
 """Plain: there are 100,000 of them to add up."""
 
 
+NO_RACK: Final = "no rack"
+"""Where nodes stand of which no rack is declared."""
+
+
 @dataclass(frozen=True, slots=True)
 class GpuCount:
     """GPUs of one kind, or in one place. `held` by jobs, `unusable` for new ones though nobody holds them, `free` is the rest."""
@@ -50,7 +54,7 @@ class ClusterSummary:
         types, racks = defaultdict[str, list[GpuCount]](list), defaultdict[str, list[GpuCount]](list)
         for node, count in _by_node(snapshot):
             types[node.gpu_type].append(count)
-            racks[" / ".join(part for part in (node.block, node.rack) if part) or "no rack"].append(count)
+            racks[rack_label(node)].append(count)
         by_type = tuple(_added_up(name, counts) for name, counts in sorted(types.items()))
         return cls(
             snapshot.time,
@@ -60,6 +64,11 @@ class ClusterSummary:
             sum(bool(job.placement) for job in snapshot.jobs),
             len(snapshot.pending),
         )
+
+
+def rack_label(node: Node) -> str:
+    """Where a node stands, as people say it: its block and its rack."""
+    return " / ".join(part for part in (node.block, node.rack) if part) or NO_RACK
 
 
 def _by_node(snapshot: Snapshot) -> Iterator[tuple[Node, GpuCount]]:

@@ -8,7 +8,11 @@ from reconciler.access.code_flow import CodeFlow
 from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.services import Services
 from reconciler.web.cluster_pages import ClusterPages
+from reconciler.web.health_pages import HealthPages
+from reconciler.web.intervention_pages import InterventionPages
 from reconciler.web.job_pages import JobPages
+from reconciler.web.node_pages import NodePages
+from reconciler.web.node_sight import NodeSights
 from reconciler.web.policy_pages import PolicyPages
 from reconciler.web.round_pages import RoundPages
 from reconciler.web.sign_in import SignInRoutes
@@ -19,10 +23,16 @@ def console_routers(
     services: Services, keeper: SessionKeeper, flow: CodeFlow, external_url: str = ""
 ) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
-    pages = (
+    sights = NodeSights(services)
+    return (
+        SignInRoutes(keeper, flow, external_url).router,
+        StaticRoutes().router,
+        # What is done to jobs by hand has paths of its own before that of the verbs.
+        InterventionPages(services, sights).router,
         ClusterPages(services).router,
         JobPages(services).router,
         RoundPages(services).router,
         PolicyPages(services).router,
+        HealthPages(services, sights).router,
+        NodePages(services, sights).router,
     )
-    return SignInRoutes(keeper, flow, external_url).router, StaticRoutes().router, *pages

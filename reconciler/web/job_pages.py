@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse
 
 from reconciler.access.rights import Rights
 from reconciler.api.cursors import CURSOR_MAX
+from reconciler.api.intervention_requests import InterventionRequests
 from reconciler.api.job_reader import JobFilter, JobReader
 from reconciler.api.job_requests import JobRequests, JobVerb
 from reconciler.api.payloads import JobView, Why
@@ -21,6 +22,7 @@ from reconciler.api.views import job_view
 from reconciler.lifecycle.jobs.tail import Read, start_of_last_lines
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import GapNotice, offset_after
+from reconciler.web.intervention_pages import offered
 from reconciler.web.origins import Piece, linked
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
@@ -42,6 +44,7 @@ class JobPages:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._reader, self._requests = JobReader(services), JobRequests(services)
+        self._by_hand = InterventionRequests(services)
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/jobs", self.jobs)
         self.router.add_api_route("/jobs/{name}", self.job)
@@ -73,7 +76,15 @@ class JobPages:
         view = readable_view(job_view(self._services, record), rights)
         why, events = self._reader.why(record, rights), self._reader.events(record, rights, EVENTS)
         may = rights.may("steer-job", record.spec.queue, record.user)
-        shown = {"job": view, **_linked(why), "events": events.items[::-1], "has_older": bool(events.next)}
+        turns = self._by_hand.takes_turns(record.spec.queue)
+        hands = tuple(offered(self._services.interventions.in_force(), record, rights, takes_turns=turns))
+        shown = {
+            "job": view,
+            **_linked(why),
+            "events": events.items[::-1],
+            "has_older": bool(events.next),
+            "hands": hands,
+        }
         return page(request, "job.html", **shown, verbs=_verbs(view) if may else (), may_read=not view.redacted)
 
     def logs(

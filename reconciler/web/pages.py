@@ -33,6 +33,7 @@ _NAVIGATION: Final = (
     ("/jobs", "Jobs"),
     ("/rounds", "Rounds"),
     ("/policy", "Policy"),
+    ("/health", "Health"),
 )
 
 

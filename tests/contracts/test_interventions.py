@@ -32,6 +32,23 @@ def test_the_same_again_is_the_one_that_is_there(stores: Stores) -> None:
     assert stores.interventions.newest() == (kept,)
 
 
+def test_a_request_that_was_sent_twice_is_the_one_that_is_there(stores: Stores) -> None:
+    """Each says for how long, and comes at a time of its own."""
+    kept = stores.interventions.begin(CORDON)
+    lasts = CORDON.until - CORDON.at
+
+    def asked(after_ms: int, lasts_ms: int) -> Intervention:
+        at = NOW.after(after_ms)
+        return msgspec.structs.replace(CORDON, at=at, until=at.after(lasts_ms))
+
+    assert stores.interventions.begin(asked(60_000, lasts)) == kept
+    longer = stores.interventions.begin(asked(1_000, lasts + 1))
+    assert longer.number > kept.number
+    extended = stores.interventions.begin(asked(61_001, lasts + 1))
+    assert extended.number > longer.number
+    assert stores.interventions.in_force() == (extended,)
+
+
 @pytest.mark.parametrize("field", ["author", "reason", "until"])
 def test_another_one_takes_its_place_and_both_stay_on_record(stores: Stores, field: str) -> None:
     other = {"author": "bob", "reason": "fan 3 and 4", "until": NOW.after(9_000)}[field]

@@ -36,6 +36,10 @@ let tag = "";
 let cursor = -1;
 let isDue = false;
 let fits = true;
+/** The tip stays where it was clicked for, with a link in it. */
+let pinned = false;
+/** Pixels that a press has moved by. */
+let dragged = 0;
 
 // Colours.
 
@@ -229,8 +233,23 @@ function point(rack) {
   }
   const gpus = world.nodesOf[rack].reduce((sum, n) => sum + world.first[n + 1] - world.first[n], 0);
   const [of, block] = [(/** @type {number} */ share) => figure(Math.round(share * gpus * 1000) / 1000), world.blocks[world.rackBlock[rack]]];
-  said.textContent = `Rack ${world.racks[rack]} of ${block}: ${figure(gpus)} GPUs, ${of(held)} held, ${of(free)} free, ${of(unusable)} not usable.`;
+  said.textContent = `Rack ${world.racks[rack]} of ${block}: ${figure(gpus)} GPUs, ${of(held)} held, ${of(free)} free, ${of(unusable)} not usable. `;
+  said.append(linkTo(`/nodes?rack=${encodeURIComponent(label(rack))}`, "Its nodes"));
   show();
+}
+
+/** A rack as the list of nodes names it. @param {number} rack */
+function label(rack) {
+  const block = world.blocks[world.rackBlock[rack]];
+  return block === "no block" ? world.racks[rack] : `${block} / ${world.racks[rack]}`;
+}
+
+/** @param {string} place @param {string} text */
+function linkTo(place, text) {
+  const link = document.createElement("a");
+  link.href = place;
+  link.textContent = text;
+  return link;
 }
 
 /** To the nearest rack in a direction. @param {number} right @param {number} down */
@@ -274,6 +293,21 @@ function holder(job) {
   return `${jobs.name[job]} of ${jobs.user[job] || "nobody"}${leaves}\n${queue}${rank ? ` · ${rank}` : ""}${since}`;
 }
 
+/** What is so under the pointer, beside it. @param {PointerEvent} event @param {boolean} stays */
+function tellUnder(event, stays) {
+  const [x, y] = [view.x + (event.offsetX * view.ratio) / view.scale, view.y + (event.offsetY * view.ratio) / view.scale];
+  const gpu = gpuAt(world, layout, x, y);
+  pinned = stays && gpu >= 0;
+  tip.classList.toggle("pinned", pinned);
+  tip.hidden = gpu < 0;
+  if (gpu < 0) return;
+  const node = world.nodes[world.node[gpu]];
+  tip.textContent = about(gpu);
+  if (stays) tip.append("\n", linkTo(`/nodes/${encodeURIComponent(node)}`, `Open ${node}`));
+  const left = Math.max(0, Math.min(event.offsetX + 14, canvas.clientWidth - tip.offsetWidth));
+  tip.style.transform = `translate(${left}px, ${event.offsetY + 14}px)`;
+}
+
 // What moves it.
 
 /** @type {Record<string, () => void>} */
@@ -283,7 +317,10 @@ const KEYS = {
   ArrowDown: () => step(0, 1),
   ArrowUp: () => step(0, -1),
   Enter: () => cursor >= 0 && enter(cursor),
-  Escape: fit,
+  Escape: () => {
+    [pinned, tip.hidden] = [false, true];
+    fit();
+  },
   "+": () => zoom(1.5),
   "-": () => zoom(1 / 1.5),
 };
@@ -304,27 +341,25 @@ canvas.addEventListener(
 /** @type {PointerEvent | null} */
 let from = null;
 canvas.addEventListener("pointerdown", (event) => {
-  from = event;
+  [from, dragged] = [event, 0];
   canvas.setPointerCapture(event.pointerId);
 });
-canvas.addEventListener("pointerup", () => (from = null));
-canvas.addEventListener("pointerleave", () => (tip.hidden = true));
+canvas.addEventListener("pointerup", (event) => {
+  from = null;
+  if (world && dragged < 4) tellUnder(event, true);
+});
+canvas.addEventListener("pointerleave", () => (tip.hidden = !pinned));
 canvas.addEventListener("pointermove", (event) => {
   if (!world) return;
   if (from) {
     view.x -= ((event.clientX - from.clientX) * view.ratio) / view.scale;
     view.y -= ((event.clientY - from.clientY) * view.ratio) / view.scale;
-    [from, fits, tip.hidden] = [event, false, true];
+    dragged += Math.abs(event.clientX - from.clientX) + Math.abs(event.clientY - from.clientY);
+    [from, fits, tip.hidden, pinned] = [event, false, true, false];
     show();
     return;
   }
-  const [x, y] = [view.x + (event.offsetX * view.ratio) / view.scale, view.y + (event.offsetY * view.ratio) / view.scale];
-  const gpu = gpuAt(world, layout, x, y);
-  tip.hidden = gpu < 0;
-  if (gpu < 0) return;
-  tip.textContent = about(gpu);
-  const left = Math.max(0, Math.min(event.offsetX + 14, canvas.clientWidth - tip.offsetWidth));
-  tip.style.transform = `translate(${left}px, ${event.offsetY + 14}px)`;
+  if (!pinned) tellUnder(event, false);
 });
 get("zoom-in").addEventListener("click", () => zoom(1.6));
 get("zoom-out").addEventListener("click", () => zoom(1 / 1.6));

@@ -25,9 +25,12 @@ from reconciler.client import Client
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.control import PolicyInForce
 from reconciler.control.metrics import Metrics
+from reconciler.control.observation import join
 from reconciler.control.queue_use import queue_uses
 from reconciler.documents.operations import Operations
 from reconciler.gitops.source.archive import RevisionArchive
+from reconciler.lifecycle.health.effects import closed_places
+from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import SystemClock
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
@@ -173,9 +176,11 @@ class Site:
 
     def snapshot(self) -> Snapshot:
         claims = {claim.job: claim for claim in self.store.ledger.claims()}
+        by_hand = about(self.store.interventions.in_force(), "cordon", "node", SystemClock().now())
+        unfit = {*by_hand, *closed_places(self.store.health.all())}
         return snapshot_of(
             NOW,
-            NODES,
+            (join(node, node, unfit) for node in NODES),
             (self._job(name, claims) for name in (r.name for r in self.store.jobs.live_jobs())),
             node_sets=self.node_sets,
         )

@@ -289,7 +289,7 @@ def test_so_is_one_that_came_when_nobody_could_leave_any_more(lent: LentSite) ->
     """Nodes had changed while the round was decided: what it leaves is known once it is over."""
 
     def comes() -> None:
-        ground = lent.narrow._ground  # noqa: SLF001
+        ground = lent.narrow._ground
         assert ground is not None
         ground.world.end_evictions()
         assert lent.asks("first", 2) == ()

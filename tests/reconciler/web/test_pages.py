@@ -7,14 +7,22 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fastapi.routing import APIRoute
 
+from reconciler.access.authenticator import Authenticator
+from reconciler.access.client_secrets import ClientSecrets
+from reconciler.access.code_flow import CodeFlow
+from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
+from reconciler.access.session_keeper import SessionKeeper
+from reconciler.access.tokens import UserTokenFile
 from reconciler.api.rules import PAGES
+from reconciler.web.console import console_routers
 from reconciler.web.static_files import static_files
 from solver.model.quantities import MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Queue, Quota, policy_of
-from tests.reconciler.api.conftest import H100, spec
+from tests.reconciler.api.conftest import H100, TOKEN, spec
 from tests.reconciler.web.conftest import Console
 
 WEB = Path(__file__).parents[3] / "reconciler" / "web"
@@ -121,3 +129,19 @@ def test_what_is_out_of_order_is_told_and_nothing_else(console: Console) -> None
         stalled = msgspec.structs.replace(ready, type="Stalled", message="queue.yaml:3: no such queue")
         console.site.told = msgspec.structs.replace(console.site.told, conditions=(ready, stalled))
         assert "<b>Stalled</b>: queue.yaml:3: no such queue" in browser.get("/").text
+
+
+def test_every_page_has_a_rule_and_every_rule_a_page(console: Console) -> None:
+    file = UserTokenFile(console.tokens)
+    identify = Authenticator(lambda: None, OidcVerifier(console.clock), file)
+    keeper = SessionKeeper(console.site.store.sessions, console.clock, TOKEN, "alice", file, identify)
+    flow = CodeFlow(identify, console.clock, ClientSecrets({}))
+    routers = console_routers(console.site.services(), keeper, flow)
+    routes = {
+        f"{method} {route.path}"
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    }
+    assert routes == set(PAGES)
