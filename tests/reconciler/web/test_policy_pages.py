@@ -25,7 +25,7 @@ from solver.model.workload import JobName
 from solver.policy.guardrails import Guardrails
 from solver.policy.policy import SchedulingPolicy, policy_of
 from tests.reconciler.analysis.reports.reviews import moved_quota
-from tests.reconciler.api.conftest import NOW, POLICY, REVISION, spec
+from tests.reconciler.api.conftest import NOW, POLICY, REVISION, TOKEN, spec
 from tests.reconciler.gitops.source.origin import QUEUE, Origin
 from tests.reconciler.web.conftest import Console
 
@@ -215,6 +215,11 @@ def test_a_held_revision_says_why_and_is_accepted_with_a_reason(console: Console
         roles=(RoleBinding("viewer", ("user:ada",)), RoleBinding("admin", ("user:root", "group:ops")))
     )
     origin = {"origin": console.url}
+    with console.stranger() as client:
+        # With a cookie the guard asks for the Origin already; a form has to name it whoever sends it.
+        bearer = {"authorization": f"Bearer {TOKEN}"}
+        refused = client.post("/policy/approve", data={"revision": held, "reason": "why"}, headers=bearer)
+        assert (refused.status_code, "A form has to name its Origin." in refused.text) == (HTTPStatus.FORBIDDEN, True)
     with console.browser() as browser:
         text = told(browser, "/policy")
         assert "Held: PlanDrift" in text
