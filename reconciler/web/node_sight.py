@@ -12,7 +12,7 @@ from reconciler.control.islands import contradictions, reported_cliques
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.web.node_faults import NodeEvidence, NodeFault
-from reconciler.web.node_index import NodeIndex
+from reconciler.web.node_index import NodeRows
 from solver.model.cluster import Node, NodeName
 
 
@@ -20,7 +20,7 @@ from solver.model.cluster import Node, NodeName
 class NodeSight:
     """`faults`: by node, in the order of the index; nodes without any are left out. `sighted`: what the backend said."""
 
-    index: NodeIndex
+    index: NodeRows
     evidence: NodeEvidence
     faults: Mapping[NodeName, tuple[NodeFault, ...]]
     sighted: BackendReports
@@ -44,11 +44,11 @@ class NodeSights:
         with self._working:
             if self._latest is None or self._latest[0] != number or self._latest[1].index.snapshot is not snapshot:
                 known = self._latest[1].index if self._latest else None
-                index = known if known and known.snapshot is snapshot else NodeIndex.of(snapshot)
+                index = known if known and known.snapshot is snapshot else NodeRows.of(snapshot)
                 self._latest = number, self._worked_out(index)
             return self._latest[1]
 
-    def _worked_out(self, index: NodeIndex) -> NodeSight:
+    def _worked_out(self, index: NodeRows) -> NodeSight:
         sighted, now = self._services.sighted(), self._services.clock.now()
         records = {record.node: record for record in self._services.health.all()}
         cordons = about(self._services.interventions.in_force(), "cordon", "node", now)

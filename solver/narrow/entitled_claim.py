@@ -28,7 +28,7 @@ class EntitledClaim(NamedTuple):
     candidate: StartCandidate
 
 
-class Settled(NamedTuple):
+class EntitledAnswer(NamedTuple):
     """What starts before a job is served, and what that is promised; what is left then. `asked`: jobs that are not to be asked."""
 
     starts: tuple[JobStart, ...]
@@ -55,7 +55,7 @@ class EntitledTier:
         alike: Sequence[StartCandidate],
         claiming: Collection[int],
         starts: Sequence[JobStart],
-    ) -> Settled | None:
+    ) -> EntitledAnswer | None:
         """Have others leave for the first job that a complete round would serve; None where it is not known which, or for whom.
 
         `claim`: the first in the order; `alike`: in their order, jobs of its sub-layer of its own and all other likenesses that are
@@ -85,4 +85,4 @@ class EntitledTier:
             return None
         asked = {*self.asked, *self.preemption.concerned({victim.name for victim in promise.victims})}
         left = making.attempts.room, making.attempts.soon, shares_after(making)
-        return Settled(tuple(kept), promise, *left, asked)
+        return EntitledAnswer(tuple(kept), promise, *left, asked)

@@ -18,7 +18,7 @@ from reconciler.model.health_record import HealthFinding, HealthTrial, NodeHealt
 from reconciler.model.intervention_record import Intervention, Subject
 from reconciler.protocols.agents import Invitation
 from reconciler.protocols.history import Event
-from reconciler.web.node_index import NodeIndex
+from reconciler.web.node_index import NodeRows
 from reconciler.web.node_sight import NodeSights
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.inflight import InFlight, Intent, Reservation, declared_holder
@@ -240,13 +240,13 @@ def test_a_node_that_is_not_there_is_told_with_the_nearest_name(cluster: Console
 
 def counted(services: Services, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
     """The snapshots of which an index was made."""
-    made, plain = list[Snapshot](), NodeIndex.of
+    made, plain = list[Snapshot](), NodeRows.of
 
-    def of(snapshot: Snapshot) -> NodeIndex:
+    def of(snapshot: Snapshot) -> NodeRows:
         made.append(snapshot)
         return plain(snapshot)
 
-    monkeypatch.setattr(NodeIndex, "of", of)
+    monkeypatch.setattr(NodeRows, "of", of)
     return made
 
 
