@@ -13,7 +13,7 @@ from solver.capacity.partitions import MigPartitions
 from solver.model.arrays import Mask
 from solver.model.cluster import LEVELS, GpuType, Level, is_wider
 from solver.model.pledges import Pledged
-from solver.model.shape import MigShape, Shape, SharedShape
+from solver.model.shape import MigShape, Shape, SharedShape, nodes_of
 from solver.model.workload import JobSpec, TaskPlacement, TopologyRequest
 from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
 from solver.placement.device_assignment import ServedGroup, assign_devices, by_node, take
@@ -149,6 +149,12 @@ def _gangs(
         yield _Gang.of(room, spec, option, within, tasks, fresh=True)
 
 
+def _hardest_first(room: FreeCapacity, shape: Shape) -> tuple[int, int]:
+    # A set that copies of this room alone know is no limit here.
+    limit = room.sets.get(nodes_of(shape))
+    return -shape.cost, len(room.nodes) if limit is None else int(limit.sum())
+
+
 def least_tasks(spec: JobSpec) -> tuple[int, ...]:
     """Tasks of each group without which the gang does not start."""
     return tuple(group.least for group in spec.task_groups)
@@ -229,8 +235,7 @@ class _Gang:
         fresh: bool,
     ) -> _Gang:
         # Groups with GPUs are harder to place and go first; of like ones those with fewer nodes, which others could take.
-        allowed = [room.sets[group.nodes].sum() if group.nodes else len(room.nodes) for group in spec.task_groups]
-        order = sorted(range(len(tasks)), key=lambda number: (-option.shapes[number].cost, allowed[number]))
+        order = sorted(range(len(tasks)), key=lambda number: _hardest_first(room, option.shapes[number]))
         groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
         offers = [room.offer(group.shape, group.gpu_type, fresh=fresh) for group, _ in groups]
         if within is not None:
