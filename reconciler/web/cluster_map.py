@@ -10,6 +10,7 @@ from typing import Final
 from reconciler.web.natural_order import natural
 from solver.model.cluster import DeviceId, Node
 from solver.model.document import Document
+from solver.model.pledges import gpus_of
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
@@ -119,7 +120,7 @@ def _held(jobs: Sequence[Job], at: Mapping[DeviceId, int]) -> tuple[list[int], l
     held, parts = [FREE] * len(at), defaultdict[int, list[tuple[int, int, int]]](list)
     for number, job in enumerate(jobs):
         for task in job.placement:
-            for device in _devices(task):
+            for device in gpus_of(task):
                 if device not in at:
                     continue  # Its node is gone.
                 if task.mig is None and task.share is None:
@@ -130,10 +131,6 @@ def _held(jobs: Sequence[Job], at: Mapping[DeviceId, int]) -> tuple[list[int], l
                     own.append((_start(task, own), int(task.gpus), number))
     flat = [number for gpu in sorted(parts) for part in sorted(parts[gpu]) for number in (gpu, *part)]
     return held, flat
-
-
-def _devices(task: TaskPlacement) -> tuple[DeviceId, ...]:
-    return (task.mig.gpu,) if task.mig is not None else task.devices
 
 
 def _start(task: TaskPlacement, before: Sequence[tuple[int, int, int]]) -> int:
@@ -147,12 +144,12 @@ def _kept(snapshot: Snapshot, at: Mapping[DeviceId, int]) -> list[int]:
     kept = [0] * len(at)
     for reserved in snapshot.in_flight.reservations:
         for task in reserved.tasks:
-            for device in _devices(task):
+            for device in gpus_of(task):
                 if device in at:
                     kept[at[device]] = 1
     for promise in snapshot.in_flight.nominations:
         for task in promise.tasks:
-            for device in _devices(task):
+            for device in gpus_of(task):
                 if device in at:
                     kept[at[device]] = 2
     return kept

@@ -10,8 +10,8 @@ from reconciler.web.node_index import KeptTask, TaskOnNode
 from solver.model.cluster import DeviceId, Gpu, Node
 from solver.model.mig import mig_model
 from solver.model.mig_layout import geometry_of, model_of_type
+from solver.model.pledges import gpus_of
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.workload import TaskPlacement
 
 WIDTH: Final = 240
 """Of the picture of one GPU, in pixels of its own."""
@@ -58,7 +58,7 @@ def gpu_rows(
     """One for each GPU, in their order."""
     holders, keepers = _by_gpu(tasks), {gpu.id: list[KeptTask]() for gpu in node.gpus}
     for each in kept:
-        for device in devices_of(each.task):
+        for device in gpus_of(each.task):
             if device in keepers:
                 keepers[device].append(each)
     for gpu in sorted(node.gpus, key=lambda each: each.index):
@@ -66,15 +66,10 @@ def gpu_rows(
         yield GpuRow(gpu, own, tuple(keepers[gpu.id]), tuple(fault for fault in faults if fault.part == gpu.id))
 
 
-def devices_of(task: TaskPlacement) -> tuple[DeviceId, ...]:
-    """The GPUs that it has something of."""
-    return (task.mig.gpu,) if task.mig is not None else task.devices
-
-
 def _by_gpu(tasks: Sequence[TaskOnNode]) -> Mapping[DeviceId, list[TaskOnNode]]:
     found: dict[DeviceId, list[TaskOnNode]] = {}
     for each in tasks:
-        for device in devices_of(each.task):
+        for device in gpus_of(each.task):
             found.setdefault(device, []).append(each)
     return found
 

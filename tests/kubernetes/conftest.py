@@ -11,9 +11,11 @@ import pytest
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
 from tests.e2e import control_plane
+from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes import late
 from tests.kubernetes.shipping import install
 from tests.kubernetes.together import folder_of_all, tell_end
+from tests.reconciler.gitops.source.origin import Origin
 
 LOGS = pytest.StashKey[Path]()
 LONGEST = (
@@ -40,6 +42,16 @@ def _late(request: pytest.FixtureRequest) -> Iterator[None]:
 def _told_at_the_end(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     tell_end(folder_of_all(tmp_path_factory), request.session.testsfailed)
+
+
+@pytest.fixture
+def plane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ControlPlane]:
+    """One that is not started yet, on a repository with the module's POLICY."""
+    origin = Origin(tmp_path / "policy")
+    origin.commit(request.module.POLICY)
+    made = ControlPlane(origin.folder, tmp_path / "state")
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="session")

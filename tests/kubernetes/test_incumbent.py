@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.installing import DEPLOY, granted
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, session
 from tests.kubernetes.test_run import gpu_nodes
-from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 
@@ -42,15 +41,6 @@ USER = "observer"
 OURS = {"tests": "incumbent"}
 """The label of the node that these jobs may be on."""
 PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
 
 
 @asynccontextmanager

@@ -13,9 +13,10 @@ from hack.kubernetes.shipped import base_objects
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from tests.e2e.control_plane import ControlPlane, until
 from tests.kubernetes.sessions import REAL, a_namespace, session
-from tests.kubernetes.test_run import a_worker, gpu_nodes, plane
+from tests.kubernetes.test_run import POLICY as QUEUES
+from tests.kubernetes.test_run import a_worker, gpu_nodes
 
-__all__ = ["plane"]
+POLICY = QUEUES
 
 pytestmark = REAL
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from tests.kubernetes.installing import with_queues
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_teller import scheduled
-from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 
@@ -42,15 +40,6 @@ A_JOB = (
 )
 GPU_NODE = {"cpu": "64", "memory": "256Gi", "pods": "110", names.GPU: "4"}
 H100S = {"metadata": {"labels": {names.PRODUCT: "NVIDIA-H100-80GB-HBM3"}}}
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
 
 
 def a_worker(name: str, gang: str, size: int, gpus: int = 1, queue: str = "research") -> dict[str, Any]:

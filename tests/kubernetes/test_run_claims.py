@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hack.kubernetes import devices
 from hack.kubernetes.cluster import Cluster
@@ -22,8 +19,8 @@ from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.claiming import publish
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
-from tests.kubernetes.test_run import POLICY, a_worker, bound, running, until_bound
-from tests.reconciler.gitops.source.origin import Origin
+from tests.kubernetes.test_run import POLICY as QUEUES
+from tests.kubernetes.test_run import a_worker, bound, running, until_bound
 
 pytestmark = REAL
 
@@ -38,13 +35,7 @@ GEOMETRY = {
 }
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit({**POLICY, **GEOMETRY})
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
+POLICY = {**QUEUES, **GEOMETRY}
 
 
 @asynccontextmanager

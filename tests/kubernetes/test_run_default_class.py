@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.control.cluster_cache import PRIORITY_CLASSES
@@ -16,7 +12,6 @@ from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import REAL, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running, until_bound
-from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 
@@ -29,15 +24,6 @@ POLICY = {
     + "Queue\nmetadata: {name: q}\n"
     + "spec: {priorityClasses: [training], quota: [{gpuType: H100-SXM5-80GB, guaranteed: 8}]}\n",
 }
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
 
 
 def test_pods_with_the_clusters_default_class_have_the_policys(shipped: Cluster, plane: ControlPlane) -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
@@ -18,7 +14,6 @@ from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running, until_bound
-from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 
@@ -32,15 +27,6 @@ POLICY = {
         for queue, guaranteed in (("owner", 4), ("borrower", 0))
     },
 }
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
 
 
 async def a_gang_of(api: Api, space: str, queue: str, **annotations: str) -> None:

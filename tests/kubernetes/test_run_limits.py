@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
@@ -20,7 +16,6 @@ from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import GPU_NODE, H100S, a_worker, gpu_nodes, running, until_bound
 from tests.kubernetes.test_run_eviction import notes_on, until_noted
-from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 
@@ -30,15 +25,6 @@ POLICY = {
     "policies/scheduling.yaml": _V1 + "SchedulingPolicy\nmetadata: {name: cluster}\nspec: {startDeadline: 3s}\n",
     "policies/q.yaml": _V1 + "Queue\nmetadata: {name: q}\nspec: {quota: [{gpuType: H100-SXM5-80GB, guaranteed: 8}]}\n",
 }
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
 
 
 def test_a_gang_is_told_that_its_time_limit_is_near_and_ends_when_it_is_over(

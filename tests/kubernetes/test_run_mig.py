@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
@@ -30,7 +27,6 @@ from tests.kubernetes.mig_manager import (
 )
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, running, until_bound
-from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 
@@ -42,15 +38,6 @@ POLICY = {
     "cluster-state/pool.yaml": _V1 + "NodePool\nmetadata: {name: parts}\n"
     "spec: {gpuType: H100-SXM5-80GB, gpusPerNode: 4, cpu: 64, memory: 256Gi, nodes: {names: [part0, rest0]}}\n",
 }
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
 
 
 def asking(name: str, resource: str = "mig-1g.10gb") -> dict[str, Any]:

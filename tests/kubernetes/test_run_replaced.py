@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
@@ -15,19 +11,13 @@ from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.status.conditions import REFUSED
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
-from tests.kubernetes.test_run import POLICY, a_worker, bound, gpu_nodes, running, until_bound
-from tests.reconciler.gitops.source.origin import Origin
+from tests.kubernetes.test_run import POLICY as QUEUES
+from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, running, until_bound
 
 pytestmark = REAL
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
+POLICY = QUEUES
 
 
 def of_gang(number: int, gang: str) -> dict[str, Any]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
@@ -17,21 +14,15 @@ from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS
 from reconciler.kubernetes.objects.storage import BIND_COMPLETED, SELECTED_NODE
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
-from tests.kubernetes.test_run import POLICY, a_worker, bound, gpu_nodes, running, until_bound
-from tests.reconciler.gitops.source.origin import Origin
+from tests.kubernetes.test_run import POLICY as QUEUES
+from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, running, until_bound
 
 pytestmark = REAL
 
 HOST = "kubernetes.io/hostname"
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    origin = Origin(tmp_path / "policy")
-    origin.commit(POLICY)
-    made = ControlPlane(origin.folder, tmp_path / "state")
-    yield made
-    made.end()
+POLICY = QUEUES
 
 
 @asynccontextmanager

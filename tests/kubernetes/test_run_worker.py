@@ -13,9 +13,10 @@ from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.control_plane import ControlPlane, until
 from tests.e2e.test_round_worker import ALWAYS, workers_of
 from tests.kubernetes.sessions import REAL, a_namespace, session
-from tests.kubernetes.test_run import a_worker, gpu_nodes, plane, until_bound
+from tests.kubernetes.test_run import POLICY as QUEUES
+from tests.kubernetes.test_run import a_worker, gpu_nodes, until_bound
 
-__all__ = ["plane"]
+POLICY = QUEUES
 
 pytestmark = REAL
 

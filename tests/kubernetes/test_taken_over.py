@@ -20,9 +20,10 @@ from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
-from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, plane, running, until_bound
+from tests.kubernetes.test_run import POLICY as QUEUES
+from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, running, until_bound
 
-__all__ = ["plane"]
+POLICY = QUEUES
 
 pytestmark = REAL
 

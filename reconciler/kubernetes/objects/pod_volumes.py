@@ -29,6 +29,7 @@ from reconciler.kubernetes.objects.storage import (
 from reconciler.kubernetes.objects.wire import NodeSelectorTerm, Pod, SelectorRequirement
 
 Key = tuple[str, str]
+K = TypeVar("K")
 T = TypeVar("T", PersistentVolume, StorageClass, CsiDriver)
 
 
@@ -84,7 +85,7 @@ class PodVolumes:
         if before:
             self._pods.pop(before.key, None)
             for claim in _claims_of(before):
-                self._users[claim].discard(before.key)
+                _leave(self._users, claim, before.key)
         if after:
             self._pods[after.key] = after
             for claim in _claims_of(after):
@@ -95,11 +96,12 @@ class PodVolumes:
         """A claim."""
         if before:
             self._claims.pop(before.key, None)
-            self._bound_to[before.spec.volume_name].discard(before.key)
+            _leave(self._bound_to, before.spec.volume_name, before.key)
         if after:
             self._claims[after.key] = after
             self._bound_to[after.spec.volume_name].add(after.key)
-        return self._tell(self._users.get(known.key, ()) if (known := after or before) else ())
+        known = after or before
+        return self._tell(self._users.get(known.key, ())) if known else False
 
     def volume(self, before: PersistentVolume | None, after: PersistentVolume | None) -> bool:
         """A volume."""
@@ -109,12 +111,12 @@ class PodVolumes:
     def storage_class(self, before: StorageClass | None, after: StorageClass | None) -> bool:
         """A class of volumes."""
         _put(self._classes, before, after)
-        return self._tell(self._pods)
+        return self._tell(self._waiting())
 
     def driver(self, before: CsiDriver | None, after: CsiDriver | None) -> bool:
         """A driver of volumes."""
         _put(self._drivers, before, after)
-        return self._tell(self._pods)
+        return self._tell(self._waiting())
 
     def capacity(self, before: CsiStorageCapacity | None, after: CsiStorageCapacity | None) -> bool:
         """How much a driver has somewhere."""
@@ -122,7 +124,7 @@ class PodVolumes:
             self._capacities.pop((before.metadata.namespace, before.metadata.name), None)
         if after:
             self._capacities[after.metadata.namespace, after.metadata.name] = after
-        return self._tell(self._pods)
+        return self._tell(self._waiting())
 
     def unbound(self, pod: Pod) -> tuple[PersistentVolumeClaim, ...]:
         """The claims of a pod that are bound once they say on which node it will be."""
@@ -130,6 +132,10 @@ class PodVolumes:
             return ()
         keys = [key for key in _claims_of(pod) if self._standing(pod, key).is_unbound]
         return tuple(self._claims[key] for key in keys)
+
+    def _waiting(self) -> list[Key]:
+        """Pods without a node: for those that have one it does not matter where volumes can be made."""
+        return [key for key, pod in self._pods.items() if not pod.holds]
 
     def _tell(self, pods: Iterable[Key]) -> bool:
         """What these pods mean now; of some nothing may have changed."""
@@ -225,6 +231,13 @@ class PodVolumes:
 
 def _claims_of(pod: Pod) -> list[Key]:
     return [(pod.metadata.namespace, name) for name in claims_named(pod)]
+
+
+def _leave(members: dict[K, set[Key]], group: K, member: Key) -> None:
+    """A group without members is forgotten: claims that are made for one pod each come and go for ever."""
+    members[group].discard(member)
+    if not members[group]:
+        del members[group]
 
 
 def _is_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
