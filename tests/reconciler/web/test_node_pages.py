@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.inflight import InFlight, Intent, Reservation, declared_holder
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.model.workload import JobName, QueueName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, spec
 from tests.reconciler.web.conftest import Console
@@ -106,7 +107,7 @@ def test_they_come_page_by_page_and_keep_to_what_was_asked_for(
     cluster: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reconciler.web.node_pages.PAGE", 2)
-    seen, path = list[list[str]](), "/nodes?type=H100"
+    seen, path, text = list[list[str]](), "/nodes?type=H100", ""
     with cluster.browser() as browser:
         while path:
             text = browser.get(path).text
@@ -176,8 +177,8 @@ def test_a_node_says_what_is_kept_on_it_for_others(cluster: Console, monkeypatch
         reservations=(Reservation(declared_holder("maintenance"), (place,), NOW, until),),
     )
 
-    def with_more(*of: Any, node_sets: Any) -> Snapshot:
-        return snapshot_of(*of, in_flight, node_sets)
+    def with_more(time: Instant, nodes: Iterable[Node], jobs: Iterable[Job], **of: Any) -> Snapshot:
+        return snapshot_of(time, nodes, jobs, in_flight, **of)
 
     monkeypatch.setattr("tests.reconciler.api.conftest.snapshot_of", with_more)
     with cluster.browser() as browser:
