@@ -19,7 +19,7 @@ from reconciler.model.health_record import HealthFinding, HealthTrial, NodeHealt
 from reconciler.model.intervention_record import Intervention, Subject
 from reconciler.protocols.agents import Invitation
 from reconciler.protocols.history import Event
-from reconciler.web.node_index import NodeIndex
+from reconciler.web.node_directory import NodeDirectory
 from reconciler.web.node_sight import NodeSights
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.inflight import InFlight, Intent, Reservation, declared_holder
@@ -240,14 +240,14 @@ def test_a_node_that_is_not_there_is_told_with_the_nearest_name(cluster: Console
 
 
 def counted(services: Services, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
-    """The snapshots of which an index was made."""
-    made, plain = list[Snapshot](), NodeIndex.of
+    """The snapshots of which a directory was made."""
+    made, plain = list[Snapshot](), NodeDirectory.of
 
-    def of(snapshot: Snapshot) -> NodeIndex:
+    def of(snapshot: Snapshot) -> NodeDirectory:
         made.append(snapshot)
         return plain(snapshot)
 
-    monkeypatch.setattr(NodeIndex, "of", of)
+    monkeypatch.setattr(NodeDirectory, "of", of)
     return made
 
 
@@ -263,7 +263,7 @@ def test_what_a_pass_saw_is_worked_out_once_and_what_is_done_by_hand_is_seen_at_
     assert sights.latest() is sight
     cordon(cluster, "n2")
     again = sights.latest()
-    assert (again.index, list(sight.faults), list(again.faults)) == (sight.index, [], ["n2"])
+    assert (again.directory, list(sight.faults), list(again.faults)) == (sight.directory, [], ["n2"])
     shown[0] = second
     sights.latest()
     assert made == [first, second]
