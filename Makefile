@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-console test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check format clean
+.PHONY: install demo demo-console test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check check-modules format clean
 
 install: $(VENV)/.installed
 
@@ -52,6 +52,16 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/quorate validate .
+	@if command -v npm >/dev/null && $(MAKE) --no-print-directory hack/modules/node_modules; then $(MAKE) --no-print-directory check-modules; \
+	else echo "SKIPPED: the types of the console's modules, because npm is not here, or can't get TypeScript"; fi
+
+# The types that the console's modules state in comments. Only this needs Node: a checkout runs, and is tested, without.
+check-modules: hack/modules/node_modules
+	hack/modules/node_modules/.bin/tsc --project hack/modules
+
+hack/modules/node_modules: hack/modules/package-lock.json
+	npm ci --prefix hack/modules --no-audit --no-fund --loglevel=error
+	touch $@
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
@@ -71,4 +81,4 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-floors .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .venv-floors hack/modules/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
-import httpx2
 import jwt
 
+from reconciler.access.discovery import (
+    AGAIN_AFTER_S,
+    KEPT_S,
+    UNANSWERED,
+    IssuerUnreachableError,
+    asking,
+    document_at,
+    metadata_of,
+)
 from reconciler.access.policy import OidcIssuer
 from reconciler.model.clock import Clock
 from reconciler.model.urls import is_safe_url
 
-KEPT_S: Final = 3600.0
-"""A key that the issuer has withdrawn is believed this much longer at most."""
-
-AGAIN_AFTER_S: Final = 60.0
-"""Tokens with made-up key ids make us ask the issuer no more often than this."""
-
-_TIMEOUT_S: Final = 5.0
-_BYTES_MAX: Final = 1_000_000
 _SIGNING: Final = {"RSA": "RS256", "EC": "ES256"}
 """The one algorithm that each kind of key is used with: a token does not choose."""
-
-
-class IssuerUnreachableError(Exception):
-    """The issuer's keys can't be had now: it can't be said whether a token is good."""
 
 
 class UnknownKeyError(Exception):
@@ -65,41 +60,22 @@ class IssuerKeys:
         """Keys that were fetched within the hour stay good while the issuer does not answer."""
         self._asked_s = now_s
         try:
-            self._keys, self._failure = _fetched(self.issuer), ""
+            self._keys, self._failure = _fetched(self.issuer, self.clock), ""
             self._fetched_s = now_s
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, jwt.PyJWTError) as error:
+        except (*UNANSWERED, jwt.PyJWTError) as error:
             self._failure = f"The identity provider {self.issuer.issuer} can't be asked for its keys ({error})."
 
 
-def _fetched(issuer: OidcIssuer) -> dict[str, jwt.PyJWK]:
-    """Raises httpx2.HTTPError and ValueError."""
-    with httpx2.Client(timeout=_TIMEOUT_S, follow_redirects=False) as http:
-        url = issuer.jwks_url
-        if not url:
-            found = _document(http, f"{issuer.issuer.rstrip('/')}/.well-known/openid-configuration")
-            if found.get("issuer") != issuer.issuer:
-                raise ValueError(f"its discovery document is of another issuer, {str(found.get('issuer'))[:200]!r}")
-            url = str(found.get("jwks_uri", ""))
+def _fetched(issuer: OidcIssuer, clock: Clock) -> dict[str, jwt.PyJWK]:
+    """Raises httpx2.HTTPError, httpx2.InvalidURL, ValueError, jwt.PyJWTError."""
+    with asking() as http:
+        url = issuer.jwks_url or metadata_of(http, clock, issuer).jwks_url
         if not is_safe_url(url):
             raise ValueError(f"its keys are at {url[:200]!r}, which is no https URL")
-        keys = _document(http, url).get("keys")
+        keys = document_at(http, clock, url).get("keys")
     if not isinstance(keys, list):
         raise ValueError("it answers without keys")  # noqa: TRY004  (of the issuer, not of ours)
     return {key["kid"]: jwt.PyJWK(key, _SIGNING[key["kty"]]) for key in keys if _is_usable(key)}
-
-
-def _document(http: httpx2.Client, url: str) -> dict[str, Any]:
-    with http.stream("GET", url) as response:
-        response.raise_for_status()
-        body = bytearray()
-        for piece in response.iter_bytes():
-            body += piece
-            if len(body) > _BYTES_MAX:
-                raise ValueError(f"its answer has more than {_BYTES_MAX} bytes")
-    document = json.loads(body)
-    if not isinstance(document, dict):
-        raise ValueError("its answer is no JSON object")  # noqa: TRY004  (of the issuer, not of ours)
-    return document
 
 
 def _is_usable(key: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,14 +36,35 @@ class OidcVerifier:
 
     def caller(self, token: str, identity: IdentitySettings) -> Caller:
         """The caller that the token belongs to. Raises BadTokenError, IssuerUnreachableError."""
+        return self.proven(token, identity)[0]
+
+    def proven(self, token: str, identity: IdentitySettings) -> tuple[Caller, OidcIssuer]:
+        """The caller of a bearer token, and the issuer that counts for it. Raises as `caller`."""
         stated, kid = _unverified(token)
         issuers = [known for known in identity.oidc if known.issuer == stated.get("iss")]
         for issuer in issuers:
             if issuer.audience in _audiences(stated):
-                return self._verified(token, kid, issuer)
+                return _caller(self._claims(token, kid, issuer, issuer.audience), issuer), issuer
         raise BadTokenError("the token is of another issuer or for another audience")
 
-    def _verified(self, token: str, kid: str, issuer: OidcIssuer) -> Caller:
+    def signed_in(self, id_token: str, client: OidcIssuer, nonce: str) -> Caller:
+        """The user that an ID token is about which was asked for with a nonce (OpenID Connect Core 1.0, section 3.1.3.7).
+
+        Raises BadTokenError, IssuerUnreachableError.
+        """
+        _, kid = _unverified(id_token)
+        claims = self._claims(id_token, kid, client, client.client_id, "sub", "iat", "nonce")
+        audiences = _audiences(claims)
+        if not {client.client_id, client.audience}.issuperset(map(str, audiences)):
+            raise BadTokenError("the token is also for others")
+        # Who it was issued to has to be stated where it is for several, and has to be us wherever it is.
+        if claims.get("azp", client.client_id if len(audiences) == 1 else None) != client.client_id:
+            raise BadTokenError("the token was issued to another client")
+        if not secrets.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
+            raise BadTokenError("the token was asked for by another browser")
+        return _caller(claims, client)
+
+    def _claims(self, token: str, kid: str, issuer: OidcIssuer, audience: str, *required: str) -> dict[str, Any]:
         # Any thread may find that a key ring is missing; all of them then use the one that stays.
         keys = self._keys.setdefault(issuer, IssuerKeys(issuer, self.clock))
         try:
@@ -50,18 +72,17 @@ class OidcVerifier:
         except UnknownKeyError as error:
             raise BadTokenError("the token is signed with a key that its issuer does not have") from error
         try:
-            claims = jwt.decode(
+            return jwt.decode(
                 token,
                 key,
                 algorithms=[key.algorithm_name],
                 issuer=issuer.issuer,
-                audience=issuer.audience,
+                audience=audience,
                 leeway=LEEWAY_S,
-                options={"require": ["exp", "iss", "aud"]},
+                options={"require": ["exp", "iss", "aud", *required]},
             )
         except jwt.PyJWTError as error:
             raise BadTokenError(f"the token is not valid: {error}") from error
-        return _caller(claims, issuer)
 
 
 def _unverified(token: str) -> tuple[dict[str, Any], str]:

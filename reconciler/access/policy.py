@@ -16,11 +16,15 @@ UserClaim = Literal["preferred_username", "email", "sub"]
 ANYBODY: Final = "group:*"
 """The subject of every user with a proven identity."""
 
+SESSION_MAX: Final = Duration(24 * 3_600_000)
+"""Of the console, whatever it began with."""
+
 
 class OidcIssuer(Document, frozen=True):
     """An identity provider with signed tokens (JWT) that are taken. `jwks_url` "": where its discovery document says.
 
-    `groups_claim` "": its tokens name no groups.
+    `groups_claim` "": its tokens name no groups. `client_id` "": the console does not send users there to sign in. `scopes`: what
+    it asks for beside `openid`. `session_duration` None: a session of the console ends with the ID token that it began with.
     """
 
     issuer: str
@@ -28,6 +32,14 @@ class OidcIssuer(Document, frozen=True):
     user_claim: UserClaim = "preferred_username"
     groups_claim: str = ""
     jwks_url: str = ""
+    client_id: str = ""
+    scopes: tuple[str, ...] = ("profile", "email")
+    session_duration: Duration | None = None
+
+    @property
+    def place(self) -> str:
+        """How the console's addresses name it: its URL without scheme and last slash."""
+        return self.issuer.partition("://")[2].rstrip("/")
 
 
 class IdentitySettings(Document, frozen=True):
@@ -35,6 +47,11 @@ class IdentitySettings(Document, frozen=True):
 
     oidc: tuple[OidcIssuer, ...] = ()
     tokens: Literal["file", "none"] = "file"
+
+    @property
+    def clients(self) -> tuple[OidcIssuer, ...]:
+        """Issuers to which the console sends users to sign in."""
+        return tuple(issuer for issuer in self.oidc if issuer.client_id)
 
 
 class RoleBinding(Document, frozen=True):

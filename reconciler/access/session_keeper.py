@@ -1,7 +1,8 @@
-"""Who is signed in to the console: a secret in a cookie stands for a token that was shown once.
+"""Who is signed in to the console: a secret in a cookie stands for a token that was shown once, or for an identity provider's word.
 
-A session ends with its token: when that expires, or is no longer in the token file, and after a day at the latest. What its user
-may do is asked of the policy in force with each request, as for a token.
+A session ends with its proof: when a token expires or is no longer in the token file, when an issuer is no longer in the
+AccessPolicy as it was, and after a day at the latest. What its user may do is asked of the policy in force with each request, as
+for a token.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import msgspec
 from reconciler.access.authenticator import Authenticator
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
+from reconciler.access.policy import SESSION_MAX, OidcIssuer
 from reconciler.access.tokens import UserTokenFile, hash_of
 from reconciler.model.clock import Clock
 from reconciler.protocols.sessions import ConsoleSession, Proof, Sessions
-from solver.model.quantities import Duration
+from solver.model.document import encode
 
-SESSION_MAX: Final = Duration(24 * 3_600_000)
 _SECRET_BYTES: Final = 32
 _SECRET_CHARACTERS_MAX: Final = 100
 
@@ -42,13 +43,20 @@ class SessionKeeper:
 
     def begin(self, token: str) -> tuple[str, ConsoleSession]:
         """The secret of a new session, and the session. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""
-        caller, proof = self._proven(token)
-        secret, now = secrets.token_urlsafe(_SECRET_BYTES), self.clock.now()
-        until = now.after(SESSION_MAX) if caller.until is None else min(now.after(SESSION_MAX), caller.until)
-        shown = "" if proof == "issuer" else hash_of(token)
-        session = ConsoleSession(hash_of(secret), caller.user, tuple(sorted(caller.groups)), proof, shown, now, until)
-        self.sessions.begin(session)
-        return secret, session
+        if self.token is not None and secrets.compare_digest(token.encode(), self.token.encode()):
+            return self._begun(Caller(self.owner, owner=True), "owner", hash_of(token), SESSION_MAX)
+        if not token:
+            raise BadTokenError("there is no token")
+        caller, issuer = self.identify.proven(token)
+        if issuer is None:
+            return self._begun(caller, "file", hash_of(token), SESSION_MAX)
+        return self._begun(caller, "issuer", _hash_of_issuer(issuer), self._left(caller))
+
+    def begin_at(self, issuer: OidcIssuer, caller: Caller) -> tuple[str, ConsoleSession]:
+        """The same for a user that has signed in at an issuer."""
+        asked = issuer.session_duration
+        lasts = self._left(caller) if asked is None else min(asked, SESSION_MAX)
+        return self._begun(caller, "issuer", _hash_of_issuer(issuer), lasts)
 
     def caller(self, secret: str) -> Caller:
         """The user that a browser speaks for. Raises SessionOverError, TokenFileError, and what the store does."""
@@ -59,27 +67,33 @@ class SessionKeeper:
             raise SessionOverError(f"your session was good until {known.until}")
         caller = self._still_proven(known)
         if caller is None:
-            raise SessionOverError("the token that you signed in with is no longer good")
+            raise SessionOverError("what you signed in with is no longer good")
         return msgspec.structs.replace(caller, until=known.until)
 
     def end(self, secret: str) -> None:
         """Sign out."""
         self.sessions.end(hash_of(secret))
 
-    def _proven(self, token: str) -> tuple[Caller, Proof]:
-        if self.token is not None and secrets.compare_digest(token.encode(), self.token.encode()):
-            return Caller(self.owner, owner=True), "owner"
-        if not token:
-            raise BadTokenError("there is no token")
-        caller = self.identify(token)
-        return caller, "file" if self._in_file(hash_of(token)) else "issuer"
+    def _begun(self, caller: Caller, proof: Proof, proof_hash: str, lasts: int) -> tuple[str, ConsoleSession]:
+        secret, now = secrets.token_urlsafe(_SECRET_BYTES), self.clock.now()
+        groups = tuple(sorted(caller.groups))
+        session = ConsoleSession(hash_of(secret), caller.user, groups, proof, proof_hash, now, now.after(lasts))
+        self.sessions.begin(session)
+        return secret, session
+
+    def _left(self, caller: Caller) -> int:
+        """Until the caller's token expires; milliseconds."""
+        return SESSION_MAX if caller.until is None else min(SESSION_MAX, caller.until - self.clock.now())
 
     def _still_proven(self, session: ConsoleSession) -> Caller | None:
         if session.proof == "owner":
-            is_same = self.token is not None and secrets.compare_digest(session.token_hash, hash_of(self.token))
+            is_same = self.token is not None and secrets.compare_digest(session.proof_hash, hash_of(self.token))
             return Caller(self.owner, owner=True) if is_same else None
         if session.proof == "file":
-            return self._in_file(session.token_hash)
+            return self._in_file(session.proof_hash)
+        # An issuer whose entry has changed may name its users otherwise now.
+        if session.proof_hash not in map(_hash_of_issuer, self.identify.identity.oidc):
+            return None
         return Caller(session.user, frozenset(session.groups))
 
     def _in_file(self, token_hash: str) -> Caller | None:
@@ -87,3 +101,8 @@ class SessionKeeper:
         if self.tokens is None or not self.identify.by_file:
             return None
         return self.tokens.caller_of(token_hash)
+
+
+def _hash_of_issuer(issuer: OidcIssuer) -> str:
+    """Of all that the AccessPolicy says of it."""
+    return hash_of(encode(issuer).decode())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.control.control import PolicyInForce
+from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.model.git_status import PolicyStatus
 from reconciler.model.review_findings import Review
 from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
@@ -38,4 +39,5 @@ class GitServices:
     look: Callable[[], Instant]
     looked_at: Callable[[], Instant | None]
     planning: Planning
+    archive: RevisionArchive
     webhook_secret: bytes = b""

@@ -38,7 +38,8 @@ class Guard:
 
     `token` None: every client that reaches the server may ask (loopback only, and asked for by name).
     `user` holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
-    answers to. `identify` says which user has any other token, or raises BadTokenError; None: there are no others.
+    answers to. `origin` is how browsers find it from outside, `https://HOST`; "": nothing but `hosts` is known.
+    `identify` says which user has any other token, or raises BadTokenError; None: there are no others.
     `session` says for which user a browser speaks that sends a secret in the cookie SESSION_COOKIE, or raises SessionOverError;
     None: there is no console.
     """
@@ -48,6 +49,7 @@ class Guard:
     hosts: frozenset[str] = LOOPBACK_NAMES
     identify: Callable[[str], Caller] | None = None
     session: Callable[[str], Caller] | None = None
+    origin: str = ""
 
     async def __call__(self, request: HTTPConnection) -> None:
         """Let the request pass, with the caller in its state.
@@ -84,7 +86,8 @@ class Guard:
             fix = f"Use one of {', '.join(sorted(self.hosts))}, or add the name with --allow-host."
             raise RequestRefusedError(403, "host-not-allowed", "This server does not answer to that host name.", fix)
         origin = request.headers.get("origin")
-        if origin is not None and _split(origin).netloc != host:
+        # A proxy may give us another Host than the browser knows.
+        if origin is not None and origin != self.origin and _split(origin).netloc != host:
             raise RequestRefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
 
     def _identified(self, request: HTTPConnection) -> Caller:

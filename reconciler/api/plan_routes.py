@@ -9,14 +9,14 @@ from fastapi import APIRouter, Depends, Request, Response
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import FreshPlan, PlanAccepted, PlanAsked
-from reconciler.api.policy_routes import read_asked, why_of
+from reconciler.api.policy_requests import PolicyRequests, why_of
+from reconciler.api.policy_routes import read_asked
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.documents.repository import Compiled
 from reconciler.gitops.review.comparison import cluster_of
 from reconciler.gitops.review.meaning import meaning_of
 from reconciler.model.envelope import AcceptedPlan, Envelope, is_stale
-from reconciler.model.review_findings import Review
 from reconciler.protocols.history import Event
 
 ACCEPTED: Final = "plan-accepted"
@@ -30,6 +30,7 @@ class PlanRoutes:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._planning = services.following.planning
+        self._requests = PolicyRequests(services)
         self.router = APIRouter(prefix="/v1/policy", tags=["policy"])
         schema = {"schema": {"$ref": "#/components/schemas/PlanAsked"}}
         self.router.add_api_route(
@@ -60,22 +61,17 @@ class PlanRoutes:
 
     def fresh(self) -> Response:
         """What the revision that is held would do, planned on the cluster as it was then, beside what was accepted."""
-        found = self._planned()
+        found = self._requests.planned()
         if found is None:
             fix = "`quorate status` says what came of the newest revision."
             raise RequestRefusedError(404, "not-planned", "No revision is held of which there is a plan.", fix)
         return answer(FreshPlan(review=found, accepted=self._planning.accepted.accepted(found.head.meaning)))
 
     def _refuse_stale(self, envelope: Envelope, in_force: str) -> None:
-        held, fix = self._planned(), "Plan it again: quorate plan --out FILE."
+        held, fix = self._requests.planned(), "Plan it again: quorate plan --out FILE."
         if held is not None and held.head.meaning != envelope.meaning:
             message = f"The revision that is held, {held.head.commit[:12]}, says something else than the plan."
             raise RequestRefusedError(409, "stale-plan", message, fix)
         if envelope.exact and is_stale(envelope, in_force, cluster_of(self._services.snapshot())):
             message = "The cluster, or the policy in force, is not what it was when the plan was made."
             raise RequestRefusedError(409, "stale-plan", message, fix)
-
-    def _planned(self) -> Review | None:
-        """The plan of the revision that waits for a person now."""
-        held, fresh = self._services.following.status(), self._planning.fresh()
-        return fresh if fresh and held.acceptable and fresh.head.commit == held.last_attempted_revision else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -12,15 +11,15 @@ from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.git_services import GitServices
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.policy_payloads import ApprovalAsked, ApprovalList, LookAsked, SuspensionAsked, SuspensionList
+from reconciler.api.policy_requests import PolicyRequests, why_of
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.lifecycle.interventions.spans import UnfitEndError, read_end
-from reconciler.model.git_record import WHY_MAX, Approval, Suspension
+from reconciler.model.git_record import Suspension
 from reconciler.protocols.history import Event
 from solver.model.document import Document, decode
 from solver.model.quantities import Instant
 
-APPROVED: Final = "policy-approved"
 SUSPENDED: Final = "reconcile-suspended"
 RESUMED: Final = "reconcile-resumed"
 ABOUT: Final = "policy"
@@ -28,7 +27,6 @@ ABOUT: Final = "policy"
 
 Body = Annotated[bytes, Depends(bounded_body)]
 T = TypeVar("T", bound=Document)
-_REVISION: Final = re.compile(r"[0-9a-f]{7,64}")
 
 
 def _body(kind: str, example: dict[str, str]) -> dict[str, Any]:
@@ -42,6 +40,7 @@ class PolicyRoutes:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._following: GitServices = services.following
+        self._requests = PolicyRequests(services)
         self.router = APIRouter(prefix="/v1/policy", tags=["policy"])
         add = self.router.add_api_route
         add("/approve", self.approve, methods=["POST"], responses=answers(ApprovalList, refuses(409, 413)),
@@ -55,27 +54,7 @@ class PolicyRoutes:
     def approve(self, request: Request, body: Body) -> Response:
         """Accept the revision that is held now, for the reason for which it is held. It counts once, for this commit alone."""
         asked = read_asked(body, ApprovalAsked)
-        status, now = self._following.status(), self._services.clock.now()
-        held, commit = status.truth, status.last_attempted_revision
-        if not _REVISION.fullmatch(asked.revision) or not commit.startswith(asked.revision) or held.type != "Stalled":
-            fix = "`quorate status` says which revision was attempted, with at least 7 digits of its name."
-            raise RequestRefusedError(409, "not-held", f"No revision {asked.revision!r} is held.", fix)
-        if not status.acceptable:
-            fix = f"Mend it in Git: {held.message}"
-            raise RequestRefusedError(409, "not-acceptable", f"{held.reason} can't be accepted by a person.", fix)
-        approval = Approval(
-            commit=commit,
-            reason=held.reason,
-            in_place_of=status.last_applied_revision,
-            author=request.state.user,
-            why=why_of(asked.reason),
-            at=now,
-        )
-        kept = self._following.decisions.approve(approval)
-        if kept.at == now:
-            self._record(APPROVED, commit, f"{kept.reason}: {kept.why}", request)
-        self._following.look()
-        return answer(ApprovalList(items=(kept,)))
+        return answer(ApprovalList(items=(self._requests.approve(asked.revision, asked.reason, request.state.user),)))
 
     def approvals(self, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
         """Which revisions people accepted although a requirement held them, newest first."""
@@ -122,12 +101,3 @@ def read_asked(body: bytes, kind: type[T]) -> T:
     except msgspec.MsgspecError as error:
         fix = "Send JSON, as the OpenAPI document shows it."
         raise RequestRefusedError(422, "malformed", f"The body is not as described: {error}.", fix) from error
-
-
-def why_of(written: str) -> str:
-    """A person's reason, in one line. Raises RequestRefusedError."""
-    why = " ".join(written.split())
-    if not 0 < len(why) <= WHY_MAX:
-        fix = "Say what the next operator needs to know."
-        raise RequestRefusedError(422, "no-reason", f"A reason has 1 to {WHY_MAX} characters.", fix)
-    return why

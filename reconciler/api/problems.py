@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
-from reconciler.access.keys import IssuerUnreachableError
+from reconciler.access.discovery import IssuerUnreachableError
 from reconciler.access.token_file import TokenFileError
 from reconciler.api.answers import answer
 from reconciler.api.payloads import ApiProblem

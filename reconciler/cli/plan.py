@@ -15,7 +15,7 @@ from reconciler.analysis.reports.review_outline import outline_of
 from reconciler.analysis.reports.review_problems import review_problems
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, young_enough
+from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, unreadable, young_enough
 from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam, cluster_option
@@ -59,6 +59,12 @@ _WIDE_COLUMNS = 120
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write it as a saved plan to a file too: see `quorate apply`.",
 )
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write all of it as a page to a file too, with the queues and racks before and after.",
+)
 @click.option("--exact", is_flag=True, help="Let what --out writes be good for this cluster and base alone.")
 @click.option(
     "--accept-evicted-jobs", type=click.IntRange(min=0), metavar="N", help="Let the saved plan accept so many, if more."
@@ -84,6 +90,7 @@ def plan(
     server: str | None,
     cluster: str | None,
     out: Path | None,
+    html_file: Path | None,
     exact: bool,
     accept_evicted_jobs: int | None,
     accept_gpu_hours: float | None,
@@ -96,7 +103,7 @@ def plan(
     _refuse_conflicts(ctx)
     if held:
         found = _of_held(server)
-        _print(found, UNKNOWN, output, cluster or "", unfold=unfold)
+        _tell(found, UNKNOWN, output, cluster or "", html_file, unfold=unfold)
         ctx.exit(_exit_code(found, detailed=detailed_exitcode))
     revisions = _revision(repo, base, "--base"), _revision(repo, head, "--head")
     cluster = one_cluster({name for each in revisions for name in clusters_of(each.files)}, cluster, str(repo))
@@ -108,7 +115,8 @@ def plan(
         gap = sides[1].compiled.policy.scheduling.solver.gap
         envelope = envelope_of(found, gap, accept_evicted_jobs, accept_gpu_hours, exact=exact)
         write_plan(SavedPlan(envelope, found), out)
-    _print(found, paths_of(sides[0].compiled, sides[1].compiled), output, cluster or "", unfold=unfold)
+    paths = paths_of(sides[0].compiled, sides[1].compiled)
+    _tell(found, paths, output, cluster or "", html_file, unfold=unfold)
     ctx.exit(_exit_code(found, detailed=detailed_exitcode))
 
 
@@ -165,6 +173,18 @@ def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | N
 def _of_held(server: str | None) -> Review:
     with api_client(server) as client:
         return client.following.fresh_plan().review
+
+
+def _tell(found: Review, paths: Paths, output: str, cluster: str, html_file: Path | None, *, unfold: bool) -> None:
+    """Print it, once the page is written where one is asked for."""
+    if html_file:
+        from reconciler.web.plan_page import plan_file
+
+        try:
+            html_file.write_text(plan_file(found, paths, cluster), "utf-8")
+        except OSError as error:
+            raise unreadable(error, html_file) from error
+    _print(found, paths, output, cluster, unfold=unfold)
 
 
 def _print(found: Review, paths: Paths, output: str, cluster: str, *, unfold: bool) -> None:

@@ -10,6 +10,7 @@ import click
 from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.connections_options import connection_settings, connections_options
+from reconciler.cli.console_options import console_options, console_settings
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where the API listens, else QUORATE_LISTEN; port 0: any.",
 )
-@click.option("--allow-host", multiple=True, metavar="NAME", help="One more host name that the API answers to.")
+@console_options
 @connections_options
 @click.option(
     "--tokens",
@@ -123,7 +124,6 @@ def _settings(
     poll: Duration,
     state: Path | None,
     listen: Address,
-    allow_host: tuple[str, ...],
     tokens: Path | None,
     secrets: Path | None,
     run_as_submitter: bool,
@@ -141,7 +141,7 @@ def _settings(
     from reconciler.server.folder import StateFolder
     from reconciler.server.settings import Settings
 
-    store, connections = _store_settings(others), connection_settings(others)
+    store, connections, console = _store_settings(others), connection_settings(others), console_settings(others)
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -150,7 +150,6 @@ def _settings(
         host=listen.host,
         port=listen.port,
         poll=poll,
-        hosts=allow_host,
         authenticate=not insecure_no_auth,
         tokens=tokens,
         secrets=secrets,
@@ -164,6 +163,7 @@ def _settings(
         store=store,
         connections=connections,
         round_worker_from=round_worker_from,
+        **console,
     )
 
 
@@ -205,6 +205,7 @@ def _refuse_unlike(settings: Settings) -> None:
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
+    from reconciler.access.client_secrets import ClientSecretError
     from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
     from reconciler.api.server import AddressError
@@ -224,6 +225,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
     return (
         AddressError,
+        ClientSecretError,
         ConnectionLimitsError,
         AgentListenerError,
         DriverUnusableError,

@@ -99,8 +99,9 @@ class NarrowRounds:
         self._unsure: list[Job] = []
         self._unsure_seen = 0
         self._blocking: set[JobName] = set()
+        self._again: tuple[JobName, ...] = ()
         self._undone: tuple[JobName, ...] = ()
-        self._keeps = False
+        self._lost: tuple[JobName, ...] = ()
         self._number = 0
 
     def tell(self, jobs: Collection[JobName]) -> None:
@@ -138,6 +139,8 @@ class NarrowRounds:
 
     def free(self, names: Collection[JobName]) -> None:
         """Give what these gangs held, and hold no more, to jobs that it is promised to, or that wait. Raises as `start`."""
+        if self._again:
+            self.start(())
         self._note_ends(names)
         found = self._free() if self._decides() else None
         if found is not None and found.is_all:
@@ -184,7 +187,7 @@ class NarrowRounds:
             if ground is None or check is None or epoch is None:
                 return None
             found = self._found(ground, now)
-            if not found.kept and not found.starts:
+            if not any(True for _ in found.jobs):
                 if found.is_all and ground.world.freed:
                     ground.world.leave_freed()
                     ground.leave_freed()
@@ -222,7 +225,7 @@ class NarrowRounds:
         """Serve those of the jobs that find what they need in what is left. Raises what the store does, StaleEpochError,
         NoPolicyError.
         """
-        if not names:
+        if not names and not self._again:
             self._get_ready()
             return
         epoch, ground, plane = self._epoch(), self._ground, self._plane
@@ -230,7 +233,10 @@ class NarrowRounds:
             self.counts.left += len(names)
             return
         began_s, now = plane.clock.monotonic_s(), plane.clock.now()
-        came, others = new_jobs(plane, names, ground.record.snapshot.node_sets, ground.record.policy, now)
+        with self._lock:
+            again, self._again = self._again, ()
+            self._blocking.difference_update(again)
+        came, others = new_jobs(plane, {*names, *again}, ground.record.snapshot.node_sets, ground.record.policy, now)
         record = self._decided(came, others, now)
         if record is not None:
             self._do(epoch, record, began_s)
@@ -271,7 +277,8 @@ class NarrowRounds:
                 return None
             served = {step.job for step in steps}
             waiting = [job for job in came if job.name not in served]
-            self._waiting += waiting
+            known = {job.name for job in self._waiting}
+            self._waiting += [job for job in waiting if job.name not in known]
             if not ground.world.evicts:
                 self._blocking |= {job.name for job in waiting if is_urgent(job, ground.record.policy)}
             if not steps:
@@ -385,7 +392,7 @@ class NarrowRounds:
         served alone itself. The rest is taken.
         """
         with self._lock:
-            self._undone, self._keeps = (), False
+            self._undone, self._lost = (), ()
             if self._check is None or self._seen is None:
                 return plan, {}
             overtaken = self._overtaken(plan, self._check) if self._since else {}
@@ -393,7 +400,7 @@ class NarrowRounds:
                 plan = msgspec.structs.replace(plan, steps=tuple(step for step in plan.steps if step not in overtaken))
             later = {step: found for step, found in overtaken.items() if not isinstance(step, Bind)}
             self._undone = tuple(step.job for step in later)
-            self._keeps = any(later.values())
+            self._lost = tuple(step.job for step, found in later.items() if found and isinstance(step, Nominate))
             self._take(plan.steps, self._check)
             broken = {step.job: found for step, found in overtaken.items() if not isinstance(step, Evict | Shrink)}
             return plan, broken
@@ -486,8 +493,6 @@ class NarrowRounds:
         undone = self._undone
         plan = without_steps_of(record.plan, undone)
         world = NarrowWorld.after(record.snapshot, record.policy, plan, self._kept)
-        if self._keeps:
-            world.end_evictions()
         world.know_waiting()  # Now: who ends would wait for it.
         with self._lock:
             if self._unwell is not None and not self.fault:
@@ -499,10 +504,17 @@ class NarrowRounds:
                     elif one.job.name not in promised or isinstance(one.step, Bind):
                         ground.evict([step.job for step in one.evictions])
                         ground.take(given(one.job, one.step))
-                ground.wait(self._waiting)
-                ground.wait_for_round(self._unsure)
-                if self._blocking:
-                    world.end_evictions()
+                # What the round has seen of those that came shows in what it has left.
+                seen = {job.name for job in record.snapshot.jobs}
+                # Urgent jobs for which nobody could leave by then stand before all others that wait.
+                first = [job for job in record.snapshot.jobs if job.name in self._lost]
+                first += [job for job in self._waiting if job.name in self._blocking]
+                served = world.held.jobs.keys() | world.held.promises.keys()
+                urgent = {job.name for job in first if is_urgent(job, record.policy)}
+                self._again = tuple(sorted(urgent - served))
+                seen |= urgent
+                ground.wait([job for job in self._waiting if job.name not in seen])
+                ground.wait_for_round([job for job in self._unsure if job.name not in seen])
                 self._ground = ground
         self.ended(())
 

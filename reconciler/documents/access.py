@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reconciler.access.commits import Signer
-from reconciler.access.policy import AccessPolicy
+from reconciler.access.policy import SESSION_MAX, AccessPolicy
 from reconciler.access.signing_keys import UnfitKeyError, openpgp_public_key, ssh_public_key
 from reconciler.documents.clusters import ONE_OF_A_KIND
 from reconciler.documents.declarations import Declaration
@@ -33,6 +33,7 @@ def access_problems(documents: Sequence[Declaration[AccessPolicy]], queues: set[
 
 def _issuer_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
     first: dict[tuple[str, str], int] = {}
+    places: set[str] = set()
     for index, issuer in enumerate(access.value.identity.oidc):
         at: Path = ("spec", "identity", "oidc", index)
         if first.setdefault((issuer.issuer, issuer.audience), index) != index:
@@ -43,6 +44,14 @@ def _issuer_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:
                 message = "a host in between could sign tokens: it is no https URL"
                 fix = "Write it as https://HOST/...; http is for loopback alone."
                 yield access.problem((*at, key), "insecure-issuer", message, fix)
+        if issuer.client_id:
+            if issuer.place in places:
+                message = f"the console has a client at {issuer.place} already"
+                yield access.problem((*at, "clientId"), "second-client", message, "Leave one clientId out.")
+            places.add(issuer.place)
+        if issuer.session_duration is not None and issuer.session_duration > SESSION_MAX:
+            message = f"a session of the console lasts {SESSION_MAX} at most"
+            yield access.problem((*at, "sessionDuration"), "out-of-range", message, f"Write {SESSION_MAX} or less.")
 
 
 def _commit_problems(access: Declaration[AccessPolicy]) -> Iterator[Problem]:

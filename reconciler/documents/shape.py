@@ -83,6 +83,8 @@ def _anything_else(found: _Difference) -> Iterator[_Finding]:
 
 def _unknown_fields(found: _Difference) -> Iterator[_Finding]:
     known = found.schema.get("properties", {})
+    # What people look for here, and where it belongs.
+    elsewhere = found.schema.get("elsewhere", {})
     where = f" in {_field(found.path)}" if found.path else ""
     for key in found.value:
         if key not in known:
@@ -91,7 +93,7 @@ def _unknown_fields(found: _Difference) -> Iterator[_Finding]:
                 True,
                 "unknown-field",
                 f"there is no field {shown(key)}{where}",
-                did_you_mean(key, known),
+                elsewhere.get(key) or did_you_mean(key, known),
             )
 
 

@@ -10,6 +10,11 @@ from solver.model.quantities import Instant
 WHY_MAX: Final = 500
 """Characters of a reason that a person gives."""
 
+REVISION_APPLIED: Final = "policy-applied"
+"""The kind of the event that a revision is in force from then on. Its subject is the commit."""
+REVISION_REFUSED: Final = "policy-refused"
+"""Likewise, that it is held."""
+
 
 class Approval(Document, frozen=True, kw_only=True):
     """A person accepts one revision although a requirement holds it: this commit, for this reason, in place of that one.

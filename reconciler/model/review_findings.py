@@ -163,6 +163,27 @@ class DeviceChange(Document, frozen=True, omit_defaults=False):
     after: tuple[MigInstance, ...] | None
 
 
+class RackUse(Document, frozen=True, omit_defaults=False):
+    """The GPUs of a rack once the next round has come true, and what jobs hold of them, in milli-GPU. All racks are there.
+
+    `block` and `rack` "": nodes outside any. `comes`, `goes`: jobs that hold more, or less, there under the head.
+    """
+
+    block: str
+    rack: str
+    gpus_before: MilliGpu
+    gpus_after: MilliGpu
+    held_before: MilliGpu
+    held_after: MilliGpu
+    comes: tuple[JobName, ...] = ()
+    goes: tuple[JobName, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """It has other GPUs, or jobs hold more or less of them."""
+        return self.gpus_before != self.gpus_after or bool(self.comes or self.goes)
+
+
 class Stranded(Document, frozen=True, omit_defaults=False):
     """A job that runs on nodes that the base has and the head has not: it runs on, and what it holds there counts nowhere."""
 
@@ -245,6 +266,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     breaches: tuple[Breach, ...] = ()
     stranded: tuple[Stranded, ...] = ()
     unrestartable: tuple[Unrestartable, ...] = ()
+    racks: tuple[RackUse, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 

@@ -14,14 +14,15 @@ Proof = Literal["owner", "file", "issuer"]
 class ConsoleSession(Document, frozen=True):
     """A browser that sends the secret of this `secret_hash` speaks for `user`, of these `groups`, before `until`.
 
-    `token_hash`: of the token that was shown, for as long as which is there the session counts; "" of an issuer's.
+    `proof_hash`: of the token that was shown, or of what the AccessPolicy says of its issuer. The session counts as long as that is
+    there.
     """
 
     secret_hash: str
     user: str
     groups: tuple[str, ...]
     proof: Proof
-    token_hash: str
+    proof_hash: str
     at: Instant
     until: Instant
 

@@ -6,8 +6,12 @@ import os
 import pwd
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from reconciler.access.authenticator import Authenticator
+from reconciler.access.client_secrets import ClientSecrets
+from reconciler.access.code_flow import CodeFlow
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.session_keeper import SessionKeeper
@@ -19,21 +23,38 @@ from reconciler.protocols.sessions import Sessions
 from reconciler.server.settings import Settings
 
 
-def guard_of(
-    settings: Settings, access: Callable[[], AccessPolicy | None], sessions: Sessions
-) -> tuple[Guard, SessionKeeper]:
-    """The token of the state folder, the token file, identity providers, and who is signed in by these. Raises TokenFileError."""
+class ApiDoors(NamedTuple):
+    """What lets requests in, what keeps sessions of browsers, and what takes users to identity providers and back."""
+
+    guard: Guard
+    keeper: SessionKeeper
+    flow: CodeFlow
+
+
+def doors_of(settings: Settings, access: Callable[[], AccessPolicy | None], sessions: Sessions) -> ApiDoors:
+    """The token of the state folder, the token file, identity providers, and who is signed in by these.
+
+    Raises TokenFileError, ClientSecretError.
+    """
     tokens = UserTokenFile(settings.tokens) if settings.tokens is not None else None
+    client_secrets = ClientSecrets(settings.client_secrets)
+    # Better found wrong now than by the first request.
     if tokens is not None:
-        # Better found wrong now than by the first request.
         tokens.check()
+    client_secrets.check()
     token = read_or_make_token(settings.folder.token) if settings.authenticate else None
-    wildcard = settings.host in ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened to)
-    own_name = () if wildcard else (settings.host,)
     clock, user = SystemClock(), _user_name()
     identify = Authenticator(access, OidcVerifier(clock), tokens)
     keeper = SessionKeeper(sessions, clock, token, user, tokens, identify)
-    return Guard(token, user, LOOPBACK_NAMES.union(own_name, settings.hosts), identify, keeper.caller), keeper
+    guard = Guard(token, user, _hosts(settings), identify, keeper.caller, settings.external_url)
+    return ApiDoors(guard, keeper, CodeFlow(identify, clock, client_secrets))
+
+
+def _hosts(settings: Settings) -> frozenset[str]:
+    wildcard = settings.host in ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened to)
+    own_name = () if wildcard else (settings.host,)
+    external = urlsplit(settings.external_url).hostname
+    return LOOPBACK_NAMES.union(own_name, settings.hosts, (external,) if external else ())
 
 
 def _user_name() -> str:

@@ -20,6 +20,10 @@ PRESSURE: Final = "DiskPressure"
 """As the condition of a Kubernetes node."""
 
 
+FOLDER_MISSING: Final = "StateFolderMissing"
+"""A folder that the server keeps things in is gone, or can't be asked after."""
+
+
 @dataclass(frozen=True, eq=False)
 class StateDisks(Collector):
     """`folders`: what is kept there, and where."""
@@ -27,23 +31,34 @@ class StateDisks(Collector):
     folders: dict[str, Path]
 
     def conditions(self) -> Iterator[Condition]:
-        """One, while a disk is nearly full."""
-        full = [
-            f"{path} ({what}): {_free(path)} free" for what, path in self.folders.items() if is_nearly_full(str(path))
-        ]
+        """One while a disk is nearly full, and one while a folder is missing."""
+        full, missing = list[str](), list[str]()
+        for what, path in self.folders.items():
+            try:
+                if is_nearly_full(str(path)):
+                    full.append(f"{path} ({what}): {_free(path)} free")
+            except OSError as error:
+                missing.append(f"{path} ({what}): {error.strerror}")
         if full:
             message = f"{'; '.join(full)}. Output of tasks is dropped until there is room again: free some space"
             yield Condition(PRESSURE, status=True, reason="DiskNearlyFull", message=message)
+        if missing:
+            message = f"{'; '.join(missing)}. Bring it back (mount it), or stop the server and start it anew"
+            yield Condition(FOLDER_MISSING, status=True, reason="CannotBeRead", message=message)
 
     def collect(self) -> Iterator[Metric]:
-        """The room of each folder, and whether that is little."""
+        """The room of each folder that is there, and whether that is little."""
         free = GaugeMetricFamily("quorate_disk_free_bytes", "Room on the disk of a folder.", labels=["folder"])
         pressure = GaugeMetricFamily(
             "quorate_disk_nearly_full", "1 while output of tasks is dropped for want of room.", labels=["folder"]
         )
         for what, path in self.folders.items():
-            free.add_metric([what], int(_free(path)))
-            pressure.add_metric([what], is_nearly_full(str(path)))
+            try:
+                room, is_little = int(_free(path)), is_nearly_full(str(path))
+            except OSError:
+                continue  # It has no room to tell of; the condition says so.
+            free.add_metric([what], room)
+            pressure.add_metric([what], is_little)
         yield free
         yield pressure
 

@@ -12,13 +12,11 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.gitops.review.meaning import meaning_of
 from reconciler.gitops.source.requirements import RevisionCandidate, RevisionHold
 from reconciler.model.clock import Clock
+from reconciler.model.git_record import REVISION_APPLIED, REVISION_REFUSED
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
 from reconciler.protocols.history import Event, History
 from solver.model.quantities import Instant
-
-APPLIED: Final = "policy-applied"
-REFUSED: Final = "policy-refused"
 
 GAP_S: Final = 1.0
 """The least between two looks that were asked for: however many deliveries come, the forge is not asked more often."""
@@ -106,7 +104,7 @@ class PolicyFollower:
         true = status.truth
         match true.type:
             case "Ready":
-                self._note_once(APPLIED, status.last_applied_revision, true.message)
+                self._note_once(REVISION_APPLIED, status.last_applied_revision, true.message)
             case "Stalled" if status.last_attempted_revision not in ("", status.last_applied_revision):
                 self._note_refused(status.last_attempted_revision, true)
             case _:
@@ -115,8 +113,8 @@ class PolicyFollower:
     def _note_refused(self, revision: str, why: PolicyCondition) -> None:
         """Once for a reason: its figures change with every plan that is made of what is held."""
         last = self._last_said(revision)
-        if last is None or last.kind != REFUSED or not last.cause.startswith(f"{why.reason}: "):
-            self._note(REFUSED, revision, f"{why.reason}: {why.message}")
+        if last is None or last.kind != REVISION_REFUSED or not last.cause.startswith(f"{why.reason}: "):
+            self._note(REVISION_REFUSED, revision, f"{why.reason}: {why.message}")
 
     def _note_once(self, kind: str, revision: str, cause: str) -> None:
         """Record it unless it was the last thing said of this revision, as after a restart."""

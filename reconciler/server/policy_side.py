@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.api.git_services import GitServices, Planning
 from reconciler.gitops.review.activation import AsAccepted, FreshPlans, WithinGuardrails
 from reconciler.gitops.review.review_process import review_apart
+from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.gitops.source.floor import read_allowed_signers
 from reconciler.gitops.source.four_eyes import FourEyes
 from reconciler.gitops.source.mirror import GitMirror
@@ -64,6 +65,7 @@ def policy_side(
         follower.ask,
         lambda: follower.looked_at,
         Planning(store.plans, lambda: plans.made, standing.current),
+        RevisionArchive(settings.folder.mirror),
         secret,
     )
     return PolicySide(standing, follower, following)

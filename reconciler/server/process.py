@@ -8,12 +8,11 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.session_keeper import SessionKeeper
-from reconciler.api.guard import Guard
+from reconciler.api.guard import is_loopback
 from reconciler.api.server import ApiServer
 from reconciler.connections.limits import ConnectionLimits, api_limits
 from reconciler.control.garbage_collection import seldom
-from reconciler.server.api_guard import guard_of
+from reconciler.server.api_guard import ApiDoors, doors_of
 from reconciler.server.crew import Crew, told_by_signals, with_restarts
 from reconciler.server.local_cluster import parts_on_this_machine
 from reconciler.server.parts import Parts
@@ -24,6 +23,9 @@ SWITCH_S: Final = 0.0005
 """A thread that waits for the interpreter is given it after so long, not after 5 ms: while a round computes, a request that
 asks the store ten times would wait ten times."""
 
+NO_COOKIE: Final = "the API speaks plain HTTP beyond this machine, and the cookie of the console's sessions needs HTTPS"
+COOKIE_FIX: Final = "put a proxy with TLS before it, and name its address with --external-url https://HOST"
+
 
 class ServerEndedError(Exception):
     """The API stopped serving, though it was not asked to."""
@@ -33,8 +35,8 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     """Run until SIGTERM or SIGINT. What runs goes on when it ends, and the next start on the same folder finds it.
 
     Raises FolderUnusableError, StoreUnusableError, UnsafeUrlError, TokenFileError, InsecureBindingError, AddressError,
-    ConnectionLimitsError, UnsafeSecretsError, IdentityError, AllowedSignersError, WebhookSecretError; and whatever ended a
-    thread.
+    ConnectionLimitsError, UnsafeSecretsError, IdentityError, AllowedSignersError, WebhookSecretError, ClientSecretError; and
+    whatever ended a thread.
     """
     seldom()
     sys.setswitchinterval(SWITCH_S)
@@ -43,12 +45,14 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
         parts = _parts(settings, log, closing)
-        guard, keeper = guard_of(settings, parts.services.access, parts.store.sessions)
-        api = closing.enter_context(_api(settings, limits, parts, guard, keeper, log))
+        doors = doors_of(settings, parts.services.access, parts.store.sessions)
+        api = closing.enter_context(_api(settings, limits, parts, doors, log))
         crew = Crew()
         with told_by_signals(crew.dismiss):
-            state, authentication = str(settings.folder.path), guard.token is not None
+            state, authentication = str(settings.folder.path), doors.guard.token is not None
             log.info("listening", url=api.url, state=state, authentication=authentication)
+            if not is_loopback(settings.host) and not settings.external_url:
+                log.warning("console", problem=NO_COOKIE, fix=COOKIE_FIX)
             for member in parts.members:
                 crew.start(member.name, with_restarts(member, log))
             crew.wait(lambda: api.alive and parts.store.database.failure is None)
@@ -74,19 +78,18 @@ def _api(
     settings: Settings,
     limits: ConnectionLimits,
     parts: Parts,
-    guard: Guard,
-    keeper: SessionKeeper,
+    doors: ApiDoors,
     log: FilteringBoundLogger,
 ) -> ApiServer:
     return ApiServer(
         parts.services,
-        guard,
+        doors.guard,
         settings.host,
         settings.port,
         limits=limits,
         timeouts=settings.connections.timeouts,
         log=log,
-        routers=console_routers(parts.services, keeper),
+        routers=console_routers(parts.services, doors.keeper, doors.flow, settings.external_url),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.connections.limits import USUAL_TIMEOUTS, RequestTimeouts
@@ -72,6 +72,7 @@ class ConnectionSettings:
 class Settings:
     """What `quorate run` was asked for. `hosts`: names, beside loopback's, that the API answers to. `tokens`: the token file.
 
+    `external_url`: the origin under which browsers find it; "": none is known. `client_secrets`: files by identity provider.
     `allowed_signers`: signers that are asked for whatever Git says. `webhook_secret`: the file of what forges sign with.
     `secrets`: the folder of secrets. `accounts`: which users have which accounts of this machine; None: jobs run as this user.
     `keep_logs`: how long those of ended attempts are kept; None: for ever.
@@ -102,6 +103,8 @@ class Settings:
     store: StoreSettings | None = None
     connections: ConnectionSettings = ConnectionSettings()
     round_worker_from: int | None = None
+    external_url: str = ""
+    client_secrets: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def tasks(self) -> Path:

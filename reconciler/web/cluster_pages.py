@@ -62,12 +62,13 @@ class ClusterPages:
 
     def queues(self, request: Request) -> Response:
         """What each queue is guaranteed, holds and waits for."""
-        revision, _ = self._services.policy()
+        revision, policy = self._services.policy()
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
         views = queue_views(self._services.queue_uses(), holds)
         rights: Rights = request.state.rights
         may_hold = frozenset(rights.queues_for("operate"))
-        return page(request, "queues.html", rows=queue_rows(views), revision=revision, may_hold=may_hold)
+        rows = queue_rows(views, policy)
+        return page(request, "queues.html", rows=rows, revision=revision, may_hold=may_hold)
 
     def _mapped(self) -> PackedMap:
         snapshot, (_, policy) = self._services.snapshot(), self._services.policy()

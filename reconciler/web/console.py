@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from reconciler.access.code_flow import CodeFlow
 from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.services import Services
 from reconciler.web.cluster_pages import ClusterPages
@@ -12,16 +13,26 @@ from reconciler.web.intervention_pages import InterventionPages
 from reconciler.web.job_pages import JobPages
 from reconciler.web.node_pages import NodePages
 from reconciler.web.node_sight import NodeSights
+from reconciler.web.policy_pages import PolicyPages
 from reconciler.web.round_pages import RoundPages
 from reconciler.web.sign_in import SignInRoutes
 from reconciler.web.static_files import StaticRoutes
 
 
-def console_routers(services: Services, keeper: SessionKeeper) -> tuple[APIRouter, ...]:
-    """All of them, for `ApiServer(routers=...)`."""
+def console_routers(
+    services: Services, keeper: SessionKeeper, flow: CodeFlow, external_url: str = ""
+) -> tuple[APIRouter, ...]:
+    """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
     sights = NodeSights(services)
-    pages = ClusterPages(services).router, JobPages(services).router, RoundPages(services).router
-    health = HealthPages(services, sights).router, NodePages(services, sights).router
-    # What is done to jobs by hand has paths of its own before that of the verbs.
-    by_hand = InterventionPages(services, sights).router
-    return SignInRoutes(keeper).router, StaticRoutes().router, by_hand, *pages, *health
+    return (
+        SignInRoutes(keeper, flow, external_url).router,
+        StaticRoutes().router,
+        # What is done to jobs by hand has paths of its own before that of the verbs.
+        InterventionPages(services, sights).router,
+        ClusterPages(services).router,
+        JobPages(services).router,
+        RoundPages(services).router,
+        PolicyPages(services).router,
+        HealthPages(services, sights).router,
+        NodePages(services, sights).router,
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from reconciler.web.node_directory import KeptTask, TaskOnNode
 from reconciler.web.node_faults import NodeFault
+from reconciler.web.node_index import KeptTask, TaskOnNode
 from solver.model.cluster import DeviceId, Gpu, Node
 from solver.model.mig import mig_model
 from solver.model.mig_layout import geometry_of, model_of_type

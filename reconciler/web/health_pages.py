@@ -56,14 +56,14 @@ class NodeFigures:
         for name, faults in sight.faults.items():
             if any(fault.closes and not fault.part for fault in faults):
                 closed += 1
-                gpus_closed += len(sight.directory.nodes[name].gpus)
+                gpus_closed += len(sight.index.nodes[name].gpus)
             else:
                 parts = len({fault.part for fault in faults if fault.closes})
                 alone += parts
                 gpus_closed += parts
-        total = sum([len(node.gpus) for node in sight.directory.nodes.values()])
+        total = sum([len(node.gpus) for node in sight.index.nodes.values()])
         suspect = len(sight.faults) - closed
-        return cls(len(sight.directory.nodes), closed, suspect, total, gpus_closed, alone)
+        return cls(len(sight.index.nodes), closed, suspect, total, gpus_closed, alone)
 
 
 class HealthPages:
@@ -156,4 +156,4 @@ def _is_notable(agent: AgentView) -> bool:
 
 
 def _with_racks(faults: Iterable[NodeFault], sight: NodeSight | None) -> Sequence[tuple[NodeFault, str]]:
-    return [(fault, rack_label(sight.directory.nodes[fault.node])) for fault in faults] if sight else ()
+    return [(fault, rack_label(sight.index.nodes[fault.node])) for fault in faults] if sight else ()

@@ -168,7 +168,7 @@ class InterventionPages:
 
     def _rack(self, request: Request) -> Target:
         label = request.query_params.get("rack", "")
-        names = self._sights.latest().directory.racks.get(label) if label != NO_RACK else None
+        names = self._sights.latest().index.racks.get(label) if label != NO_RACK else None
         if names is None:
             fix = "The list of nodes names the racks there are."
             raise RequestRefusedError(404, "unknown-rack", f"There is no rack {label}.", fix)

@@ -15,7 +15,7 @@ from reconciler.api.cursors import CURSOR_MAX
 from reconciler.api.intervention_requests import InterventionRequests
 from reconciler.api.job_reader import JobFilter, JobReader
 from reconciler.api.job_requests import JobRequests, JobVerb
-from reconciler.api.payloads import JobView
+from reconciler.api.payloads import JobView, Why
 from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
 from reconciler.api.views import job_view
@@ -23,9 +23,11 @@ from reconciler.lifecycle.jobs.tail import Read, start_of_last_lines
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import GapNotice, offset_after
 from reconciler.web.intervention_pages import offered
+from reconciler.web.origins import Piece, linked
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
 from solver.model.workload import JobName
+from solver.plan.plan import Inadmissible, Waits
 
 PAGE: Final = 50
 LINES: Final = 500
@@ -76,7 +78,13 @@ class JobPages:
         may = rights.may("steer-job", record.spec.queue, record.user)
         turns = self._by_hand.takes_turns(record.spec.queue)
         hands = tuple(offered(self._services.interventions.in_force(), record, rights, takes_turns=turns))
-        shown = {"job": view, "why": why, "events": events.items[::-1], "has_older": bool(events.next), "hands": hands}
+        shown = {
+            "job": view,
+            **_linked(why),
+            "events": events.items[::-1],
+            "has_older": bool(events.next),
+            "hands": hands,
+        }
         return page(request, "job.html", **shown, verbs=_verbs(view) if may else (), may_read=not view.redacted)
 
     def logs(
@@ -115,6 +123,16 @@ class Offered(NamedTuple):
 
     verb: JobVerb
     follows: str
+
+
+def _linked(why: Why) -> dict[str, list[tuple[Piece, ...]]]:
+    """What is said of a job, with links to the lines in Git that its reasons state."""
+    reasons = why.verdict.reasons if isinstance(why.verdict, Waits | Inadmissible) else ()
+    places = {str(getattr(reason, "origin", "")) for reason in reasons}
+    return {
+        "why_words": [linked(word, places) for word in why.words],
+        "helps": [linked(word, places) for word in why.would_help],
+    }
 
 
 def _last_lines(read: Read) -> str:

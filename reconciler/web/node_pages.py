@@ -84,7 +84,7 @@ class NodePages:
         found = matching(sight, asked)
         shown = found[(page_number - 1) * PAGE : page_number * PAGE]
         rights: Rights = request.state.rights
-        is_rack = asked == NodeFilter(asked.rack) and asked.rack in sight.directory.racks and asked.rack != NO_RACK
+        is_rack = asked == NodeFilter(asked.rack) and asked.rack in sight.index.racks and asked.rack != NO_RACK
         return page(
             request,
             "nodes.html",
@@ -92,24 +92,24 @@ class NodePages:
             count=len(found),
             first=(page_number - 1) * PAGE + 1,
             asked=asked,
-            types=sorted({node.gpu_type for node in sight.directory.nodes.values()}),
+            types=sorted({node.gpu_type for node in sight.index.nodes.values()}),
             states=get_args(NodeState),
             newer=_address(asked, page_number - 1) if page_number > 1 else "",
             older=_address(asked, page_number + 1) if page_number * PAGE < len(found) else "",
             may_see=_seer(rights),
             whole_rack=asked.rack if is_rack and rights.may("operate", None) else "",
-            time=sight.directory.snapshot.time,
+            time=sight.index.snapshot.time,
         )
 
     def node(self, node: str, request: Request) -> Response:
         """One node."""
         sight, name = self._sights.latest(), NodeName(node)
-        known = sight.directory.nodes.get(name)
+        known = sight.index.nodes.get(name)
         if known is None:
-            fix = did_you_mean(node, sight.directory.nodes) or "The list of nodes has all there are."
+            fix = did_you_mean(node, sight.index.nodes) or "The list of nodes has all there are."
             raise RequestRefusedError(404, "unknown-node", f"There is no node {node}.", fix)
         rights: Rights = request.state.rights
-        tasks, kept = sight.directory.tasks.get(name, ()), sight.directory.kept.get(name, ())
+        tasks, kept = sight.index.tasks.get(name, ()), sight.index.kept.get(name, ())
         faults = sight.faults.get(name, ())
         events = [event for event in self._services.history.events(name, EVENTS)[::-1] if _is_of_node(event)]
         return page(
@@ -118,7 +118,7 @@ class NodePages:
             node=known,
             rack=rack_label(known),
             view=_view(sight, name),
-            held=sight.directory.held.get(name, 0),
+            held=sight.index.held.get(name, 0),
             total=int(MILLI_PER_GPU) * len(known.gpus),
             faults=faults,
             gpus=tuple(gpu_rows(known, tasks, kept, faults)),
@@ -133,7 +133,7 @@ class NodePages:
             visible_holders=self._visible(rights, {each.holder for each in kept if not each.document}),
             may_operate=rights.may("operate", None),
             is_closed=any(fault.state in ("cordoned", "drained") for fault in faults),
-            time=sight.directory.snapshot.time,
+            time=sight.index.snapshot.time,
         )
 
     def _agent(self, name: NodeName) -> AgentView | None:
@@ -152,10 +152,10 @@ class NodePages:
 
 def matching(sight: NodeSight, asked: NodeFilter) -> list[NodeName]:
     """The nodes that are asked for, in their order. A rack is named, or a part of its name is."""
-    racks = sight.directory.racks
+    racks = sight.index.racks
     chosen = [asked.rack] if asked.rack in racks else [label for label in racks if asked.rack in label]
     names = (name for label in chosen for name in racks[label])
-    return [name for name in names if _is_asked_for(sight, sight.directory.nodes[name], asked)]
+    return [name for name in names if _is_asked_for(sight, sight.index.nodes[name], asked)]
 
 
 def _is_asked_for(sight: NodeSight, node: Node, asked: NodeFilter) -> bool:
@@ -174,12 +174,12 @@ def _is_asked_for(sight: NodeSight, node: Node, asked: NodeFilter) -> bool:
 
 
 def _line(sight: NodeSight, name: NodeName) -> NodeLine:
-    node = sight.directory.nodes[name]
-    jobs = {each.job.name: each.job for each in sight.directory.tasks.get(name, ())}
+    node = sight.index.nodes[name]
+    jobs = {each.job.name: each.job for each in sight.index.tasks.get(name, ())}
     return NodeLine(
         node,
         rack_label(node),
-        sight.directory.held.get(name, 0),
+        sight.index.held.get(name, 0),
         int(MILLI_PER_GPU) * len(node.gpus),
         tuple(jobs.values())[:JOBS_NAMED],
         len(jobs),
@@ -189,7 +189,7 @@ def _line(sight: NodeSight, name: NodeName) -> NodeLine:
 
 def _view(sight: NodeSight, name: NodeName) -> NodeView:
     evidence = sight.evidence
-    (view,) = node_views(sight.directory.part((name,)), evidence.cordons, evidence.health, {})
+    (view,) = node_views(sight.index.part((name,)), evidence.cordons, evidence.health, {})
     return view
 
 

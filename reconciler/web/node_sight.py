@@ -11,16 +11,16 @@ from reconciler.control.control import NoPolicyError
 from reconciler.control.islands import contradictions, reported_cliques
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
-from reconciler.web.node_directory import NodeDirectory
 from reconciler.web.node_faults import NodeEvidence, NodeFault
+from reconciler.web.node_index import NodeRows
 from solver.model.cluster import Node, NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSight:
-    """`faults`: by node, in the order of the directory; nodes without any are left out. `sighted`: what the backend said."""
+    """`faults`: by node, in the order of the index; nodes without any are left out. `sighted`: what the backend said."""
 
-    directory: NodeDirectory
+    index: NodeRows
     evidence: NodeEvidence
     faults: Mapping[NodeName, tuple[NodeFault, ...]]
     sighted: BackendReports
@@ -42,13 +42,13 @@ class NodeSights:
         """As of now. Raises NotReadyError."""
         number, snapshot = self._services.history.newest_event(), self._services.snapshot()
         with self._working:
-            if self._latest is None or self._latest[0] != number or self._latest[1].directory.snapshot is not snapshot:
-                known = self._latest[1].directory if self._latest else None
-                directory = known if known and known.snapshot is snapshot else NodeDirectory.of(snapshot)
-                self._latest = number, self._worked_out(directory)
+            if self._latest is None or self._latest[0] != number or self._latest[1].index.snapshot is not snapshot:
+                known = self._latest[1].index if self._latest else None
+                index = known if known and known.snapshot is snapshot else NodeRows.of(snapshot)
+                self._latest = number, self._worked_out(index)
             return self._latest[1]
 
-    def _worked_out(self, directory: NodeDirectory) -> NodeSight:
+    def _worked_out(self, index: NodeRows) -> NodeSight:
         sighted, now = self._services.sighted(), self._services.clock.now()
         records = {record.node: record for record in self._services.health.all()}
         cordons = about(self._services.interventions.in_force(), "cordon", "node", now)
@@ -58,13 +58,13 @@ class NodeSights:
             seen=sighted.nodes,
             health=records,
             cordons=cordons,
-            changing=directory.changing,
-            nvlink=contradictions(directory.snapshot.nodes, reported_cliques(sighted.facts)),
+            changing=index.changing,
+            nvlink=contradictions(index.snapshot.nodes, reported_cliques(sighted.facts)),
         )
-        changing = {asked.node for asked in directory.changing.values()}
-        likely = {*directory.unfit, *records, *(NodeName(name) for name in cordons), *changing, *evidence.nvlink}
-        found = ((name, evidence.faults(directory.nodes[name])) for name in directory.nodes if name in likely)
-        return NodeSight(directory, evidence, {name: faults for name, faults in found if faults}, sighted)
+        changing = {asked.node for asked in index.changing.values()}
+        likely = {*index.unfit, *records, *(NodeName(name) for name in cordons), *changing, *evidence.nvlink}
+        found = ((name, evidence.faults(index.nodes[name])) for name in index.nodes if name in likely)
+        return NodeSight(index, evidence, {name: faults for name, faults in found if faults}, sighted)
 
     def _declared(self) -> dict[NodeName, Node]:
         try:

@@ -1,4 +1,4 @@
-"""Pages as HTTP answers: Jinja2 templates that escape whatever they are given, under headers that let nothing foreign run."""
+"""Pages as HTTP answers, under headers that let nothing foreign run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
 from reconciler.access.caller import Caller
 from reconciler.api.problems import RequestRefusedError
+from reconciler.web.renderer import rendered
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -32,31 +32,16 @@ _NAVIGATION: Final = (
     ("/queues", "Queues"),
     ("/jobs", "Jobs"),
     ("/rounds", "Rounds"),
+    ("/policy", "Policy"),
     ("/health", "Health"),
 )
-
-
-def _gpus(milli: int | None) -> str:
-    """Thousandths of GPUs as people write them; a dash for no limit."""
-    return "\N{EN DASH}" if milli is None else f"{milli / 1000:,.3f}".rstrip("0").rstrip(".")
-
-
-_TEMPLATES: Final = Environment(
-    loader=PackageLoader("reconciler.web"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.filters["gpus"] = _gpus
-_TEMPLATES.filters["count"] = lambda number: f"{number:,}"
 
 
 def page(request: Request, template: str, status: int = HTTPStatus.OK, /, **values: Any) -> Response:
     """A page of the console, which nobody keeps."""
     caller: Caller | None = getattr(request.state, "caller", None)
-    text = _TEMPLATES.get_template(template).render(
-        navigation=_NAVIGATION, path=request.url.path, user=caller.user if caller else "", **values
+    text = rendered(
+        template, navigation=_NAVIGATION, path=request.url.path, user=caller.user if caller else "", **values
     )
     headers = {**HEADERS, "Cache-Control": "no-store", "Vary": "Accept-Encoding"}
     body = text.encode()

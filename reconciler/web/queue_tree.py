@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from reconciler.api.payloads import QueueView
 from reconciler.control.queue_use import QueueLine
+from reconciler.web.origins import document_link
+from solver.model.cluster import GpuType
 from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue
 
 BAR_WIDTH = 300
 """Of the longest bar of a level, in pixels of its own picture."""
@@ -26,7 +29,10 @@ class QueueBar:
 
 @dataclass(frozen=True, slots=True)
 class GpuTotals:
-    """Thousandths of GPUs, of one type or of all. `max` None: no ceiling on one of them at least."""
+    """Thousandths of GPUs, of one type or of all. `max` None: no ceiling on one of them at least.
+
+    `guaranteed_link`, `max_link`: the address of the line in Git that says so; "": none does, or more than one.
+    """
 
     gpu_type: str
     guaranteed: int
@@ -36,20 +42,24 @@ class GpuTotals:
     waiting: int
     max: int | None
     bar: QueueBar
+    guaranteed_link: str = ""
+    max_link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue at its depth; `total` over all GPU types, `lines` for each, () where there is but one."""
+    """A queue at its depth; `total` over all GPU types, `lines` for each, () where there is but one. `link`: of its document."""
 
     view: QueueView
     depth: int
     total: GpuTotals
     lines: tuple[GpuTotals, ...]
+    link: str = ""
 
 
-def queue_rows(views: Iterable[QueueView]) -> list[QueueRow]:
-    """Each queue after its parent; bars of one depth have one scale, so that they can be compared."""
+def queue_rows(views: Iterable[QueueView], policy: Policy) -> list[QueueRow]:
+    """Each queue after its parent; bars of one depth have one scale, so that they can be compared. `policy` has their places."""
+    queues = {queue.name: queue for queue in policy.queues}
     below = defaultdict[QueueName | None, list[QueueView]](list)
     for view in views:
         below[view.parent].append(view)
@@ -57,7 +67,8 @@ def queue_rows(views: Iterable[QueueView]) -> list[QueueRow]:
     longest = defaultdict[int, int](int)
     for view, depth in ordered:
         longest[depth] = max(longest[depth], _longest(view.gpus))
-    return [_row(view, depth, BAR_WIDTH / longest[depth] if longest[depth] else 0.0) for view, depth in ordered]
+    scales = {depth: BAR_WIDTH / most if most else 0.0 for depth, most in longest.items()}
+    return [_row(view, depth, scales[depth], queues.get(view.name)) for view, depth in ordered]
 
 
 def _depth_first(
@@ -74,15 +85,23 @@ def _longest(lines: Sequence[QueueLine]) -> int:
     )
 
 
-def _row(view: QueueView, depth: int, scale: float) -> QueueRow:
-    lines = tuple(_totals(line.gpu_type, (line,), scale) for line in view.gpus)
-    return QueueRow(view, depth, _totals("", view.gpus, scale), lines if len(lines) > 1 else ())
+def _row(view: QueueView, depth: int, scale: float, queue: Queue | None) -> QueueRow:
+    lines = tuple(_totals(line.gpu_type, (line,), scale, queue) for line in view.gpus)
+    link = document_link(queue.origin) if queue else ""
+    if len(lines) == 1:
+        return QueueRow(view, depth, lines[0], (), link)
+    return QueueRow(view, depth, _totals("", view.gpus, scale, None), lines, link)
 
 
-def _totals(gpu_type: str, lines: Sequence[QueueLine], scale: float) -> GpuTotals:
+def _totals(gpu_type: str, lines: Sequence[QueueLine], scale: float, queue: Queue | None) -> GpuTotals:
     guaranteed, held = sum(line.guaranteed for line in lines), sum(line.held for line in lines)
     borrowed, fair = sum(line.borrowed for line in lines), sum(line.fair_share for line in lines)
     ceilings = [line.max for line in lines if line.max is not None]
     highest = sum(ceilings) if len(ceilings) == len(lines) else None
     bar = QueueBar((held - borrowed) * scale, borrowed * scale, guaranteed * scale, fair * scale)
-    return GpuTotals(gpu_type, guaranteed, held, borrowed, fair, sum(line.waiting for line in lines), highest, bar)
+    waiting, said = sum(line.waiting for line in lines), queue.quota_for(GpuType(gpu_type)) if queue else None
+    links = (
+        document_link(said.origin) if said and said.guaranteed is not None else "",
+        document_link(said.origin) if said and said.max is not None else "",
+    )
+    return GpuTotals(gpu_type, guaranteed, held, borrowed, fair, waiting, highest, bar, *links)

@@ -1,9 +1,10 @@
 """Which jobs that wait start on what has become free: as a complete round's greedy answer has it, as far as that is known here.
 
 All failed in the last complete round, and those still do that have no use for the GPU types of what is new. The others are served
-in the order of rounds, up to the first that a complete round might serve in a way that is not decided here: by having others
-leave or move, on what reservations keep, by dividing or partitioning GPUs; or of which it is not known whether it may start.
-From its place on all is left to the round.
+in the order of rounds. Others leave for those inside their guarantees that find no place (entitled_claim). It ends at the first job
+that a complete round might serve in a way that is not decided here: by having others leave that may not be asked, or move, on what
+reservations keep, by dividing or partitioning GPUs; or of which it is not known whether it may start. From its place on all is left
+to the round.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.shape import MigShape, SharedShape
 from solver.model.workload import JobName, QueueName
+from solver.narrow.entitled_claim import EntitledClaim, EntitledTier
+from solver.narrow.narrow_preemption import NarrowPreemption
 from solver.narrow.waiting_jobs import Line, has_known_order, takes_turns
 from solver.placement.capacity_prefilter import CapacityPrefilter
 from solver.placement.fit import Fit
@@ -24,6 +28,7 @@ from solver.placement.greedy import PASSES, GreedyEnd, greedy
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
 from solver.policy.reclaim import may_reclaim_fair_share
+from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, SubLayer, Turn
 from solver.queueing.quota import lets_start
 from solver.queueing.strict_queues import behind_nobody
@@ -45,11 +50,28 @@ BEYOND_PASS = 4
 """That in which they start beyond fair shares."""
 
 
+CLAIMS_MAX = 8
+"""Jobs for which one decision has others leave: each is a search, and all that wait are looked at anew after it."""
+
+
+class Served(NamedTuple):
+    """`settled`: in their order, what starts inside guarantees, and jobs that are promised what others leave; `starts`: all else.
+
+    `is_all`: nothing of what has become free is left to a complete round. `owing`: the job at whose place it ends, where that might
+    have others leave for it inside its guarantee.
+    """
+
+    settled: tuple[JobStart | NewNomination, ...]
+    starts: tuple[JobStart, ...]
+    is_all: bool
+    owing: StartCandidate | None = None
+
+
 @dataclass(slots=True)
 class FreedRound:
-    """One decision. `types`: the GPU types of what has become free, None: all. `soon`: the room once all have left that were asked
-    to; `wide`: the room with what is kept from it, None where that is nothing. `holders`: of reservations. `growing`: queues with
-    running gangs that could be larger, and the types.
+    """One decision, once. `types`: the GPU types of what has become free, None: all. `soon`: the room once all have left that were
+    asked to; `wide`: the room with what is kept from it, None where that is nothing. `holders`: of reservations. `growing`: queues
+    with running gangs that could be larger, and the types. `preemption`: who may leave, None where nobody may.
     """
 
     policy: Policy
@@ -64,14 +86,37 @@ class FreedRound:
     holders: Collection[JobName]
     growing: Collection[tuple[QueueName, GpuType]]
     fit: Fit | None
+    preemption: NarrowPreemption | None = None
     _able: set[int] = field(default_factory=set)
     _able_layers: set[tuple[int, int]] = field(default_factory=set)
-    _soon_milli: Counter[GpuType] = field(init=False)
-    _above_fair: Mapping[GpuType, set[QueueName]] = field(init=False)
+    _soon_milli: Counter[GpuType] = field(default_factory=Counter)
+    _above_fair: Mapping[GpuType, set[QueueName]] = field(default_factory=dict)
     _in_wide: set[int] = field(default_factory=set)
+    _claims: list[EntitledClaim] = field(default_factory=list)
+    _asked_to_leave: Collection[JobName] = ()
 
-    def __post_init__(self) -> None:
+    def decide(self) -> Served:
+        """What starts, and is promised."""
+        settled, promised = list[JobStart | NewNomination](), 0
+        while True:
+            self._begin()
+            until = min(self._look(), default=None)
+            candidates = sorted(self._candidates(), key=lambda known: known[0])
+            starts, until = self._started(candidates, until)
+            claim = min(self._claims, key=lambda known: known.turn, default=None)
+            if claim is None or (until is not None and until <= (0, claim.turn)):
+                return Served(tuple(settled), starts, until is None)
+            found = self._settle(claim, candidates, until) if promised < CLAIMS_MAX else ()
+            if not found:
+                starts, _ = self._started(candidates, (0, claim.turn))
+                return Served(tuple(settled), starts, is_all=False, owing=claim.candidate)
+            settled += found
+            promised += 1
+
+    def _begin(self) -> None:
+        """What is known of what is left."""
         soon = self.soon
+        self._able, self._able_layers, self._in_wide, self._claims = set(), set(), set(), []
         self._soon_milli = Counter()
         for number, kind in enumerate(soon.gpu_types):
             free = soon.free_gpus[(soon.type_of_node == number) & (soon.free_gpus > 0)]
@@ -82,16 +127,57 @@ class FreedRound:
                 above[line.gpu_type].add(line.queue)
         self._above_fair = above
 
-    def decide(self) -> tuple[tuple[JobStart, ...], bool]:
-        """What starts, and whether that is all that could: nothing of what has become free is left to a complete round."""
-        until = min(self._look(), default=None)
-        candidates = sorted(self._candidates(), key=lambda known: known[0])
+    def _started(
+        self, candidates: Sequence[tuple[Turn, StartCandidate]], until: _Place | None
+    ) -> tuple[tuple[JobStart, ...], _Place | None]:
+        """What starts, and where that ends."""
         while True:
             starts = self._served(candidates, until)
             earlier = min(self._left(candidates, starts), default=None)
             if earlier is None or (until is not None and until <= earlier):
-                return starts, until is None
+                return starts, until
             until = earlier
+
+    def _settle(
+        self, claim: EntitledClaim, candidates: Sequence[tuple[Turn, StartCandidate]], until: _Place | None
+    ) -> tuple[JobStart | NewNomination, ...]:
+        """Have others leave for the first job that has a claim: what starts before, and what it is promised. () where that is not
+        known.
+        """
+        preemption, layer = self.preemption, claim.turn[0][:2]
+        if preemption is None or preemption.is_over:
+            return ()
+        # All has to be known that starts inside guarantees in its sub-layer, after it as well.
+        if until is not None and until[0] < FAIR_PASS and (not until[1] or _layer_of(until[1]) <= layer):
+            return ()
+        claiming = {known.candidate.likeness for known in self._claims}
+        starts = self._served(candidates, (FAIR_PASS, ()))
+        begun = {start.candidate.job.name for start in starts}
+        queues = {known.candidate.job.spec.queue for known in self._claims}
+        alike = sorted(
+            (turn, known)
+            for queue in queues
+            for turn, known in self.lines[queue]
+            if turn[0][:2] == layer and (known.likeness in claiming or known.job.name in begun)
+        )
+        tier = EntitledTier(preemption, self.room, self.soon, self.shares, self._asked_to_leave)
+        found = tier.serve(claim, [known for _, known in alike], claiming, starts)
+        if found is None:
+            return ()
+        self.room, self.soon, self.shares, self._asked_to_leave = found.room, found.soon, found.shares, found.asked
+        if self.wide is not None:
+            self.wide = self.wide.copy()
+            for start in (*found.starts, found.promise.start):
+                self.wide.occupy(start.held)
+        if self.types is not None:
+            self.types = {*self.types, *(kind for victim in found.promise.victims for kind in victim.holder.charge)}
+        served = {found.promise.job.name, *(start.candidate.job.name for start in found.starts)}
+        of_queues = {found.promise.start.queue, *(start.queue for start in found.starts)}
+        fewer = {
+            queue: [known for known in self.lines[queue] if known[1].job.name not in served] for queue in of_queues
+        }
+        self.lines = {**self.lines, **fewer}
+        return (*found.starts, found.promise)
 
     # Which jobs are asked.
 
@@ -112,10 +198,12 @@ class FreedRound:
                 self._able.add(candidate.likeness)
                 self._in_wide |= {candidate.likeness} if self.wide is not None else set()
                 continue
-            found = [
-                *self._by_guarantee(turn, candidate, headroom),
-                *self._by_fair_share(turn, candidate, headroom, {}),
-            ]
+            found = list(self._by_fair_share(turn, candidate, headroom, {}))
+            if self._has_claim(candidate, headroom):
+                if is_plain and not (candidate.strict or candidate.can_grow):
+                    self._claims.append(EntitledClaim(turn, candidate))
+                else:
+                    found.append((0, turn))
             if passes and (name in wide or _is_partitioned(candidate)):
                 found.append((min(passes), turn))
             if takes_turns(self.shares.tree, queue):
@@ -153,17 +241,16 @@ class FreedRound:
     def _finding(candidates: Sequence[StartCandidate], room: FreeCapacity) -> set[JobName]:
         return {known.job.name for known in CapacityPrefilter(candidates, room).now()} if candidates else set()
 
-    def _by_guarantee(self, turn: Turn, candidate: StartCandidate, headroom: QuotaHeadroom) -> Iterator[_Place]:
-        """Where others might leave or move for it inside its guarantees; nowhere if it does not lie there."""
+    def _has_claim(self, candidate: StartCandidate, headroom: QuotaHeadroom) -> bool:
+        """Whether others might leave or move for it inside its guarantees."""
         queue, known = candidate.job.spec.queue, self.policy.priority_class(candidate.job)
         is_firm, own = known is not None and not known.preemptible, self._lower(candidate)
-        if any(
+        return any(
             not any(option.charge.values())
             or lies_inside(headroom, "entitled", queue, option.charge, own)
             or (is_firm and self._guaranteed(queue, option.charge))
             for option in candidate.options
-        ):
-            yield 0, turn
+        )
 
     def _by_fair_share(
         self, turn: Turn, candidate: StartCandidate, headroom: QuotaHeadroom, given: Mapping[GpuType, int]
@@ -248,7 +335,11 @@ class FreedRound:
                 users.take(candidate.job, start.charge, start.beside)
             elif candidate.likeness not in judged:
                 judged.add(candidate.likeness)
-                yield from self._by_guarantee(turn, candidate, before)
+                if self._has_claim(candidate, before):
+                    if candidate.strict or candidate.can_grow:
+                        yield 0, turn
+                    else:
+                        self._claims.append(EntitledClaim(turn, candidate))
                 yield from self._by_fair_share(turn, candidate, *inside[candidate.sub_layer])
                 passes = [_pass_of(candidate, option, before) for option in _allowed(candidate, before, users)]
                 if passes and candidate.likeness in self._in_wide:
@@ -287,6 +378,12 @@ def _pass_of(candidate: StartCandidate, option: Option, headroom: QuotaHeadroom)
     """The first pass of the greedy answer in which it is served so."""
     queue = candidate.job.spec.queue
     return next(number for number, (eligible, _) in enumerate(PASSES) if eligible(headroom, queue, option.charge))
+
+
+def _layer_of(turn: tuple[object, ...]) -> tuple[object, ...]:
+    """SLO class and rank of a turn, or of where those of a sub-layer begin."""
+    (first, *_) = turn
+    return tuple(first[:2]) if isinstance(first, tuple) else ()
 
 
 def _divides(candidate: StartCandidate) -> bool:

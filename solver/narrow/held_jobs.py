@@ -106,9 +106,13 @@ class HeldJobs:
 
     def keep_promise(self, name: JobName, job: Job) -> None:
         """A job has what it was promised."""
+        self.hold(job, self.break_promise(name))
+
+    def break_promise(self, name: JobName) -> tuple[TaskPlacement, ...]:
+        """A job is promised nothing any more; what it was."""
         promise = self.promises.pop(name)
         self._keep(promise.tasks, -1)
-        self.hold(job, promise.tasks)
+        return promise.tasks
 
     def end(self, name: JobName) -> Job | None:
         """A job holds nothing any more; what it held, None where that was nothing."""

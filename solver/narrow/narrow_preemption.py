@@ -24,7 +24,7 @@ from solver.model.workload import Job, JobName
 from solver.plan.plan import Bind, Grow, Plan
 from solver.policy.policy import Policy
 from solver.preemption.attempts import Attempts
-from solver.preemption.consolidation import ConsolidationSearch
+from solver.preemption.consolidation import SEARCHES_MAX, ConsolidationSearch
 from solver.preemption.eviction import Preemptor
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
@@ -48,7 +48,8 @@ def is_urgent(job: Job, policy: Policy) -> bool:
 class NarrowPreemption:
     """Who may leave. Mutable. `soon`: what is free once all that were asked to leave have left, which the world follows as well.
 
-    `staying`: jobs that are not to be asked, or have been. `is_over`: nobody leaves any more before the next complete round.
+    `moving`: which jobs could move. `staying`: jobs that are not to be asked, or have been. `protected`: jobs that
+    leave for none but a guarantee that is overdue. `is_over`: nobody leaves any more before the next complete round.
     """
 
     snapshot: Snapshot
@@ -56,7 +57,9 @@ class NarrowPreemption:
     evictable: EvictionCandidates
     soon: FreeCapacity
     moving: ConsolidationSearch
+    not_moving: ConsolidationSearch
     staying: set[JobName] = field(default_factory=set)
+    protected: frozenset[JobName] = frozenset()
     is_over: bool = False
 
     @classmethod
@@ -71,8 +74,7 @@ class NarrowPreemption:
         kept: RoundCache,
     ) -> Self | None:
         """What a plan leaves, in the world in which it has been acted on; None where no job leaves outside complete rounds."""
-        has_urgent = any(known.slo_class == "latency-critical" for known in policy.priority_classes)
-        if not has_urgent or policy.scheduling.evictions.per_round is not None:
+        if policy.scheduling.evictions.per_round is not None:
             return None
         started = {step.job for step in plan.steps if isinstance(step, Bind)}
         # What has not begun to run yet stands in no line, as in a complete round.
@@ -80,9 +82,8 @@ class NarrowPreemption:
         before = msgspec.structs.replace(world, jobs=jobs)
         evictable = EvictionCandidates(EvictionRules.of(before, policy, shares, kept), kept)
         _ = evictable.released(soon)  # Now: who comes first would wait for it.
-        moving = ConsolidationSearch(before, policy, shares, sharing)
-        moving.searches = 0
-        made = cls(before, policy, evictable, soon, moving)
+        moving, not_moving = (ConsolidationSearch(before, policy, shares, sharing) for _ in range(2))
+        made = cls(before, policy, evictable, soon, moving, not_moving, protected=frozenset(evictable.protected))
         made.change({step.job for step in plan.steps if isinstance(step, Grow)})
         kept_nodes = {task.node for held in before.in_flight.reservations for task in held.tasks}
         if kept_nodes:
@@ -98,17 +99,35 @@ class NarrowPreemption:
         A candidate is returned in place of that which a complete round might serve otherwise: no other is served before it.
         """
         for candidate in candidates:
-            headroom, lines = QuotaHeadroom(shares), Lines(tuple(candidates))
-            attempts = Attempts(self.evictable, room.copy(), self.soon.copy(), headroom, UserRoom(shares.users), lines)
-            making = Preemptor(self.snapshot, self.policy, attempts, set(self.staying), self.moving)
+            making = self.preemptor(candidates, room, self.soon, shares)
             making.serve(candidate, "entitled")
-            if making.promises and self._is_plain(making, making.promises[0]):
+            if making.promises and self.is_plain(making, making.promises[0]):
                 return making.promises[0]
             if making.promises or making.starts or self._may_be_served(making, candidate):
                 return candidate
         return None
 
-    def _is_plain(self, making: Preemptor, found: NewNomination) -> bool:
+    def preemptor(
+        self,
+        candidates: Collection[StartCandidate],
+        room: FreeCapacity,
+        soon: FreeCapacity,
+        shares: Shares,
+        staying: Collection[JobName] = (),
+        *,
+        moves: bool = False,
+    ) -> Preemptor:
+        """Serves jobs that wait, on copies of what is free and soon will be. `staying`: more jobs that are not to be asked.
+
+        `moves`: it looks for jobs to move first, as a complete round does.
+        """
+        moving = self.moving if moves else self.not_moving
+        moving.searches = SEARCHES_MAX if moves else 0
+        headroom, lines = QuotaHeadroom(shares), Lines(tuple(candidates))
+        attempts = Attempts(self.evictable, room.copy(), soon.copy(), headroom, UserRoom(shares.users), lines)
+        return Preemptor(self.snapshot, self.policy, attempts, self.staying.union(staying), moving)
+
+    def is_plain(self, making: Preemptor, found: NewNomination) -> bool:
         """Whether it is of the kind that is decided here."""
         whole = self.evictable.allocations.of_gang
         return (
@@ -146,12 +165,16 @@ class NarrowPreemption:
 
         Behind a job that is borrowed nobody comes to lie inside a guarantee when it leaves; behind any other that may be.
         """
-        rules, allocations = self.evictable.rules, self.evictable.allocations
-        self.staying.update(names)
+        self.staying |= self.concerned(names)
+
+    def concerned(self, names: Collection[JobName]) -> set[JobName]:
+        """These jobs, and all that may have a right to stay once these have left."""
+        rules, allocations, found = self.evictable.rules, self.evictable.allocations, set(names)
         for name in names:
             for number in allocations.of_gang.get(name, ()):
                 path = rules.tree.path(allocations.holders[number].job.spec.queue)[::-1]
                 inside = np.flatnonzero(rules.standing[number, : len(path)] != BORROWED)
                 if len(inside):
                     below = allocations.below[path[int(inside[0])]]
-                    self.staying.update(owner_of(holder.job.name) for holder in allocations.holders[below])
+                    found.update(owner_of(holder.job.name) for holder in allocations.holders[below])
+        return found

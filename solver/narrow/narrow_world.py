@@ -96,9 +96,30 @@ class NarrowDecision:
 
 @dataclass(frozen=True, slots=True)
 class FreedDecision(NarrowDecision):
-    """What becomes of what has become free. `is_all`: none of it is left to the next complete round."""
+    """What becomes of what has become free. `is_all`: none of it is left to the next complete round.
+
+    `settled`: in their order, jobs that start inside guarantees, and jobs for which others leave there; they come before `starts`.
+    """
 
     is_all: bool = False
+    settled: tuple[JobStart | NewNomination, ...] = ()
+
+    @property
+    def jobs(self) -> Iterator[Job]:
+        """Those that it gives anything to."""
+        yield from (promise.job for promise in self.kept)
+        yield from (one.job if isinstance(one, NewNomination) else one.candidate.job for one in self.settled)
+        yield from (start.candidate.job for start in self.starts)
+
+    def steps(self, policy: Policy) -> Iterator[NarrowStep]:
+        """Promises that are kept, what is settled inside guarantees, and other starts."""
+        for kept in self.kept:
+            yield bind_of(kept.job, kept.tasks, policy)
+        for one in (*self.settled, *self.starts):
+            if isinstance(one, NewNomination):
+                yield from promise_steps(one, policy)
+            else:
+                yield bind_of(one.candidate.job, one.placed.tasks, policy)
 
 
 @dataclass(slots=True)
@@ -191,17 +212,21 @@ class NarrowWorld:
     def found(self, now: Instant) -> FreedDecision:
         """Which jobs get what they were promised, now that all have gone who had it; which start on what else has become free."""
         kept = tuple(promise for promise in self.held.ready(now) if self._is_free(promise.tasks))
-        starts, is_all = (
-            self._freed_round().decide() if self.freed and not self._has_strangers else ((), not self.freed)
-        )
-        return FreedDecision(starts, kept=kept, is_all=is_all)
+        if not self.freed or self._has_strangers:
+            return FreedDecision((), kept=kept, is_all=not self.freed)
+        found = self._freed_round().decide()
+        return FreedDecision(found.starts, kept=kept, is_all=found.is_all, settled=found.settled)
 
     def give(self, found: FreedDecision) -> None:
         """They have it. What no other could have is left to jobs that come from then on."""
         for promise in found.kept:
             self._bind(_begun(promise.job))
-        for start in found.starts:
-            self._have(_begun(start.candidate.job), start.placed.tasks)
+        for one in (*found.settled, *found.starts):
+            if isinstance(one, NewNomination):
+                self._have_others_leave(one)
+            else:
+                self._have(_begun(one.candidate.job), one.placed.tasks)
+            start = one.start if isinstance(one, NewNomination) else one
             self._give_freed(start.candidate.job, start.placed.tasks)
         if found.is_all:
             self.leave_freed()
@@ -248,11 +273,15 @@ class NarrowWorld:
             if not isinstance(found, NewNomination):
                 self.preemption.is_over = found is not None
                 return
-            victims = [victim.name for victim in found.victims]
-            self.evict(victims)
-            self._be_promised(found.job, found.start.placed.tasks, victims)
+            self._have_others_leave(found)
             urgent = [known for known in urgent if known.job.name != found.job.name]
             yield found
+
+    def _have_others_leave(self, promise: NewNomination) -> None:
+        """They are asked to, and a job is promised what they leave."""
+        victims = [victim.name for victim in promise.victims]
+        self.evict(victims)
+        self._be_promised(promise.job, promise.start.placed.tasks, victims)
 
     def _wait_but(self, came: Sequence[Job], served: Collection[JobName]) -> None:
         """The others wait. An urgent one that no rule here could look at might have others leave in a complete round."""
@@ -342,6 +371,7 @@ class NarrowWorld:
             self.holders,
             self.held.growing,
             self.fit,
+            self.preemption,
         )
 
     def _decided(self, candidates: Sequence[StartCandidate]) -> tuple[JobStart, ...]:
@@ -364,9 +394,15 @@ class NarrowWorld:
 
     def take(self, job: Job, tasks: tuple[TaskPlacement, ...]) -> None:
         """A job has these from now on in its attempt, whoever decided that; one that is pending was promised them."""
-        if job.name in self.held.promises and job.phase != "pending":
+        promised = self.held.promises.get(job.name)
+        if promised is not None and job.phase != "pending" and set(promised.tasks) == set(tasks):
             self._bind(job)
-        elif not self.held.has(job.name, tasks):
+            return
+        if promised is not None and job.phase != "pending":
+            # It has got another place. What it was promised is left to the next complete round.
+            self._count(job, promised.tasks, -1)
+            self.held.break_promise(job.name)
+        if not self.held.has(job.name, tasks):
             if job.phase == "pending":
                 self._be_promised(job, tasks, ())
             else:

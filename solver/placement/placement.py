@@ -228,8 +228,9 @@ class _Gang:
         *,
         fresh: bool,
     ) -> _Gang:
-        # Groups with GPUs are harder to place and go first.
-        order = sorted(range(len(tasks)), key=lambda number: -option.shapes[number].cost)
+        # Groups with GPUs are harder to place and go first; of like ones those with fewer nodes, which others could take.
+        allowed = [room.sets[group.nodes].sum() if group.nodes else len(room.nodes) for group in spec.task_groups]
+        order = sorted(range(len(tasks)), key=lambda number: (-option.shapes[number].cost, allowed[number]))
         groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
         offers = [room.offer(group.shape, group.gpu_type, fresh=fresh) for group, _ in groups]
         if within is not None:

@@ -20,7 +20,7 @@ from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.round_cache import RoundCache
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.released_capacity import ReleasedCapacity
 from solver.quota.allocation_table import AllocationTable
@@ -100,6 +100,11 @@ class EvictionCandidates:
     def countable(self) -> Mask:
         """By number, who holds no part of a GPU."""
         return self.allocations.countable
+
+    @property
+    def protected(self) -> set[JobName]:
+        """Jobs that are protected for a while."""
+        return {owner_of(self.allocations.holders[n].job.name) for n in np.flatnonzero(self._protected).tolist()}
 
     def released(self, room: FreeCapacity) -> ReleasedCapacity:
         """What nodes get back from whom; the same for all rooms of a round."""

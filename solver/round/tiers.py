@@ -223,14 +223,14 @@ class RoundState:
         started = _names_of(answer.starts)
         making, covered = self._by_program(tier, answer)
         inside = {
-            start.candidate.job.name: start for start in _inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
+            start.candidate.job.name: start for start in inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
         }
         # A job that can start without harm needs no victims, even where it is outside the tier until others have left.
         done = covered | self.confirmed
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
             alike = tuple(candidate for candidate in group if candidate.job.name not in done)
             if tier == "entitled":
-                making.serve_all(list(_overtaken(alike, inside)), tier)
+                making.serve_all(list(overtaken(alike, inside)), tier)
             ousted = {name for name in _names(alike) if name in inside and not making.keep(self._ungrown(inside[name]))}
             served = _names_of(making.starts) | {promise.job.name for promise in making.promises}
             left = (c for c in alike if c.job.name not in served)
@@ -403,10 +403,10 @@ class RoundState:
         done = {start.candidate.job.name for start in making.starts} | {promise.job.name for promise in making.promises}
         self.waiting = tuple(candidate for candidate in self.waiting if candidate.job.name not in done)
         self.room, self.soon = making.attempts.room, making.attempts.soon
-        self.shares = _less_beside(_holding(making.attempts), making.promises)
+        self.shares = shares_after(making)
 
 
-def _overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart]) -> Iterator[StartCandidate]:
+def overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart]) -> Iterator[StartCandidate]:
     """Those that would wait though later ones of their queue start, which all together get fewer GPUs: a small job costs its queue
     no gang.
     """
@@ -523,7 +523,7 @@ def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
     return replace(shares, users=replace(caps, used=used))
 
 
-def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom) -> Iterator[JobStart]:
+def inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom) -> Iterator[JobStart]:
     """The starts that lie, at least in part, inside the tier's shares."""
     for start in starts:
         inside = headroom.entitled if tier == "entitled" else headroom.fair
@@ -532,9 +532,10 @@ def _inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom
         headroom.take(start.queue, start.charge)
 
 
-def _holding(given: Attempts) -> Shares:
+def shares_after(making: Preemptor) -> Shares:
     """The shares once victims have left and preemptors have come."""
-    return _with_more(given.headroom.shares, given.headroom, given.users)
+    given = making.attempts
+    return _less_beside(_with_more(given.headroom.shares, given.headroom, given.users), making.promises)
 
 
 def _with_more(shares: Shares, headroom: QuotaHeadroom, users: UserRoom) -> Shares:

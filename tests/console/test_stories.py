@@ -17,7 +17,7 @@ from tests.reconciler.web.conftest import Console
 pytestmark = pytest.mark.console
 
 EVIL = ("<img src=x onerror=alert(1)>", "<svg onload=alert(2)>", "'\"><script>alert(3)</script>", "{{ 7 * 7 }}")
-PAGES = ("/", "/queues", "/jobs", "/jobs/waits", "/jobs/waits/logs", "/rounds", "/rounds/1", "/sign-in")
+PAGES = ("/", "/queues", "/jobs", "/jobs/waits", "/jobs/waits/logs", "/rounds", "/rounds/1", "/policy", "/sign-in")
 
 
 def texts(browser: Browser, selector: str) -> list[str]:
@@ -153,3 +153,20 @@ def test_a_page_asks_for_little(browser: Browser) -> None:
     assert len(asked) <= 10
     assert all(url.startswith(browser.url) for url in asked)
     assert browser.page.evaluate("document.querySelectorAll('*').length") < 3_000
+
+
+def test_moments_are_told_in_the_time_zone_of_the_browser(chromium: Any, console: Console) -> None:
+    console.site.store.jobs.submit(JobName("waits"), spec(), "ada", console.clock.now(), "key")
+    context = chromium.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
+    browser = Browser(context.new_page(), console.url)
+    browser.open("/jobs/waits")
+    browser.sign_in(TOKEN)
+    moment: Any = browser.page.locator(".figures time").first
+    written = str(console.clock.now())
+    assert (moment.get_attribute("title"), moment.get_attribute("datetime")) == (written, written)
+    assert "5:30:00" in str(moment.text_content())
+    assert browser.page.locator("#zone").text_content() == "Times are of Asia/Calcutta; point at one for UTC."
+    moment.evaluate("element => { element.textContent = '2026-01-02T20:00:00Z'; }")
+    browser.page.wait_for_function("element => element.textContent.includes('01:30:00')", arg=moment.element_handle())
+    assert browser.troubles == []
+    context.close()

@@ -18,7 +18,7 @@ def test_a_session_is_found_by_its_secret_also_after_a_restart(stores: Stores) -
 
 
 def test_a_session_that_was_ended_is_gone_and_others_stay(stores: Stores) -> None:
-    other = msgspec.structs.replace(ADA, secret_hash="sha256:bb", proof="issuer", token_hash="", at=NOW.after(1))
+    other = msgspec.structs.replace(ADA, secret_hash="sha256:bb", proof="issuer", proof_hash="", at=NOW.after(1))
     stores.sessions.begin(ADA)
     stores.sessions.begin(other)
     assert stores.sessions.all() == (ADA, other)

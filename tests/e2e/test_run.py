@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from reconciler.client import ApiError, ServerUnreachableError
+from reconciler.model.git_record import REVISION_APPLIED, REVISION_REFUSED
 from reconciler.model.job_record import TERMINAL
-from reconciler.server.policy_follower import APPLIED, REFUSED
 from solver.model.quantities import Duration
 from tests.e2e.control_plane import POLICY, ControlPlane, sh, submit, until
 from tests.reconciler.gitops.source.origin import INVALID, Origin
@@ -177,10 +177,10 @@ def test_revisions_are_recorded_and_a_bad_one_changes_nothing(plane: ControlPlan
     assert plane.signal(signal.SIGTERM) == 0
     plane.start().until_ready()  # records nothing twice
     assert plane.signal(signal.SIGTERM) == 0
-    assert [event.kind for event in plane.events(good)] == [APPLIED]
-    assert [event.kind for event in plane.events(reverted)] == [APPLIED]
+    assert [event.kind for event in plane.events(good)] == [REVISION_APPLIED]
+    assert [event.kind for event in plane.events(reverted)] == [REVISION_APPLIED]
     (refused,) = plane.events(bad)
-    assert refused.kind == REFUSED
+    assert refused.kind == REVISION_REFUSED
     assert "policies/queue.yaml:4:8" in refused.cause
 
 

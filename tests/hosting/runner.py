@@ -149,6 +149,7 @@ class Runner:
             "GITHUB_SHA": sha,
             "GITHUB_REPOSITORY": REPOSITORY,
             "GITHUB_API_URL": self.github.url,
+            "GITHUB_SERVER_URL": "https://github.example.com",
             "GITHUB_EVENT_PATH": str(folder / "event.json"),
             "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         }

@@ -52,6 +52,24 @@ def test_one_comment_is_made_and_then_updated(github: GitHub, tmp_path: Path) ->
     assert list(tmp_path.rglob("pwned")) == []
 
 
+def test_a_comment_links_to_the_page_that_the_host_says_there_is(github: GitHub, tmp_path: Path) -> None:
+    """Beside the longest comment that is taken there is room for it. Its archive is never fetched."""
+    long = f"{MARKER}\n".encode().ljust(60_000, b"x")
+    github.artifacts.append(Artifact(2, "quorate-page", b"not even an archive"))
+    assert comments(github, tmp_path, {"comment.md": long}).passed
+    (body,) = github.bodies(7)
+    assert body.startswith(long.decode())
+    address = "https://github.example.com/lab/policy/actions/runs/2/artifacts/0"
+    assert f"[All of it as a page]({address}), " in body
+    assert len(body) < 65_536
+
+
+def test_a_page_of_another_run_is_not_linked(github: GitHub, tmp_path: Path) -> None:
+    github.artifacts.append(Artifact(1, "quorate-page", b""))
+    assert comments(github, tmp_path, {"comment.md": PLAN.encode()}).passed
+    assert github.bodies(7) == [PLAN]
+
+
 def test_only_the_bots_own_comment_with_the_same_marker_is_touched(github: GitHub, tmp_path: Path) -> None:
     github.comment(7, "mallory", f"{MARKER}\nmine")
     github.comment(7, BOT, "<!-- quorate:plan:v1 eu-1 -->\nanother cluster's")

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -213,6 +215,9 @@ def test_a_quota_change_from_the_pull_request_to_its_effect(lab: Lab) -> None:
     assert small.startswith(f"{MARKER}\n")
     assert "no job fares differently" in small
     assert "`max 8 → 12 H100-SXM5-80GB`" in small
+    (linked,) = re.findall(r"\(https://github.example.com/lab/policy/actions/runs/\d+/artifacts/(\d+)\)", small)
+    with ZipFile(BytesIO(lab.github.artifacts[int(linked)].archive)) as page:
+        assert "<bdi>max 8 → 12 H100-SXM5-80GB</bdi>" in page.read("plan.html").decode()
 
     # Enough: the same comment says that now, of a job that has another name.
     head = lab.ada.pushes("more-for-a", QUEUE, "max: 12", "max: 16")
@@ -226,7 +231,7 @@ def test_a_quota_change_from_the_pull_request_to_its_effect(lab: Lab) -> None:
     # On GitLab it is the same.
     planned, left = lab.gitlab("plan", head)
     assert planned.passed, planned.log
-    assert "1 job starts now that would not" in (left / "plan.md").read_text()
+    assert all("1 job starts now that would not" in (left / f"plan.{kind}").read_text() for kind in ("md", "html"))
     tested, left = lab.gitlab("test", head)
     assert tested.passed
     assert "<testcase" in (left / "quorate-tests.xml").read_text()
@@ -246,6 +251,7 @@ def test_a_quota_change_from_the_pull_request_to_its_effect(lab: Lab) -> None:
     assert "policies/queues/team-a.yaml" in (left / "gl-code-quality-report.json").read_text()
     (none,) = lab.github.bodies(2)
     assert none.splitlines()[:2] == [MARKER, "### No plan of this commit"]
+    assert "artifacts" not in none
     assert lab.github.wrote == ["new comment on 1", "comment 1000", "new comment on 2", "comment 2000"]
 
     # Merged, it is in force, and does what the plan said.

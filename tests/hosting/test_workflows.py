@@ -99,7 +99,7 @@ def test_gitlab_gives_a_fork_no_plan_and_shows_what_was_found() -> None:
     ]
     assert jobs["validate"]["artifacts"]["reports"] == {"codequality": "gl-code-quality-report.json"}
     assert jobs["test"]["artifacts"]["reports"] == {"junit": "quorate-tests.xml"}
-    assert jobs["plan"]["artifacts"]["paths"] == ["plan.md", "plan.json"]
+    assert jobs["plan"]["artifacts"]["paths"] == ["plan.html", "plan.md", "plan.json"]
     named = set(re.findall(r"\$\{?(\w+)", GITLAB.read_text()))
     assert {name for name in named if not name.startswith("CI_")} == {"base"}
 

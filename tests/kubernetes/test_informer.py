@@ -29,6 +29,10 @@ from tests.kubernetes.sessions import CONFIG_MAPS, REAL, SOON_S, a_config_map, a
 pytestmark = REAL
 
 
+LIMIT_RANGES = Resource("v1", "limitranges")
+"""None is there but in one test."""
+
+
 class ConfigMap(msgspec.Struct):
     metadata: dict[str, Any]
     data: dict[str, str] = {}
@@ -120,6 +124,31 @@ def test_bookmarks_come(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> No
             assert set(kinds) == {"ADDED", "BOOKMARK"}
 
     asyncio.run(story())
+
+
+def test_silence_is_no_break_and_delays_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds of which nothing changes for hours are the usual ones: no warning, no rest, no second list."""
+    monkeypatch.setattr(informer, "SILENCE_S", 0.2)
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    async def story() -> None:
+        async with session(cluster) as api:
+            namespace = await a_namespace(api)
+            seen = watched(api, LIMIT_RANGES, rest)
+            async with aclosing(seen.changes()) as batches:
+                assert await anext(batches) == ()
+                reading = asyncio.create_task(anext(batches))
+                await until(lambda: seen.renewals >= 3)
+                await api.create(LIMIT_RANGES.path(namespace), {"metadata": {"name": "one"}, "spec": {"limits": []}})
+                assert [change.key for change in await reading] == [Key(namespace, "one")]
+
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(story())
+    assert [entry for entry in logs if entry["log_level"] == "warning"] == []
+    assert rests == []
 
 
 def test_after_a_compaction_only_the_differences_are_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

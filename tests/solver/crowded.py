@@ -51,7 +51,7 @@ def whole(name: str, queue: str, gpus: int, known: str, submitted: int) -> Job:
 
 
 @st.composite
-def crowded(draw: st.DrawFn) -> Snapshot:
+def crowded(draw: st.DrawFn, waiting_max: int = 2) -> Snapshot:
     """Nodes of four GPUs that are full, or nearly; at times a gang of several tasks on them, or a job that may not leave."""
     nodes = [node(f"n{number}", 4) for number in range(draw(st.integers(1, 4)))]
     jobs = list[Job]()
@@ -77,7 +77,7 @@ def crowded(draw: st.DrawFn) -> Snapshot:
             at += gpus
     waiting = [
         whole(f"wait-{number}", draw(st.sampled_from(LEAVES)), draw(st.sampled_from([1, 2, 4])), known, 500_000)
-        for number, known in enumerate(draw(st.lists(st.sampled_from(["training", "batch"]), max_size=2)))
+        for number, known in enumerate(draw(st.lists(st.sampled_from(["training", "batch"]), max_size=waiting_max)))
     ]
     return snapshot_of(NOW, nodes, [*jobs, *waiting])
 

@@ -133,11 +133,13 @@ def _second(at: Instant, when: When) -> str:
 def queue_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
     """Entitlement and use, and how long each queue's jobs have still to wait."""
     if found.queues:
-        yield _numbers("Queues: entitlement and use", [_queue_row(queue, paths) for queue in found.queues], 2, _QUEUES)
+        yield _numbers(QUEUES_TITLE, [_queue_row(queue, paths) for queue in found.queues], 2, _QUEUES)
     if found.waits:
         yield from _waits_section(found.waits, paths)
 
 
+QUEUES_TITLE = "Queues: entitlement and use"
+"""What has bars of these figures leaves this section out."""
 _QUEUES = ("Queue", "GPU type", "Guaranteed", "Fair share", "Max", "Used")
 _WAITS = ("Queue", "Waiting", "Start within the horizon", "Start (p50)", "Start (p90)")
 _FRAGMENTS = ("GPU type", "Free", "Free and of no use to known shapes")

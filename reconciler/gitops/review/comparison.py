@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.gitops.review.devices import device_changes, fragments, stranded_jobs
+from reconciler.gitops.review.devices import device_changes, fragments, rack_uses, stranded_jobs
 from reconciler.gitops.review.guardrails import breaches_of
 from reconciler.gitops.review.jobs import job_changes, unrestartable_jobs
 from reconciler.gitops.review.meaning import document_changes, meaning_of
@@ -41,6 +41,7 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         ahead=_ahead(before, after),
         stranded=tuple(stranded_jobs(snapshot, before, after)),
         unrestartable=tuple(unrestartable_jobs(snapshot, before, after)),
+        racks=tuple(rack_uses(before, after)),
     )
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found))
 

@@ -1,20 +1,23 @@
-"""How GPUs are left under two revisions: what is free and of no use, and how MIG GPUs are partitioned."""
+"""How GPUs are left under two revisions: what is free and of no use, what is held by rack, and how MIG GPUs are partitioned."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.review_findings import DeviceChange, Fragments, Stranded
+from reconciler.model.review_findings import DeviceChange, Fragments, RackUse, Stranded
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName
 from solver.placement.fragmentation import expected_of
 
 
@@ -74,6 +77,44 @@ def device_changes(base: Played, head: Played) -> Iterator[DeviceChange]:
 
 def _instances(side: Played) -> Mapping[tuple[NodeName, DeviceId], tuple[MigInstance, ...] | None]:
     return {(node.name, gpu.id): gpu.instances for node in side.ahead.after.nodes for gpu in node.gpus}
+
+
+@dataclass(slots=True)
+class RackContent:
+    """What a rack has, and what each job holds there, in milli-GPU."""
+
+    gpus: int = 0
+    held: Counter[JobName] = field(default_factory=Counter)
+
+
+def rack_uses(base: Played, head: Played) -> Iterator[RackUse]:
+    """Every rack with GPUs under either, by block and name, once the next round of each has come true."""
+    before, after = _racks(base), _racks(head)
+    for place in sorted(before.keys() | after.keys()):
+        old, new = before[place], after[place]
+        yield RackUse(
+            *place,
+            MilliGpu(old.gpus),
+            MilliGpu(new.gpus),
+            MilliGpu(old.held.total()),
+            MilliGpu(new.held.total()),
+            comes=tuple(sorted(job for job, milli in new.held.items() if milli > old.held[job])),
+            goes=tuple(sorted(job for job, milli in old.held.items() if milli > new.held[job])),
+        )
+
+
+def _racks(side: Played) -> defaultdict[tuple[str, str], RackContent]:
+    found, after = defaultdict[tuple[str, str], RackContent](RackContent), side.ahead.after
+    place_of = {node.name: (node.block, node.rack) for node in after.nodes if node.gpus}
+    for node in after.nodes:
+        if node.gpus:
+            found[place_of[node.name]].gpus += len(node.gpus) * MILLI_PER_GPU
+    for job in after.jobs:
+        for task in job.placement:
+            # What is held on a node that is gone, or on one without GPUs, is in no rack of this inventory.
+            if task.gpus and task.node in place_of:
+                found[place_of[task.node]].held[job.name] += int(task.gpus)
+    return found
 
 
 def stranded_jobs(snapshot: Snapshot, base: Played, head: Played) -> Iterator[Stranded]:

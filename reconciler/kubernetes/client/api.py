@@ -17,6 +17,7 @@ from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.pace import RateLimiter, Sleep
 from reconciler.kubernetes.client.refusals import (
     CredentialsError,
+    QuietWatchError,
     TooManyRequestsError,
     UnreachableError,
     UnreadableError,
@@ -106,7 +107,7 @@ class Api:
     async def stream(self, path: str, parameters: Mapping[str, str], silence_s: float) -> AsyncGenerator[bytes]:
         """Whole lines as they come, several at a time, until the server ends it; to be closed by a reader that stops.
 
-        One try. UnreachableError if nothing comes for `silence_s`.
+        One try. QuietWatchError if nothing comes for `silence_s`.
         """
         request = f"watch {path}"
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
@@ -123,6 +124,8 @@ class Api:
                     try:
                         async for lines in _whole_lines(response.content):
                             yield lines
+                    except aiohttp.SocketTimeoutError as error:
+                        raise QuietWatchError(f"{request}: {_why(error)}") from error
                     finally:
                         # A reader that stops leaves now: a polite end of TLS would go on for a while, and is not waited for.
                         if response.connection and response.connection.transport:

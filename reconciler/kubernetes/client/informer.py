@@ -16,6 +16,7 @@ from reconciler.kubernetes.client.pace import Sleep
 from reconciler.kubernetes.client.refusals import (
     GoneError,
     KubernetesError,
+    QuietWatchError,
     TooManyRequestsError,
     UnreachableError,
     UnreadableError,
@@ -121,6 +122,8 @@ class Informer(Generic[T]):
         """How often all of it was read."""
         self.breaks = 0
         """How often the connection broke, or the server had forgotten where it was."""
+        self.renewals = 0
+        """How often a watch was begun anew because it had been silent for long."""
 
     def __len__(self) -> int:
         """How many objects are held."""
@@ -154,6 +157,13 @@ class Informer(Generic[T]):
             except GoneError as forgotten:
                 self._tell("watch-forgotten", forgotten)
                 self.revision = ""
+            except QuietWatchError as silent:
+                # Usual where objects of a kind hardly ever change. Where the server is gone the next try fails, and that is told.
+                self.renewals += 1
+                self._log.debug(
+                    "watch-renewed", resource=self._resource.plural, revision=self.revision, error=str(silent)
+                )
+                continue
             except (UnreachableError, TooManyRequestsError) as broken:
                 self._tell("watch-broken", broken)
             except KubernetesError:

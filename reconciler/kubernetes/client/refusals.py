@@ -24,6 +24,10 @@ class UnreachableError(KubernetesError):
         self.sent = sent
 
 
+class QuietWatchError(UnreachableError):
+    """A watch on which nothing came for long: nothing has happened, or the connection is gone and nobody said so."""
+
+
 class RefusedError(KubernetesError):
     """The server has answered, and has not done it. `status` is HTTP's, `reason` Kubernetes' own word, such as Conflict."""
 

@@ -17,6 +17,7 @@ from reconciler.kubernetes.binder.eviction_steps import TimeUp
 from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.partial_starts import BindableNodes
 from reconciler.kubernetes.binder.start_recovery import StartRecovery
+from reconciler.kubernetes.binder.volume_claims import VolumeClaims
 from reconciler.kubernetes.client.informer import Key
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError, UnreachableError
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
@@ -60,6 +61,7 @@ class KubernetesActuator:
     finisher: StartRecovery
     promises: Nominator
     evictor: Evictor
+    volumes: VolumeClaims
     devices: Devices
     partitioner: MigPartitioner
     mirror: ClusterCache
@@ -142,7 +144,8 @@ class KubernetesActuator:
         self.memory.note_all(_asked(step) for step in leaving if step.job in done)
         self._tell_leaving(asked, sight)
         wanted = bindings_of(plan.steps, gangs)
-        ready = await self.devices.given(await self.partitioner.ready(plan, sight, wanted), sight.pods)
+        mounted = await self.volumes.ready(await self.partitioner.ready(plan, sight, wanted), sight.pods)
+        ready = await self.devices.given(mounted, sight.pods)
         outcomes = await self.binder.bind(ready)
         self._tell_bound(outcomes)
         undone = sum(one.event in ("refused", "failed") for one in asked)

@@ -17,9 +17,17 @@ from reconciler.kubernetes.objects.disruption import Budget, KubePriorityClass
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
+from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.podgroups import GROUPS
-from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS, Resource
 from reconciler.kubernetes.objects.sharing import PodSharing
+from reconciler.kubernetes.objects.storage import (
+    CsiDriver,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import Node as SolverNode
@@ -29,6 +37,10 @@ M = TypeVar("M")
 Heard = Callable[[Change[T]], bool]
 
 BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
+VOLUMES = Resource("v1", "persistentvolumes")
+STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses")
+CSI_DRIVERS = Resource("storage.k8s.io/v1", "csidrivers")
+CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
 
 
@@ -45,6 +57,8 @@ class ClusterCache:
         self._world = ClusterModel(whose)
         self.devices = PodClaims(self._world)
         """What claims have, and may have."""
+        self.volumes = PodVolumes(self.devices)
+        """What volume claims are bound to, and may be."""
         self._pods = PodIndex()
         self._partitioned: dict[str, KubeNode] = {}
         self._followed: list[KindWatch[Any]] = []
@@ -52,11 +66,23 @@ class ClusterCache:
         """Something that rounds could go by is not as it was; to be cleared by the waiting task."""
         self.nodes = self.watch((NODES,), KubeNode, self._node, needed=True)
         self.pods = self.watch((PODS,), Pod, self._pod, needed=True, shared=PodSharing())
-        self.priority_classes = self.watch((PRIORITY_CLASSES,), KubePriorityClass, needed=True)
+        self.watch(
+            (PRIORITY_CLASSES,),
+            KubePriorityClass,
+            lambda one: self._world.priority_class(one.before, one.after),
+            needed=True,
+        )
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
         self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))
         self.watch((CLASSES,), DeviceClass, lambda one: self.devices.device_class(one.before, one.after))
+        self._storage = (
+            self.watch((VOLUME_CLAIMS,), PersistentVolumeClaim, lambda one: self.volumes.claim(one.before, one.after)),
+            self.watch((VOLUMES,), PersistentVolume, lambda one: self.volumes.volume(one.before, one.after)),
+            self.watch((STORAGE_CLASSES,), StorageClass, lambda one: self.volumes.storage_class(one.before, one.after)),
+            self.watch((CSI_DRIVERS,), CsiDriver, lambda one: self.volumes.driver(one.before, one.after)),
+            self.watch((CAPACITIES,), CsiStorageCapacity, lambda one: self.volumes.capacity(one.before, one.after)),
+        )
         for group in GROUPS:
             self._watch_meaning(group, self._world.group)
         for controller in CONTROLLERS:
@@ -99,12 +125,13 @@ class ClusterCache:
         for followed in self._followed:
             await followed.settled.wait()
 
-    def declare(self, declared: Iterable[SolverNode]) -> None:
-        """These are the nodes that Git declares now; said by a pass whenever the policy's revision is another, before it looks."""
-        self._world.declare(declared)
+    def declare(self, declared: Iterable[SolverNode], classes: Iterable[str]) -> None:
+        """The nodes and priority classes that Git declares now; said by a pass of another revision, before it looks."""
+        self._world.declare(declared, classes)
 
     def cluster(self) -> KubernetesCluster:
         """What it all means now."""
+        self.volumes.follow(not any(kind.standing().problem for kind in self._storage))
         self.devices.tell()
         return self._world.cluster()
 
@@ -129,7 +156,7 @@ class ClusterCache:
 
     def _pod(self, pod: Change[Pod]) -> bool:
         self._pods.change(pod.before, pod.after)
-        return self.devices.pod(pod.before, pod.after)
+        return self.volumes.pod(pod.before, pod.after)
 
     def _watch_meaning(self, kind: ObjectKind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
         def heard(change: Change[Any]) -> bool:

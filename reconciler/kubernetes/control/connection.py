@@ -15,6 +15,7 @@ from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.partial_starts import ROLL_FORWARD_S
 from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.binder.start_recovery import StartRecovery
+from reconciler.kubernetes.binder.volume_claims import VolumeClaims
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kind_watch import WatchContext
@@ -92,6 +93,7 @@ async def acting_plane(
                 StartRecovery(api, election.leadership, binder, clock, log, where.roll_forward_s),
                 promises,
                 Evictor(api, election, promises, hooks, clock, log),
+                VolumeClaims(api, election, mirror.volumes, memory.note, log),
                 Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
                 MigPartitioner(api, election, where.mig_configs, clock, memory.note, teller.happened, log),
                 mirror,

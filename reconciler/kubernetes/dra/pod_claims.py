@@ -21,13 +21,10 @@ from reconciler.kubernetes.dra.usage import devices_of
 from reconciler.kubernetes.dra.wire import DeviceClass, ResourceClaim, ResourceSlice
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.remarks import Missing, Refusal
+from reconciler.kubernetes.objects.selectors import limited_to
 from reconciler.kubernetes.objects.wire import (
-    Affinity,
     KubeContainer,
     KubeNode,
-    Named,
-    NodeAffinity,
-    NodeSelector,
     NodeSelectorTerm,
     Pod,
     Resources,
@@ -151,8 +148,7 @@ class PodClaims:
     def _translated(self, pod: Pod) -> Pod:
         wishes = self.stock.wishes(pod)
         if isinstance(wishes, Missing):
-            gates = (*pod.spec.scheduling_gates, Named(str(wishes)))
-            return _with(pod, scheduling_gates=gates, resource_claims=())
+            return _with(pod, awaited=(*pod.spec.awaited, str(wishes)), resource_claims=())
         if isinstance(wishes, Refusal):
             return _with(pod, unmet_claims=tuple(wishes))
         met = self._meaning(wishes)
@@ -165,8 +161,9 @@ class PodClaims:
         stands = KubeContainer(STANDS_FOR_CLAIMS, Resources(requests=_requests(asked)))
         seen = _with(pod, containers=(*pod.spec.containers, stands), resource_claims=())
         if not pod.spec.node_name and (had or met.leaves_out):
-            where = [node for node in met.nodes if may_use(had, node)]
-            seen = _with(seen, affinity=_only_on(pod.spec.affinity, where))
+            where = tuple(node.metadata.name for node in met.nodes if may_use(had, node))
+            only = SelectorRequirement("metadata.name", "In", where)
+            seen = limited_to(seen, [NodeSelectorTerm(match_fields=(only,))])
         if given and len(had) == len(claims):
             # What it has stands in its claims: whatever its binding says.
             annotations = {**pod.metadata.annotations, names.DEVICES: ",".join(found.id for found in given)}
@@ -207,14 +204,3 @@ def _requests(asked: ClaimCharge) -> dict[str, str | int | float]:
         suffix = asked.mig.removesuffix("+me") + (".me" if asked.mig.endswith("+me") else "")
         return {f"{names.MIG_PREFIX}{suffix}": 1}
     return {names.GPU: asked.gpus} if asked.gpus else {}
-
-
-def _only_on(affinity: Affinity | None, nodes: Iterable[KubeNode]) -> Affinity:
-    only = SelectorRequirement("metadata.name", "In", tuple(node.metadata.name for node in nodes))
-    known = affinity or Affinity()
-    of_nodes = known.node_affinity or NodeAffinity()
-    terms = of_nodes.required.node_selector_terms if of_nodes.required else (NodeSelectorTerm(),)
-    limited = tuple(NodeSelectorTerm(term.match_expressions, (*term.match_fields, only)) for term in terms)
-    return msgspec.structs.replace(
-        known, node_affinity=msgspec.structs.replace(of_nodes, required=NodeSelector(limited))
-    )

@@ -38,6 +38,7 @@ class GangIndex:
         self._found: dict[GangKey, tuple[GangKey, ...]] = {}
         self._tasks: dict[PodKey, PodTask] = {}
         self._changed: set[GangKey] = set()
+        self._stamped: frozenset[str] = frozenset()
         self.gangs: dict[GangKey, LivePods] = {}
         self.gang_of: dict[PodKey, GangKey] = {}
         """In which gang a pod is; pods that have ended are in none."""
@@ -75,6 +76,14 @@ class GangIndex:
         if after:
             self._controllers[_at(after)] = after
 
+    def stamp(self, classes: frozenset[str]) -> bool:
+        """Pods may have these priority classes without having named one; whether these are others than before."""
+        if classes == self._stamped:
+            return False
+        self._stamped = classes
+        self._changed |= self._named.keys()
+        return True
+
     def renewed(self) -> dict[GangKey, Regathered]:
         """The gangs that are not as they were when this was asked last."""
         before: dict[GangKey, LivePods] = {}
@@ -100,7 +109,7 @@ class GangIndex:
             self._named.pop(named, None)
             return {}
         gangs = gang_pods(named, pods.values(), self._groups, self._controllers, self._task)
-        found = {gang.key: replace(gang, queue_else=self._whose.queue) for gang in gangs}
+        found = {gang.key: replace(gang, queue_else=self._whose.queue, stamped=self._stamped) for gang in gangs}
         self._found[named] = tuple(found)
         return found
 

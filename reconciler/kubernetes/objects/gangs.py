@@ -21,6 +21,9 @@ from solver.model.quantities import Instant
 OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
 """Gangs whose size a PodGroup says."""
 
+AWAITED_MAX = 3
+"""Things that pods wait for, of which it is said what they are."""
+
 At = tuple[Source, str, str]
 Groups = Mapping[At, Group]
 Controllers = Mapping[At, Controller]
@@ -38,7 +41,8 @@ class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
     `least`: how many have to be there, those that are done among them; None: not known.
-    `queue_else`: its queue where none is named.
+    `queue_else`: its queue where none is named. `stamped`: what `priorityClassName` may say without anybody having named a class:
+    the cluster's default (`globalDefault`), where the policy has no class of that name.
     """
 
     key: GangKey
@@ -49,6 +53,7 @@ class LivePods:
     controller: Controller | None = None
     disagrees: bool = False
     queue_else: str = ""
+    stamped: frozenset[str] = frozenset()
 
     @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
@@ -81,17 +86,21 @@ class LivePods:
         said = next((task.priority_class for task in self.tasks if task.priority_class), "")
         objects = (self.group, self.controller)
         said = said or next((known.priority_class for known in objects if known and known.priority_class), "")
-        return said or next((name for task in self.tasks if (name := task.pod.spec.priority_class_name)), "")
+        return said or next((name for task in self.tasks if (name := self._own_class(task))), "")
 
     @property
     def is_held_up(self) -> bool:
         """Some of its pods are not to be scheduled yet, or it is not known yet how many there will be."""
         missing = self.missing()
-        return bool(self._gates) or (missing is not None and missing.of is None)
+        return bool(self._gates or self._awaited) or (missing is not None and missing.of is None)
 
     @property
     def _gates(self) -> list[str]:
         return sorted({gate.name for task in self.tasks for gate in task.pod.spec.scheduling_gates})
+
+    @property
+    def _awaited(self) -> list[str]:
+        return sorted({why for task in self.tasks for why in task.pod.spec.awaited})
 
     def missing(self) -> Missing | None:
         """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
@@ -100,7 +109,12 @@ class LivePods:
             return Missing(there, self.least)
         if self.least is None and self.key.source in OF_A_GROUP:
             return Missing(there, None, f"waiting for its PodGroup {self.key.name}, which is not there yet")
-        return Missing(there, None, f"held by scheduling gates: {', '.join(self._gates)}") if self._gates else None
+        if self._gates:
+            return Missing(there, None, f"held by scheduling gates: {', '.join(self._gates)}")
+        if awaited := self._awaited:
+            more = f"; and {len(awaited) - AWAITED_MAX} more" if len(awaited) > AWAITED_MAX else ""
+            return Missing(there, None, "; ".join(awaited[:AWAITED_MAX]) + more)
+        return None
 
     def refusals(self) -> Iterator[Refusal]:
         """What can't be kept whatever the nodes are."""
@@ -140,10 +154,14 @@ class LivePods:
         queues = {task.queue for task in self.tasks if task.queue}
         if len(queues) > 1:
             yield Refusal("several-queues", f"its pods name the queues {', '.join(sorted(queues))}", "Name one.")
-        classes = {label_priority(task.pod.metadata) or task.pod.spec.priority_class_name for task in self.tasks} - {""}
+        classes = {label_priority(task.pod.metadata) or self._own_class(task) for task in self.tasks} - {""}
         if len(classes) > 1 and not (self.group and self.group.priority_class):
             message = f"its pods name the priority classes {', '.join(sorted(classes))}"
             yield Refusal("several-classes", message, f"Name one, or write the label {names.PRIORITY_CLASS}.")
+
+    def _own_class(self, task: PodTask) -> str:
+        named = task.pod.spec.priority_class_name
+        return "" if named in self.stamped else named
 
 
 def gang_pods(

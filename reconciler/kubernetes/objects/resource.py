@@ -22,4 +22,5 @@ class Resource:
 
 PODS = Resource("v1", "pods")
 NODES = Resource("v1", "nodes")
+VOLUME_CLAIMS = Resource("v1", "persistentvolumeclaims")
 LEASES = Resource("coordination.k8s.io/v1", "leases")

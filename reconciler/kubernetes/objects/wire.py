@@ -179,7 +179,7 @@ class KubeContainer(Wire, frozen=True):
 
 
 class Volume(Wire, frozen=True):
-    """A volume; what claims of storage hold is not read, only that there is one."""
+    """A volume: of a claim that is there (`claimName`), of one that is made for the pod (`ephemeral`), or of another kind."""
 
     name: str
     persistent_volume_claim: dict[str, Any] | None = None
@@ -227,9 +227,9 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
-    unmet_claims: tuple[str, str, str] | None = (
-        None  # said by dra/pod_claims.py, never by the server: a Refusal's fields
-    )
+    # The next two are said by dra/pod_claims.py and pod_volumes.py, never by the server: a Refusal's fields, and why it waits.
+    unmet_claims: tuple[str, str, str] | None = None
+    awaited: tuple[str, ...] = ()
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False

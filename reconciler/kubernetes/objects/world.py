@@ -13,6 +13,7 @@ from reconciler.kubernetes.objects.constraints import Places
 from reconciler.kubernetes.objects.controllers import Controller
 from reconciler.kubernetes.objects.crowd import Crowd, Question
 from reconciler.kubernetes.objects.dependency_index import DependencyIndex
+from reconciler.kubernetes.objects.disruption import KubePriorityClass
 from reconciler.kubernetes.objects.gang_index import GangIndex
 from reconciler.kubernetes.objects.inventory import KubeNodeIndex
 from reconciler.kubernetes.objects.jobs import PodGang, gang_of
@@ -56,14 +57,32 @@ class ClusterModel:
         self._sets: dict[str, NodeSet] = {}
         self._named: Counter[str] = Counter()
         """By how many gangs each set of nodes is named."""
+        self._classes: frozenset[str] = frozenset()
+        """Priority classes that the policy has."""
+        self._defaults: frozenset[str] = frozenset()
+        """Those that the API server gives to pods that name none."""
         self._last: KubernetesCluster | None = None
         self._is_grown = False
         """There are gangs that stand at the end, and not yet in their place."""
         self.work = Work()
 
-    def declare(self, declared: Iterable[SolverNode]) -> None:
-        """These are the nodes that Git declares now: what it says of those that are there goes before their labels (`joined`)."""
+    def declare(self, declared: Iterable[SolverNode], classes: Iterable[str] = ()) -> None:
+        """What Git declares now.
+
+        The nodes: what it says of those that are there goes before their labels (`joined`). The priority classes: one that the API
+        server gives to pods that name none counts only if it is among them.
+        """
         self._inventory.declare({node.name: node for node in declared})
+        self._classes = frozenset(classes)
+        self._gathering.stamp(self._defaults - self._classes)
+
+    def priority_class(self, before: KubePriorityClass | None, after: KubePriorityClass | None) -> bool:
+        """One of the cluster's own; whether it makes a difference: only what is given to pods that name none does."""
+        for known in (before, after):
+            self._defaults -= {known.metadata.name} if known else set()
+        if after and after.global_default:
+            self._defaults |= {after.metadata.name}
+        return self._gathering.stamp(self._defaults - self._classes)
 
     def node(self, before: KubeNode | None, after: KubeNode | None) -> bool:
         """A node; whether it makes a difference."""
@@ -209,10 +228,14 @@ def cluster_of(
     controllers: Iterable[Controller] = (),
     declared: Iterable[SolverNode] = (),
     whose: PodOwnership = OURS,
+    priority_classes: Iterable[KubePriorityClass] = (),
+    classes: Iterable[str] = (),
 ) -> KubernetesCluster:
-    """The world that these objects are, whatever order they come in. `declared`: nodes that Git declares."""
+    """The world that these objects are, whatever order they come in. `declared`, `classes`: nodes and classes that Git declares."""
     world = ClusterModel(whose)
-    world.declare(declared)
+    world.declare(declared, classes)
+    for known in priority_classes:
+        world.priority_class(None, known)
     for node in nodes:
         world.node(None, node)
     for pod in pods:

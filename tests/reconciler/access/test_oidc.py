@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 
 from reconciler.access.authenticator import Authenticator
 from reconciler.access.caller import Caller
-from reconciler.access.keys import AGAIN_AFTER_S, KEPT_S, IssuerUnreachableError
+from reconciler.access.discovery import AGAIN_AFTER_S, KEPT_S, IssuerUnreachableError
 from reconciler.access.oidc import LEEWAY_S, BadTokenError, OidcVerifier
 from reconciler.access.policy import AccessPolicy, IdentitySettings, OidcIssuer
 from solver.model.quantities import Instant

@@ -28,6 +28,7 @@ from reconciler.control.metrics import Metrics
 from reconciler.control.observation import join
 from reconciler.control.queue_use import queue_uses
 from reconciler.documents.operations import Operations
+from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.lifecycle.health.effects import closed_places
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
@@ -91,6 +92,7 @@ class Site:
     lacks: Unstartable | None = None
     looks: int = 0
     told: PolicyStatus = IN_FORCE
+    revision: str = REVISION
     webhook_secret: bytes = WEBHOOK_SECRET
     planned: Review | None = None
     broken_limits: tuple[BrokenLimit, ...] = ()
@@ -105,7 +107,7 @@ class Site:
 
     @property
     def in_force(self) -> PolicyInForce:
-        return PolicyInForce(REVISION, self.policy, NODES, self.operations)
+        return PolicyInForce(self.revision, self.policy, NODES, self.operations)
 
     def services(self) -> Services:
         return Services(
@@ -115,7 +117,7 @@ class Site:
             logs=self,
             clock=SystemClock(),
             metrics=self.metrics,
-            policy=lambda: (REVISION, self.policy),
+            policy=lambda: (self.revision, self.policy),
             snapshot=self.snapshot,
             queue_uses=lambda: tuple(queue_uses(self.snapshot(), self.policy)),
             sighted=lambda: self.sighted,
@@ -124,8 +126,8 @@ class Site:
             status=lambda: Status(
                 conditions=tuple(Condition(*msgspec.structs.astuple(each)) for each in self.told.conditions),
                 looked_at=NOW if self.looks else None,
-                last_applied_revision=REVISION,
-                last_attempted_revision=REVISION,
+                last_applied_revision=self.revision,
+                last_attempted_revision=self.revision,
                 epoch=self.epoch(),
                 holder="test",
                 broken_limits=self.broken_limits,
@@ -145,6 +147,7 @@ class Site:
                 self.look,
                 lambda: None,
                 Planning(self.store.plans, lambda: self.planned, lambda: self.in_force),
+                RevisionArchive(self.secrets / "mirror.git"),
                 self.webhook_secret,
             ),
             alias_key="k" * 43,
@@ -197,7 +200,7 @@ class Site:
         self.store.ledger.claim(self.epoch(), Claim(JobName(name), 1, tasks, NOW), intent)
 
     def record_round(self) -> RoundRecord:
-        record = RoundRecord(0, NOW, REVISION, self.snapshot(), POLICY, self.plan(), {"solve": 12.5, "act": 2.0})
+        record = RoundRecord(0, NOW, self.revision, self.snapshot(), POLICY, self.plan(), {"solve": 12.5, "act": 2.0})
         self.store.history.record_round(self.epoch(), record)
         self.metrics.observe(record.snapshot, record.plan, record.phase_ms)
         return record

@@ -11,7 +11,7 @@ import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 
 from reconciler.access.caller import Caller
-from reconciler.access.keys import IssuerUnreachableError
+from reconciler.access.discovery import IssuerUnreachableError
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.policy import AccessPolicy, IdentitySettings, OidcIssuer
 from reconciler.api.app import create_app

@@ -85,6 +85,25 @@ Snapshot of 1970-01-01 02:00:00 +02:00 (b3db15903a1a). 1 and 1 rounds were playe
 """
 
 
+def test_the_page_of_a_quota_change(quorate: Quorate, repository: Origin, snapshot_file: Path, tmp_path: Path) -> None:
+    _change(repository, "max: 16", "max: 24")
+    arguments = ("--repo", str(repository.folder), "--base", "main", "--head", "more", "--snapshot", str(snapshot_file))
+    pages = [tmp_path / name for name in ("first.html", "second.html")]
+    said = [quorate("plan", *arguments, "--html", str(page)) for page in pages]
+    assert said[0] == said[1] == quorate("plan", *arguments)
+    text, again = (page.read_bytes() for page in pages)
+    assert text == again
+    for told in (
+        "<bdi>queue research/vision</bdi>: <bdi>max 16 → 24 H100</bdi>",
+        "16 → <b>24</b>",
+        '<li class="changed">',
+        "finetune",
+    ):
+        assert told in text.decode()
+    unwritable = quorate("plan", *arguments, "--html", str(tmp_path / "none" / "page.html"))
+    assert (unwritable.exit_code, unwritable.out, "page.html" in unwritable.err) == (1, "", True)
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Origin:
     made = Origin(tmp_path / "policy")

@@ -17,6 +17,16 @@ REPOSITORY = ("run", "--policies-repo", "/no/such/repository")
         (("--keep-logs", "30d", "--agents-listen", "127.0.0.1:0"), "`quorate agent` has"),
         (("--keep-logs", "0s"), "it must be longer than 0s"),
         (("--gpus", "nvml", "--kubernetes"), "--gpus nvml is for the GPUs of this machine"),
+        (("--external-url", "http://quorate.example"), "http://quorate.example: the cookie needs HTTPS"),
+        (("--external-url", "quorate.example"), "expected https://HOST"),
+        (("--external-url", "https://u@quorate.example"), "expected https://HOST"),
+        (("--external-url", "https://quorate.example/console"), "the console needs a host of its own"),
+        (("--external-url", "https://quorate.example:port"), "--external-url https://quorate.example:port:"),
+        (("--client-secret", "https://id.example"), "expected ISSUER=FILE"),
+        (
+            ("--client-secret", "https://i.example/=a", "--client-secret", "https://i.example/=b"),
+            "once for each issuer",
+        ),
     ],
 )
 def test_what_is_refused(quorate: Quorate, options: tuple[str, ...], message: str) -> None:

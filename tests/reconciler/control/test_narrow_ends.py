@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from msgspec import structs
 
+from reconciler.backends.simulated.backend import SimulatedBackend
+from reconciler.control.ledger_site import one_pass
 from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.replay import replay
 from reconciler.model.failure import Failure
+from reconciler.protocols.backend import BackendChanges, Cursor
 from reconciler.protocols.rounds import NarrowEnds, RoundRecord
 from solver.checker.ledger_check import LedgerCheck
 from solver.milp.highs import optimise
@@ -346,6 +350,29 @@ def test_the_round_under_way_takes_no_promise_back_that_is_kept(lent: EndingLent
     lent.rest()
     assert (lent.site.state("urgent"), lent.narrow.fault) == ("running", "")
     assert lent.site.events("urgent").count("bound") == 1
+
+
+def test_a_job_that_came_while_the_round_looked_and_is_promised_its_place_waits_for_no_other(
+    lent: EndingLentSite,
+) -> None:
+    """It found no place, and the round has seen it."""
+
+    class Looking(SimulatedBackend):
+        def changes(self, since: Cursor) -> BackendChanges:
+            if since == Cursor(0) and not came:
+                came.append(lent.submit("training", 2, "training"))
+                lent.narrow.start(came)
+            return super().changes(since)
+
+    came = list[JobName]()
+    one_pass(replace(lent.site.only_plane, backend=Looking(lent.site.cluster)), lent.narrow)
+    assert lent.promised() == {"training"}
+    lent.ends("lent-0")
+    assert not lent.holds("training")
+    lent.narrow.free(lent.leave())
+    assert (lent.holds("training"), lent.narrow.fault) == (True, "")
+    lent.rest()
+    assert (lent.site.events("training").count("bound"), lent.narrow.fault) == (1, "")
 
 
 def test_what_was_promised_and_more_leaves_nothing_twice(lent: EndingLentSite) -> None:

@@ -274,9 +274,30 @@ def test_what_a_round_did_not_do_is_on_record_with_what_follows(lent: LentSite) 
     assert replays_alike(lent)
 
 
-def test_nobody_leaves_after_a_round_of_which_another_job_lost_its_promise(lent: LentSite) -> None:
-    """The complete round that follows serves that first."""
+def test_an_urgent_job_that_lost_its_promise_is_served_before_those_that_come_later(lent: LentSite) -> None:
     lent.submit("waits", 2, tasks=2)
     lent.one_pass(lambda: lent.asks("comes", 2))
     assert lent.promised() == {"comes"}
-    assert lent.asks("later", 2) == ()
+    assert lent.asks("later", 2) == ("lent-1", "lent-2")
+    assert lent.promised() == {"comes", "waits"}
+    assert replays_alike(lent)
+    lent.one_pass()
+    assert lent.narrow.fault == ""
+
+
+def test_so_is_one_that_came_when_nobody_could_leave_any_more(lent: LentSite) -> None:
+    """Nodes had changed while the round was decided: what it leaves is known once it is over."""
+
+    def comes() -> None:
+        ground = lent.narrow._ground
+        assert ground is not None
+        ground.world.end_evictions()
+        assert lent.asks("first", 2) == ()
+
+    lent.one_pass(comes)
+    lent.narrow.free(())
+    assert (lent.promised(), len(lent.leaving())) == ({"first"}, 1)
+    assert len(lent.asks("second", 2)) == 1
+    assert replays_alike(lent)
+    lent.one_pass()
+    assert lent.narrow.fault == ""

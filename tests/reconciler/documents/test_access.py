@@ -41,6 +41,9 @@ def test_who_may_submit_does_not_change_what_rounds_decide() -> None:
     assert reading(without).checked().operations.access is None
 
 
+CLIENT = "{identity: {oidc: [{issuer: 'https://i.example', audience: q, %s}]}}"
+
+
 @pytest.mark.parametrize(
     ("spec", "problems"),
     [
@@ -67,6 +70,17 @@ def test_who_may_submit_does_not_change_what_rounds_decide() -> None:
             [("x.yaml:4:79", "duplicate-issuer")],
         ),
         ("{identity: {passwords: []}}", [("x.yaml:4:19", "unknown-field")]),
+        (CLIENT % "clientId: c, scopes: [groups], sessionDuration: 24h", []),
+        (CLIENT % "clientId: c, sessionDuration: 25h", [("x.yaml:4:99", "out-of-range")]),
+        (CLIENT % "sessionDuration: 8h", [("x.yaml:4:69", "missing-field")]),
+        (CLIENT % "scopes: [groups]", [("x.yaml:4:69", "missing-field")]),
+        (CLIENT % "clientId: ''", [("x.yaml:4:79", "invalid-value")]),
+        (CLIENT % "clientId: c, scopes: ['a b']", [("x.yaml:4:91", "malformed")]),
+        (CLIENT % "clientSecret: s", [("x.yaml:4:69", "unknown-field")]),
+        (
+            CLIENT % "clientId: c}, {issuer: 'https://i.example/', audience: r, clientId: d",
+            [("x.yaml:4:137", "second-client")],
+        ),
     ],
 )
 def test_problems_are_found_in_their_place(spec: str, problems: list[tuple[str, str]]) -> None:
@@ -107,3 +121,10 @@ def test_a_repository_has_one() -> None:
 
 def test_a_subject_of_a_queue_says_what_it_is() -> None:
     assert codes({"policies/a.yaml": queue("a", "{access: {submitters: [vision]}}")}) == [("a.yaml:4:30", "malformed")]
+
+
+def test_a_secret_of_a_client_has_a_place_outside_git() -> None:
+    files = FILES | {"policies/x.yaml": access(CLIENT % "clientId: c, clientSecret: hunter2")}
+    (problem,) = reading(files).problems
+    assert "quorate run --client-secret ISSUER=FILE" in problem.fix
+    assert "hunter2" not in str(problem)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.kubernetes.objects.cluster import ClusterIndex, KubernetesCluster
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
+from reconciler.kubernetes.objects.disruption import KubePriorityClass
 from reconciler.kubernetes.objects.podgroups import Group, group_of
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
@@ -46,6 +47,8 @@ SPECS: list[Sent] = [
     {"tolerations": [{"key": "theirs", "operator": "Exists"}]},
     {"schedulerName": "default-scheduler"},
     {"schedulingGroup": {"podGroupName": "g"}},
+    {"priorityClassName": "usual"},
+    {"priorityClassName": "other"},
 ]
 PODS = st.fixed_dictionaries(
     {
@@ -80,7 +83,8 @@ NODES = st.fixed_dictionaries(
 )
 GROUPS = st.sampled_from(["gang-1", "gang-2", "basic"])
 JOBS = st.sampled_from(["Indexed", "NonIndexed"])
-Kind = Literal["pod", "node", "group", "controller", "look"]
+CLASSES = st.tuples(st.sampled_from(["usual", "other"]), st.booleans())
+Kind = Literal["pod", "node", "group", "controller", "priority_class", "declare", "look"]
 
 
 class Deed(NamedTuple):
@@ -103,6 +107,8 @@ DEEDS = st.lists(
         deeds("node", NODES),
         deeds("group", GROUPS),
         deeds("controller", JOBS),
+        deeds("priority_class", CLASSES),
+        deeds("declare", st.sets(st.sampled_from(["usual", "other"]))),
         deeds("look", st.none()),
     ),
     min_size=6,
@@ -160,12 +166,23 @@ def sent_job(drawn: str) -> Controller:
     return controller_of({**sent, "spec": {"parallelism": 2, "completions": 2, "completionMode": drawn}})
 
 
+def sent_class(name: str, is_default: bool) -> KubePriorityClass:
+    return read({"metadata": {"name": name}, "value": 1, "globalDefault": is_default}, KubePriorityClass)
+
+
 class Told:
     """A world, and all objects that it was told of."""
 
     def __init__(self) -> None:
         self.world = ClusterModel()
-        self.there: dict[Kind, dict[Any, Any]] = {"pod": {}, "node": {}, "group": {}, "controller": {}}
+        self.there: dict[Kind, dict[Any, Any]] = {
+            "pod": {},
+            "node": {},
+            "group": {},
+            "controller": {},
+            "priority_class": {},
+        }
+        self.classes: set[str] = set()
 
     def tell(self, kind: Kind, key: object, after: Any) -> bool:
         before = self.there[kind].pop(key, None)
@@ -184,13 +201,24 @@ class Told:
                 self.tell("group", "g", None if deed.deletes else sent_group(deed.drawn))
             case "controller":
                 self.tell("controller", "g", None if deed.deletes else sent_job(deed.drawn))
+            case "priority_class":
+                name, is_default = deed.drawn
+                self.tell("priority_class", name, None if deed.deletes else sent_class(name, is_default))
+            case "declare":
+                self.classes = deed.drawn
+                self.world.declare((), self.classes)
             case "look":
                 self.world.cluster()
 
     def at_once(self) -> KubernetesCluster:
         there = self.there
         return cluster_of(
-            there["node"].values(), there["pod"].values(), there["group"].values(), there["controller"].values()
+            there["node"].values(),
+            there["pod"].values(),
+            there["group"].values(),
+            there["controller"].values(),
+            priority_classes=there["priority_class"].values(),
+            classes=self.classes,
         )
 
 
@@ -435,3 +463,38 @@ def test_what_one_gang_asked_and_another_asks_now_is_still_followed() -> None:
     assert not tell_pod(told, told_waiting), "why it waits, as rounds have said it themselves"
     bound = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
     assert tell_pod(told, pod("w1", 1, labels={"app": "waits"}, metadata={"resourceVersion": "10"}, status=bound))
+
+
+def test_a_class_that_the_cluster_gives_to_all_pods_counts_where_the_policy_has_it() -> None:
+    told = Told()
+    told.tell("node", "n1", read(node("n1", 8), KubeNode))
+    tell_pod(told, pod("plain", 1, spec={"priorityClassName": "usual"}))
+    tell_pod(
+        told, pod("labelled", 1, spec={"priorityClassName": "usual"}, labels={"quorate.dev/priority-class": "usual"})
+    )
+
+    def classes() -> dict[str, str]:
+        jobs = told.world.cluster().jobs
+        return {job.name.rpartition(".")[2]: job.spec.priority_class for job in jobs}
+
+    assert classes() == {"plain": "usual", "labelled": "usual"}
+    assert told.tell("priority_class", "usual", sent_class("usual", True))
+    assert classes() == {"plain": "", "labelled": "usual"}
+    told.world.declare((), ["usual"])
+    assert classes() == {"plain": "usual", "labelled": "usual"}
+    told.world.declare(())
+    assert classes() == {"plain": "", "labelled": "usual"}
+    assert told.tell("priority_class", "usual", sent_class("usual", False))
+    assert classes() == {"plain": "usual", "labelled": "usual"}
+    assert not told.tell("priority_class", "other", sent_class("other", False))
+
+
+def test_a_gang_with_one_pod_from_before_the_default_is_not_of_several_classes() -> None:
+    told = Told()
+    told.tell("node", "n1", read(node("n1", 8), KubeNode))
+    told.tell("priority_class", "usual", sent_class("usual", True))
+    of_a_pair = {"quorate.dev/gang": "pair", "quorate.dev/gang-size": "2"}
+    tell_pod(told, pod("p1", 1, annotations=of_a_pair, spec={"priorityClassName": "usual"}))
+    tell_pod(told, pod("p2", 1, annotations=of_a_pair, spec={"priorityClassName": "named"}))
+    (job,) = told.world.cluster().jobs
+    assert job.spec.priority_class == "named"

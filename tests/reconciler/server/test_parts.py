@@ -18,6 +18,7 @@ from reconciler.api.problems import NotReadyError
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import LoopStatus, Runner
+from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.git_record import Suspension
@@ -94,7 +95,13 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         desk = AlertDesk(site.store.alerts, Sender(tmp_path, site.clock))
         planning = Planning(site.store.plans, lambda: None, standing.current)
         following = GitServices(
-            "main", site.store.following, standing.status, lambda: Instant(1), lambda: None, planning
+            "main",
+            site.store.following,
+            standing.status,
+            lambda: Instant(1),
+            lambda: None,
+            planning,
+            RevisionArchive(tmp_path / "mirror"),
         )
         services = services_of(
             site.only_plane, standing, runner, Metrics(), desk, following, "k" * 43, Terms().unstartable

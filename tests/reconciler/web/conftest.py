@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,10 +12,12 @@ import httpx2
 import pytest
 
 from reconciler.access.authenticator import Authenticator
+from reconciler.access.client_secrets import ClientSecrets
+from reconciler.access.code_flow import CodeFlow
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.session_keeper import SessionKeeper
 from reconciler.access.tokens import UserTokenFile, create_token
-from reconciler.api.guard import SESSION_COOKIE, Guard
+from reconciler.api.guard import LOOPBACK_NAMES, SESSION_COOKIE, Guard
 from reconciler.api.server import ApiServer
 from reconciler.model.clock import VirtualClock
 from reconciler.web.console import console_routers
@@ -26,13 +28,16 @@ __all__ = ["site"]
 
 @dataclass
 class Console:
-    """A running one. `clock` is that of sessions; ada has a line in the token file."""
+    """A running one. `clock` is that of sessions; ada has a line in the token file. `secrets`:
+    files with those of its clients, by issuer.
+    """
 
     site: Site
     url: str
     clock: VirtualClock
     tokens: Path
     adas: str
+    secrets: dict[str, Path]
 
     @contextmanager
     def browser(self, token: str = TOKEN) -> Iterator[httpx2.Client]:
@@ -59,14 +64,23 @@ def cookie_of(answer: httpx2.Response) -> str:
     return str(kept)
 
 
-@pytest.fixture
-def console(site: Site, tmp_path: Path) -> Iterator[Console]:
-    tokens, clock = tmp_path / "tokens", VirtualClock()
+@contextmanager
+def serving_console(site: Site, folder: Path, external_url: str = "", hosts: Collection[str] = ()) -> Iterator[Console]:
+    """One, under these further names."""
+    tokens, clock = folder / "tokens", VirtualClock()
     adas = create_token(tokens, "ada", ("ml",))
     file = UserTokenFile(tokens)
     identify = Authenticator(lambda: site.access, OidcVerifier(clock), file)
     keeper = SessionKeeper(site.store.sessions, clock, TOKEN, "alice", file, identify)
-    guard = Guard(TOKEN, "alice", identify=identify, session=keeper.caller)
-    services = site.services()
-    with ApiServer(services, guard, routers=console_routers(services, keeper)) as server:
-        yield Console(site, server.url, clock, tokens, adas)
+    names = LOOPBACK_NAMES.union(hosts)
+    guard = Guard(TOKEN, "alice", names, identify=identify, session=keeper.caller, origin=external_url)
+    services, files = site.services(), dict[str, Path]()
+    routers = console_routers(services, keeper, CodeFlow(identify, clock, ClientSecrets(files)), external_url)
+    with ApiServer(services, guard, routers=routers) as server:
+        yield Console(site, server.url, clock, tokens, adas, files)
+
+
+@pytest.fixture
+def console(site: Site, tmp_path: Path) -> Iterator[Console]:
+    with serving_console(site, tmp_path) as running:
+        yield running

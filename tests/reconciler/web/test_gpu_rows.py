@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from reconciler.web.gpu_rows import gpu_rows
-from reconciler.web.node_directory import KeptTask, TaskOnNode
 from reconciler.web.node_faults import NodeFault
+from reconciler.web.node_index import KeptTask, TaskOnNode
 from solver.model.cluster import GpuType, MigInstance, Node
 from solver.model.quantities import MilliGpu
 from solver.model.workload import Job, JobName, MigSlot, TaskPlacement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +18,13 @@ from reconciler.model.health_record import HealthFinding, HealthTrial, NodeHealt
 from reconciler.model.intervention_record import Intervention, Subject
 from reconciler.protocols.agents import Invitation
 from reconciler.protocols.history import Event
-from reconciler.web.node_directory import NodeDirectory
+from reconciler.web.node_index import NodeRows
 from reconciler.web.node_sight import NodeSights
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.inflight import InFlight, Intent, Reservation, declared_holder
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.model.workload import JobName, QueueName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, spec
 from tests.reconciler.web.conftest import Console
@@ -177,8 +176,8 @@ def test_a_node_says_what_is_kept_on_it_for_others(cluster: Console, monkeypatch
         reservations=(Reservation(declared_holder("maintenance"), (place,), NOW, until),),
     )
 
-    def with_more(time: Instant, nodes: Iterable[Node], jobs: Iterable[Job], **of: Any) -> Snapshot:
-        return snapshot_of(time, nodes, jobs, in_flight, **of)
+    def with_more(time: Any, nodes: Any, jobs: Any, *_: Any, node_sets: Any) -> Snapshot:
+        return snapshot_of(time, nodes, jobs, in_flight, node_sets)
 
     monkeypatch.setattr("tests.reconciler.api.conftest.snapshot_of", with_more)
     with cluster.browser() as browser:
@@ -240,14 +239,14 @@ def test_a_node_that_is_not_there_is_told_with_the_nearest_name(cluster: Console
 
 
 def counted(services: Services, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
-    """The snapshots of which a directory was made."""
-    made, plain = list[Snapshot](), NodeDirectory.of
+    """The snapshots of which an index was made."""
+    made, plain = list[Snapshot](), NodeRows.of
 
-    def of(snapshot: Snapshot) -> NodeDirectory:
+    def of(snapshot: Snapshot) -> NodeRows:
         made.append(snapshot)
         return plain(snapshot)
 
-    monkeypatch.setattr(NodeDirectory, "of", of)
+    monkeypatch.setattr(NodeRows, "of", of)
     return made
 
 
@@ -263,7 +262,7 @@ def test_what_a_pass_saw_is_worked_out_once_and_what_is_done_by_hand_is_seen_at_
     assert sights.latest() is sight
     cordon(cluster, "n2")
     again = sights.latest()
-    assert (again.directory, list(sight.faults), list(again.faults)) == (sight.directory, [], ["n2"])
+    assert (again.index, list(sight.faults), list(again.faults)) == (sight.index, [], ["n2"])
     shown[0] = second
     sights.latest()
     assert made == [first, second]

@@ -10,6 +10,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from reconciler.access.authenticator import Authenticator
+from reconciler.access.client_secrets import ClientSecrets
+from reconciler.access.code_flow import CodeFlow
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.session_keeper import SessionKeeper
@@ -101,8 +103,11 @@ def test_modules_make_no_markup_of_text() -> None:
 
 
 def test_templates_have_no_script_or_style_of_their_own() -> None:
+    """But for the one style of the page that stands alone, which its own policy names."""
     for path in (WEB / "templates").glob("*.html"):
         code = path.read_text()
+        if path.name == "plan_file.html":
+            code = code.replace("<style>{{ style }}</style>", "", 1)
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?! type=\"module\" src=\"/static/)", code), path.name
         assert "| safe" not in code
 
@@ -130,7 +135,8 @@ def test_every_page_has_a_rule_and_every_rule_a_page(console: Console) -> None:
     file = UserTokenFile(console.tokens)
     identify = Authenticator(lambda: None, OidcVerifier(console.clock), file)
     keeper = SessionKeeper(console.site.store.sessions, console.clock, TOKEN, "alice", file, identify)
-    routers = console_routers(console.site.services(), keeper)
+    flow = CodeFlow(identify, console.clock, ClientSecrets({}))
+    routers = console_routers(console.site.services(), keeper, flow)
     routes = {
         f"{method} {route.path}"
         for router in routers

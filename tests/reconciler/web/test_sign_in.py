@@ -37,7 +37,7 @@ def test_the_cookie_is_for_this_host_over_https_and_no_script(console: Console) 
     assert TOKEN not in cookie.value
     (kept,) = console.site.store.sessions.all()
     assert cookie.value not in kept.secret_hash
-    assert TOKEN not in kept.token_hash
+    assert TOKEN not in kept.proof_hash
 
 
 def test_a_wrong_token_lets_nobody_in(console: Console) -> None:

@@ -297,3 +297,24 @@ def test_what_is_promised_is_nobody_elses_once_one_of_those_has_left_that_held_i
     assert (list(narrow.found(Instant(4_000_001)).jobs), narrow.room.free_gpus.tolist()) == ([], [0])
     narrow.end([JobName("lent-1")], [JobName("lent-1")])
     assert [one.name for one in narrow.found(Instant(4_000_001)).jobs] == ["large"]
+
+
+def test_a_job_that_gets_another_place_than_it_was_promised_holds_that_alone() -> None:
+    queues = [Queue(QueueName(name), None, (quota_of(GPUS, most),)) for name, most in (("own", 8), ("other", 0))]
+    policy, nodes = policy_of(tuple(queues)), [node("n1", 4, GPUS), node("n2", 4, GPUS)]
+    before = snapshot_of(Instant(100), nodes, [job(f"lent-{number}", "other", 1, 4) for number in range(2)])
+    running = acted_on(before, solve(before, policy, None))
+    snapshot = snapshot_of(Instant(4_000_000), nodes, [*running.jobs, job("first", "own", 1, 4, submitted=110)])
+    plan = solve(snapshot, policy, None)
+    (promised,) = (step for step in plan.steps if isinstance(step, Nominate))
+    narrow = NarrowWorld.after(snapshot, policy, plan)
+    (left,) = (one for one in running.jobs if one.placement[0].node != promised.tasks[0].node)
+    (first,) = (one for one in snapshot.jobs if one.name == "first")
+    narrow.end([left.name])
+    narrow.take(msgspec.structs.replace(first, phase="starting", attempt=1), left.placement)
+    assert narrow.room.free_gpus.tolist() == [0, 0]
+    assert narrow.held.jobs[first.name].placement == left.placement
+    narrow.end([next(one.name for one in running.jobs if one is not left)])
+    second = job("second", "own", 1, 4, submitted=int(LATER))
+    narrow.leave_freed()
+    assert [one.job for one in narrow.decide([second], LATER).steps(policy)] == ["second"]

@@ -351,3 +351,19 @@ def test_groups_of_a_gang_may_each_be_somewhere_else() -> None:
     gang = msgspec.structs.replace(gang, spec=msgspec.structs.replace(gang.spec, task_groups=(one, other)))
     world = snapshot_of(NOW, NODES, [gang], node_sets=sets(one="n3", two="n1"))
     assert placed(solve(world, OPEN, optimise)) == {"gang": ["n3", "n1"]}
+
+
+@pytest.mark.parametrize("few", [0, 1])
+def test_a_group_with_few_nodes_is_not_left_without_one_by_a_like_group_of_its_gang(few: int) -> None:
+    """Which of both is named first is chance, and neither may make the gang inadmissible."""
+    known = job("pair", "q", 1, 2)
+    (group,) = known.spec.task_groups
+    groups = tuple(
+        msgspec.structs.replace(group, name=f"g{number}", nodes="one" if number == few else "") for number in range(2)
+    )
+    pair = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
+    nodes = [node(name, 2) for name in ("n1", "n2")]
+    for name in ("n1", "n2"):
+        snapshot = snapshot_of(Instant(0), nodes, [pair], node_sets=sets(one=name))
+        (verdict,) = solve(snapshot, OPEN, optimise).verdicts
+        assert isinstance(verdict, Starts), verdict

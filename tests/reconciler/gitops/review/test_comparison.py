@@ -17,7 +17,7 @@ from reconciler.documents.operations import Operations
 from reconciler.documents.repository import Compiled, read_repository
 from reconciler.gitops.review.comparison import review
 from reconciler.gitops.review.side import ReviewSide, on_inventory
-from reconciler.model.review_findings import Converging, Loss, Review, Stranded
+from reconciler.model.review_findings import Converging, Loss, RackUse, Review, Stranded
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import encode
@@ -99,6 +99,31 @@ def test_a_lowered_quota_says_when_it_is_kept_again_and_who_loses_what_for_it() 
         ("old-2", "runs", "runs", True),
     ]
     assert found.has_changes
+
+
+def test_every_rack_says_what_it_has_and_holds_and_which_jobs_hold_more_or_less_there() -> None:
+    """Two racks of two nodes; the head has one node more, a queue more, and lets another job start."""
+    topology = {"cluster-state/t.yaml": HEAD + TOPOLOGY}
+    stays = {"stays": "{quota: [{gpuType: H100, guaranteed: 8}]}"}
+    base = side("base", repository(4, vision="{quota: [{gpuType: H100, max: 8}]}", **stays) | topology)
+    head = side("head", repository(5, vision="{quota: [{gpuType: H100, max: 16}]}", **stays) | topology)
+    racks = [(node.block, node.rack) for node in head.compiled.nodes]
+    assert (racks[0], racks[2]) == (racks[1], racks[3]) != (racks[4], racks[4])
+    jobs = job("old", "vision", on="n1"), job("stays", "stays", on="n2"), job("waits", "vision")
+    found = review(snapshot_of(NOW, base.compiled.nodes, jobs), base, head, None)
+    (first, second, third), none = found.racks, MilliGpu(0)
+    full, node = MilliGpu.gpus(16), MilliGpu.gpus(8)
+    assert first == RackUse(*racks[0], full, full, full, full)
+    assert not first.changed
+    # The new job takes the place that fits best, in one of the two.
+    taken, left = (second, third) if second.comes else (third, second)
+    assert (taken.comes, taken.goes, taken.held_before, taken.held_after) == ((JobName("waits"),), (), none, node)
+    assert (left.comes, left.held_after) == ((), none)
+    assert (second.gpus_before, second.gpus_after, third.gpus_before, third.gpus_after) == (full, full, none, node)
+    assert taken.changed
+    assert third.changed
+    back = review(snapshot_of(NOW, head.compiled.nodes, jobs), head, base, None)
+    assert [(rack.comes, rack.goes) for rack in back.racks] == [(rack.goes, rack.comes) for rack in found.racks]
 
 
 def test_who_ends_before_the_deadline_loses_nothing() -> None:

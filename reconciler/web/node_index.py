@@ -40,7 +40,7 @@ class TaskOnNode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDirectory:
+class NodeRows:
     """`nodes` lie in the order of blocks, racks and names, as people count; `unfit`: those that do not take work with every GPU.
 
     `held`: thousandths of GPUs that are held, by node.

@@ -1,0 +1,243 @@
+"""Pods with volume claims as rounds see them: as if they required nodes that can mount what they claim.
+
+Which nodes these are follows from the volume that a claim is bound to; of one that is bound once its pod has a node, from where
+its class makes volumes. As kube-scheduler decides it: kubernetes 1.36, pkg/scheduler/framework/plugins/volumebinding. How many
+volumes a node can mount is not counted. Pure: it is told what changes, and tells it a world of objects.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.remarks import Refusal
+from reconciler.kubernetes.objects.selectors import limited_to
+from reconciler.kubernetes.objects.storage import (
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    CsiDriver,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    claims_named,
+)
+from reconciler.kubernetes.objects.wire import NodeSelectorTerm, Pod, SelectorRequirement
+
+Key = tuple[str, str]
+T = TypeVar("T", PersistentVolume, StorageClass, CsiDriver)
+
+
+class PodWorld(Protocol):
+    """What is told of pods."""
+
+    def pod(self, before: Pod | None, after: Pod | None) -> bool:
+        """A pod; whether it makes a difference."""
+
+
+class ClaimStanding(NamedTuple):
+    """What a claim means for its pod. `reach`: the nodes that can mount it, by terms one of which must hold; (): all of them.
+
+    `is_unbound`: it is bound once it says on which node its pod will be.
+    """
+
+    reach: tuple[NodeSelectorTerm, ...] = ()
+    awaited: str = ""
+    refusal: Refusal | None = None
+    is_unbound: bool = False
+
+
+class PodVolumes:
+    """Told of objects that came (`before` None), changed, and went (`after` None). Each answers whether that makes a difference.
+
+    Until it `follows` what the claims of pods mean, pods are told as they are.
+    """
+
+    def __init__(self, world: PodWorld) -> None:
+        self._world = world
+        self._follows = False
+        self._pods: dict[Key, Pod] = {}
+        self._told: dict[Key, Pod] = {}
+        self._users: dict[Key, set[Key]] = defaultdict(set)
+        self._claims: dict[Key, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._bound_to: dict[str, set[Key]] = defaultdict(set)
+        self._classes: dict[str, StorageClass] = {}
+        self._drivers: dict[str, CsiDriver] = {}
+        self._capacities: dict[Key, CsiStorageCapacity] = {}
+
+    def follow(self, follows: bool) -> None:
+        """Whether claims, volumes and their classes can be read."""
+        if follows != self._follows:
+            self._follows = follows
+            self._tell(self._pods)
+
+    def pod(self, before: Pod | None, after: Pod | None) -> bool:
+        """A pod."""
+        known = after or before
+        if known is None or known.spec.scheduler_name != names.SCHEDULER or not claims_named(known):
+            return self._world.pod(before, after)
+        if before:
+            self._pods.pop(before.key, None)
+            for claim in _claims_of(before):
+                self._users[claim].discard(before.key)
+        if after:
+            self._pods[after.key] = after
+            for claim in _claims_of(after):
+                self._users[claim].add(after.key)
+        return self._tell([known.key])
+
+    def claim(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> bool:
+        """A claim."""
+        if before:
+            self._claims.pop(before.key, None)
+            self._bound_to[before.spec.volume_name].discard(before.key)
+        if after:
+            self._claims[after.key] = after
+            self._bound_to[after.spec.volume_name].add(after.key)
+        return self._tell(self._users.get(known.key, ()) if (known := after or before) else ())
+
+    def volume(self, before: PersistentVolume | None, after: PersistentVolume | None) -> bool:
+        """A volume."""
+        name = _put(self._volumes, before, after)
+        return self._tell({pod for claim in self._bound_to.get(name, ()) for pod in self._users.get(claim, ())})
+
+    def storage_class(self, before: StorageClass | None, after: StorageClass | None) -> bool:
+        """A class of volumes."""
+        _put(self._classes, before, after)
+        return self._tell(self._pods)
+
+    def driver(self, before: CsiDriver | None, after: CsiDriver | None) -> bool:
+        """A driver of volumes."""
+        _put(self._drivers, before, after)
+        return self._tell(self._pods)
+
+    def capacity(self, before: CsiStorageCapacity | None, after: CsiStorageCapacity | None) -> bool:
+        """How much a driver has somewhere."""
+        if before:
+            self._capacities.pop((before.metadata.namespace, before.metadata.name), None)
+        if after:
+            self._capacities[after.metadata.namespace, after.metadata.name] = after
+        return self._tell(self._pods)
+
+    def unbound(self, pod: Pod) -> tuple[PersistentVolumeClaim, ...]:
+        """The claims of a pod that are bound once they say on which node it will be."""
+        if not self._follows:
+            return ()
+        keys = [key for key in _claims_of(pod) if self._standing(pod, key).is_unbound]
+        return tuple(self._claims[key] for key in keys)
+
+    def _tell(self, pods: Iterable[Key]) -> bool:
+        """What these pods mean now; of some nothing may have changed."""
+        differs = [self._told_anew(key) for key in sorted(pods)]
+        return any(differs)
+
+    def _told_anew(self, key: Key) -> bool:
+        before, pod = self._told.pop(key, None), self._pods.get(key)
+        if pod is None:
+            return self._world.pod(before, None) if before else False
+        after = self._told[key] = self._seen(pod)
+        return self._world.pod(before, after) if before != after else False
+
+    def _seen(self, pod: Pod) -> Pod:
+        if not self._follows:
+            return pod
+        spec = msgspec.structs.replace(pod.spec, volumes=())
+        if pod.holds or pod.is_over:
+            return msgspec.structs.replace(pod, spec=spec)
+        standings = [self._standing(pod, key) for key in _claims_of(pod)]
+        refusal = next((one.refusal for one in standings if one.refusal), None)
+        awaited = tuple(dict.fromkeys(one.awaited for one in standings if one.awaited))
+        spec = msgspec.structs.replace(spec, unmet_claims=tuple(refusal) if refusal else None, awaited=awaited)
+        seen = msgspec.structs.replace(pod, spec=spec)
+        for one in standings:
+            seen = limited_to(seen, one.reach) if one.reach else seen
+        return seen
+
+    def _standing(self, pod: Pod, key: Key) -> ClaimStanding:
+        claim, name = self._claims.get(key), key[1]
+        if claim is None:
+            return ClaimStanding(awaited=f"waiting for its volume claim {name}, which is not there")
+        if not _is_for(claim, pod):
+            fix = f"Rename the volume, or delete the claim {name}."
+            return ClaimStanding(
+                refusal=Refusal("volume-of-another", f"its volume claim {name} was not made for it", fix)
+            )
+        if claim.metadata.deletion_timestamp:
+            return ClaimStanding(
+                awaited=f"waiting for its volume claim {name}, which is being deleted, to be made anew"
+            )
+        if claim.status.phase == "Lost":
+            message = f"the volume {claim.spec.volume_name} of its claim {name} is lost"
+            return ClaimStanding(refusal=Refusal("volume-lost", message, "Make the claim anew."))
+        if claim.spec.volume_name:
+            volume = self._volumes.get(claim.spec.volume_name)
+            if volume is None or not claim.is_bound:
+                return ClaimStanding(
+                    awaited=f"waiting for its volume claim {name} to be bound to {claim.spec.volume_name}"
+                )
+            return ClaimStanding(volume.reach)
+        return self._unbound(claim)
+
+    def _unbound(self, claim: PersistentVolumeClaim) -> ClaimStanding:
+        """Of one without a volume: who makes it, and when."""
+        name, class_name = claim.metadata.name, claim.spec.storage_class_name
+        made_by = self._classes.get(class_name or "")
+        if made_by is None:
+            why = f"there is no StorageClass {class_name}" if class_name else "it names no StorageClass"
+            return ClaimStanding(awaited=f"waiting for its volume claim {name} to be bound: {why}")
+        if not made_by.waits_for_pods:
+            return ClaimStanding(awaited=f"waiting for its volume claim {name} to be bound")
+        if made_by.provisioner == NO_PROVISIONER:
+            message = f"its volume claim {name} is of the StorageClass {class_name}, of which a scheduler has to pick a volume"
+            fix = "Bind it to one (spec.volumeName), or use a class with a provisioner."
+            return ClaimStanding(refusal=Refusal("volume-unpicked", message, fix))
+        if node := claim.metadata.annotations.get(SELECTED_NODE):
+            only = SelectorRequirement("metadata.name", "In", (node,))
+            return ClaimStanding((NodeSelectorTerm(match_fields=(only,)),), is_unbound=True)
+        return self._to_be_made(claim, made_by)
+
+    def _to_be_made(self, claim: PersistentVolumeClaim, made_by: StorageClass) -> ClaimStanding:
+        driver = self._drivers.get(made_by.provisioner)
+        if driver is None or not driver.spec.storage_capacity:
+            return ClaimStanding(made_by.reach, is_unbound=True)
+        there = [
+            one.reach
+            for one in self._capacities.values()
+            if one.storage_class_name == made_by.metadata.name and one.has(claim.bytes_wanted)
+        ]
+        able = [term for term in there if term is not None]
+        if not able:
+            wanted = claim.spec.resources.requests.get("storage", "0")
+            message = f"no node has {wanted} left for its volume claim {claim.metadata.name}"
+            fix = f"Free some of the StorageClass {made_by.metadata.name}, or claim less."
+            return ClaimStanding(refusal=Refusal("volume-too-large", message, fix))
+        if any(not term.match_expressions for term in able):
+            return ClaimStanding(made_by.reach, is_unbound=True)
+        reach = made_by.reach or (NodeSelectorTerm(),)
+        both = (NodeSelectorTerm((*one.match_expressions, *other.match_expressions)) for one in reach for other in able)
+        return ClaimStanding(tuple(dict.fromkeys(both)), is_unbound=True)
+
+
+def _claims_of(pod: Pod) -> list[Key]:
+    return [(pod.metadata.namespace, name) for name in claims_named(pod)]
+
+
+def _is_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """One that is made for a single pod belongs to it: another of that name was there before."""
+    own = {f"{pod.metadata.name}-{volume.name}" for volume in pod.spec.volumes if volume.ephemeral is not None}
+    owners = {owner.uid for owner in claim.metadata.owner_references}
+    return claim.metadata.name not in own or pod.metadata.uid in owners
+
+
+def _put(known: dict[str, T], before: T | None, after: T | None) -> str:
+    """Its name."""
+    if before:
+        known.pop(before.metadata.name, None)
+    if after:
+        known[after.metadata.name] = after
+    return (after or before).metadata.name  # type: ignore[union-attr]  # one of both is there

@@ -1,0 +1,1 @@
+"""Facts and records that rooms share."""
